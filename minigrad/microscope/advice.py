@@ -7,7 +7,6 @@ from minigrad.microscope.problem import Access
 from minigrad.microscope.variables import Variable, as_unsigned, signed
 
 _DOES = {"read": "reads{}", "write": "writes{}", "atomic": "changes{} by an atomic"}
-_STORE = re.compile(r"(\w+)\[(\w+)\] = ([^;]*);")  # its array, its index, what is stored
 
 
 @dataclass(frozen=True)
@@ -26,18 +25,7 @@ class Scene:
 
 def race(me: Access, other: Access, at: str, scene: Scene) -> str:
     what = f"{_who(me, other)} {_does(me.kind, at)}, which {_who(other, me)} {_does(other.kind)} in line {other.line}"
-    if me.kind == other.kind == "write" and scene.space == "global" and _same_line(me, other) and _remade(me.text):
-        return f"{what}. The same number is written more than once: let one thread own each element."
     return f"{what}. Nothing orders the two, so the result depends on chance. {_mend(me, other, scene)}"
-
-
-def _remade(text: str) -> bool:
-    """True for a store like z[i] = x[i] + y[i], of the same number by each thread that comes to element i."""
-    if (store := _STORE.search(text)) is None:
-        return False
-    array, index, stored = store.groups()
-    rest = re.sub(rf"\w+\[{index}\]", "", stored)
-    return rest != stored and f"{array}[" not in stored and not re.search("[A-Za-z_]", rest)
 
 
 def early(me: Access, other: Access, at: str) -> str:

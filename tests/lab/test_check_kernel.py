@@ -333,3 +333,14 @@ def test_a_kernel_that_loses_nan_is_no_pass(monkeypatch, op, kernel, right, wron
     assert right in text
     found = check.kernel(mg.OPS[op], kernel, text.replace(right, wrong))
     assert found.kind == "value" and "wanted nan" in found.text and "let nan through" in found.text, found
+
+
+def test_only_a_race_on_a_shared_array_is_shown_unfolded():
+    found = mg.check.kernel(mg.sum, "tree", mg.sum["tree"].text.replace("__syncthreads()", "__syncwarp()"))
+    assert found.kind == "race" and not found.closed
+    assert "sum_tree: sums in 1 phase" in (title := found.view()[0].title) and "touched by several" in title
+    again = "        y[0] = max(x[0], real(0));  // no __shared__ array\n"
+    found = mg.check.kernel(
+        mg.relu, "forward", mg.relu["forward"].text.replace("    if (i < n) {\n", "    if (i < n) {\n" + again)
+    )
+    assert found.kind == "race" and found.closed

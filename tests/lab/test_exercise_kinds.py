@@ -176,6 +176,7 @@ def test_a_hunt_gives_the_case_that_fails_and_leaves_the_fault_to_the_hints():
     exercise = mg.exercise("spread")
     found = exercise.check(exercise.skeleton)
     assert "wanted" in found.text and "Thread" not in found.text and found.view is None and ".hint()" in found.text
+    assert found.line is None and len(found.text.splitlines()) == 2
     assert "Thread (1, 0, 0) reads sums[0]" in exercise.check(exercise.skeleton.replace("own = 0;", "own = 0.0f;")).text
 
 
@@ -266,6 +267,30 @@ def test_the_picture_of_a_race_on_a_shared_array_is_its_phases():
     found = exercise.check(exercise.solution().replace("        __syncthreads();\n", ""))
     assert found.kind == "race" and not found.closed
     assert "dot_product: sums in 1 phase, 63 elements touched by several threads at once" in found.view()[0].title
+
+
+@pytest.mark.parametrize(("name", "array"), [("any_block_sum", "sums"), ("split_colours", "pixels")])
+def test_the_picture_of_a_race_is_of_the_run_that_has_it(name, array):
+    exercise = mg.exercise(name)
+    found = exercise.check(exercise.solution().replace("__syncthreads()", "__syncwarp()"))
+    assert found.kind == "race" and "BLOCK=33" in found.text and not found.closed
+    assert f"{name}: {array} in 1 phase" in (title := found.view()[0].title) and "touched by several" in title
+
+
+def test_a_race_on_a_global_array_stays_folded_whatever_the_text_says_of_shared_memory():
+    body = (
+        "    // no __shared__ array\n    if (i < n) {\n        y[i] = 2 * x[i];\n        y[0] = 2 * x[0];\n    }\n}\n"
+    )
+    found = twice(BUG).check(HEAD + body)
+    assert found.kind == "race" and found.closed and "sectors to read x" in found.view()[0].title
+
+
+def test_the_picture_of_a_race_of_a_later_block_counts_that_block():
+    body = "__shared__ float s[256];\n    if (blockIdx.x > 0) {\n        s[threadIdx.x] = 1;\n    }\n"
+    turned = "blockIdx.x == 0 ? 1 : s[blockDim.x - 1 - threadIdx.x]"
+    body += f"    if (i < n) {{\n        y[i] = 2 * x[i] * ({turned});\n    }}\n"
+    found = twice(BUG).check(f"{HEAD}    {body}}}\n")
+    assert found.kind == "race" and "twice: s in 1 phase" in found.view()[0].title
 
 
 def test_an_exercise_may_choose_its_picture():

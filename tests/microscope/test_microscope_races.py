@@ -162,9 +162,9 @@ do {
 IN_BLOCK = [
     ("int i = threadIdx.x;\nif (i < 63) y[i + 1] = y[i];", "Read from one array and write to another."),
     ("y[0] += 1;", "or add to it with atomicAdd."),
-    ("int i = threadIdx.x / 2;\ny[i] = x[i];", "The same number is written more than once: let one thread own each"),
-    ("int i = threadIdx.x / 2;\ny[i] = x[threadIdx.x];", "or add to it with atomicAdd."),
-    ("int i = threadIdx.x / 2, v = threadIdx.x;\ny[i] = x[i] + v;", "or add to it with atomicAdd."),
+    ("int i = threadIdx.x / 2;\ny[i] = x[i];", "so the result depends on chance. Let one thread own each element, or"),
+    ("const float* row = x + threadIdx.x;\nint i = 0;\ny[i] = row[i];", "so the result depends on chance."),
+    ("int i = threadIdx.x;\nfloat* z = y + 64;\nz[i] = x[i]; y[0] = i;", "so the result depends on chance."),
     (
         "__shared__ float s[64];\nint i = threadIdx.x;\nif (i < 32) {\n s[i] = 1;\n y[i] = s[31 - i];\n}",
         "Where only one warp comes, as inside if (t < 32), that is a __syncwarp().",

@@ -1,13 +1,14 @@
 """Instant answers to exercises: the learner's function against the true one, case by case, and the first error."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from minigrad.display import Folded, Text, folded
 from minigrad.errors import require
+from minigrad.op import Case
 
 TOLERANCE = 1e-5
 RAISED = (Exception, SystemExit)  # by a reader's text: each of them is an answer
@@ -22,6 +23,16 @@ class Refused(Exception):
         self.kind = kind
 
 
+class SharedRace(NamedTuple):
+    """A race on a shared array, and the run that has it: the tunables that are no defaults, the case and its dtype."""
+
+    array: str
+    blocks: int  # up to the one with the race
+    values: Mapping[str, int]
+    case: Case
+    dtype: str
+
+
 @dataclass(frozen=True)
 class Answer:
     """The verdict on an attempt: correct, or its first error.
@@ -30,7 +41,8 @@ class Answer:
     "wasteful", or the kind of a KernelError or of a problem that `inspect` found; empty after a pass. line: the line
     of the text, if known. result: after a pass, the op, kernel or function to use. view: what a notebook shows below
     the text, made when it is shown: a picture of the attempt's own accesses, and their counts. closed: they are not
-    what the exercise is about, so the page shows one line, which opens.
+    what the exercise is about, so the page shows one line, which opens. effect: of a kernel at fault, the case and its
+    wrong result without the cause. race: the race that the text names, if it is on a shared array.
     """
 
     correct: bool
@@ -40,6 +52,8 @@ class Answer:
     result: Any = None
     view: Callable[[], Sequence[Any]] | None = field(default=None, compare=False)
     closed: bool = field(default=False, compare=False)
+    effect: str = field(default="", compare=False)
+    race: SharedRace | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return folded(self.text)

@@ -21,7 +21,7 @@ from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
 from minigrad.lab import show as pictures
-from minigrad.lab.check.answer import Answer, differing, in_words
+from minigrad.lab.check.answer import Answer, SharedRace, differing, in_words
 from minigrad.lab.check.compare import Pair, largest
 from minigrad.microscope import Inspection, Microscope, Problem, watching
 from minigrad.op import Case
@@ -66,7 +66,9 @@ def attempt(trial: Trial, text: str) -> Answer:
     except Fault as fault:
         known = text.splitlines()
         quoted = [f"\n    line {line}: {known[line - 1].strip()}" for line in fault.lines if fault.kind != "compile"]
-        return Answer(False, f"Not yet. {fault}{''.join(quoted)}", fault.kind, next(iter(fault.lines), None))
+        line = next(iter(fault.lines), None)
+        text = f"Not yet. {fault}{''.join(quoted)}"
+        return Answer(False, text, fault.kind, line, effect=fault.effect.rstrip(), race=fault.race)
     except DeviceError as error:  # no compiler, or no tool that finds lines
         return Answer(False, f"Not yet: {error}", "device")
     blocks = " and ".join(f"{key} = {', '.join(map(str, values))}" for key, values in trial.tunables.items())
@@ -93,26 +95,37 @@ def observe(trial: Trial, kernel: Kernel, values: Mapping[str, int], blocks: int
 
     Empty where a launch had to be stopped: its counts depend on the time.
     """
-    sim: Any = get(check("sim"))
     for case in sorted(trial.cases, key=lambda case: -min(case.arrays(trial.dtypes[0])[0].shape, default=0)):
-        with through(sim.using(write=str, timeout=TIMEOUT)), watching(blocks) as report:
-            list(trial.pairs(kernel.using(**values), case, trial.dtypes[0]))
-        if launches := [record for record in report.launches if record.kernel == kernel.name]:
+        if launches := _launches(trial, kernel.using(**values), case, trial.dtypes[0], blocks):
             stopped = any(problem.kind == "timeout" for record in launches for problem in record.problems)
             return [] if stopped else launches
+    return []
+
+
+def _launches(trial: Trial, kernel: Kernel, case: Case, dtype: str, blocks: int) -> list[Inspection]:
+    """The kernel's launches in a case, with the first `blocks` blocks counted. Prints nothing."""
+    sim: Any = get(check("sim"))
+    with through(sim.using(write=str, timeout=TIMEOUT)), watching(blocks) as report:
+        list(trial.pairs(kernel, case, dtype))
+    return [record for record in report.launches if record.kernel == kernel.name]
+
+
+def race_drawn(trial: Trial, kernel: Kernel, race: SharedRace | None) -> list[Any]:
+    """The picture of the shared array of a race from barrier to barrier, in the launch that has it; else empty."""
+    if not race:
+        return []
+    for record in _launches(trial, kernel.using(**race.values), race.case, race.dtype, race.blocks):
+        if any(problem.kind == "race" and problem.variable == race.array for problem in record.problems):
+            return [pictures.phases(record, race.array)]
     return []
 
 
 def drawn(launches: Sequence[Inspection], show: Callable[[Inspection], Any] | None = None) -> list[Any]:
     """The picture of the last launch: what `show` makes of its record, or its costliest accesses, if it has any.
 
-    Of a race on a shared array it is who touches that array between which barriers. An attempt may lack the access that
-    `show` is about; then it raises ValueError, and the costliest ones are drawn.
+    An attempt may lack the access that `show` is about; then it raises ValueError, and the costliest ones are drawn.
     """
     for record in launches[-1:]:
-        races = (problem.variable for problem in record.problems if problem.kind == "race" and problem.variable)
-        if array := next((name for name in races if record.variables[name].space == "shared"), None):
-            return [pictures.phases(record, array)]
         try:
             picture = show(record) if show else pictures.costliest(record)
         except ValueError:
@@ -122,11 +135,15 @@ def drawn(launches: Sequence[Inspection], show: Callable[[Inspection], Any] | No
 
 
 class Fault(Exception):
-    """The first error of a reader's kernel, and the lines of the text that cause it."""
+    """The first error of a reader's kernel, and the lines of the text that cause it.
 
-    def __init__(self, kind: str, text: str, *lines: int | None):
-        super().__init__(text)
-        self.kind, self.lines = kind, list(dict.fromkeys(filter(None, lines)))
+    effect: the case and its wrong result, which the message begins with. race: of a race on a shared array.
+    """
+
+    def __init__(self, kind: str, cause: str, *lines: int | None, effect: str = "", race: SharedRace | None = None):
+        super().__init__(f"{effect}{cause}")
+        self.kind, self.effect, self.race = kind, effect, race
+        self.lines = list(dict.fromkeys(filter(None, lines)))
 
 
 class Difference(NamedTuple):
@@ -159,7 +176,7 @@ def _difference(name: str, got: Any, wanted: Any, tolerance: float) -> Differenc
     return Difference(name, got.size, element, nan, undefined, text)
 
 
-def written_by(record: Inspection, wrong: Difference, what: str) -> Fault:
+def written_by(record: Inspection, wrong: Difference, effect: str) -> Fault:
     """The fault of a wrong element, with the thread and line that wrote it last."""
     seen = record.traffic
     mine = (seen["variable"] == wrong.name) & (seen["kind"] != "read")
@@ -167,14 +184,14 @@ def written_by(record: Inspection, wrong: Difference, what: str) -> Fault:
         start = wrong.element * record.variables[wrong.name].itemsize
         mine &= (seen["offset"] <= start) & (start < seen["offset"] + seen["bytes"])
     if not mine.any():
-        return Fault("never-written", f"{what} No thread writes it.")
+        return Fault("never-written", " No thread writes it.", effect=effect)
     last = seen[mine][-1]
     line = record.lines[last["site"]]
     thread, block = index_of(int(last["thread"]), record.block), index_of(int(last["block"]), record.grid)
-    words = f"{what} Thread {thread} of block {block} writes it."
+    words = f" Thread {thread} of block {block} writes it."
     if wrong.undefined:
         words += f" It is read before that, and {wrong.name} starts undefined: write with =, or set it to 0 first."
-    return Fault("nan" if wrong.nan else "value", words, line.line if line.file == CELL else None)
+    return Fault("nan" if wrong.nan else "value", words, line.line if line.file == CELL else None, effect=effect)
 
 
 class Endless(Exception):
@@ -250,20 +267,21 @@ class CaseRun:
             wrong = first_wrong(self._run())
         except Fault as fault:
             return fault
-        return Fault("value", f"{self.place}: {wrong.text}.") if wrong else None
+        return Fault("value", "", effect=f"{self.place}: {wrong.text}.") if wrong else None
 
     def _watched(self) -> Fault | None:
         """The microscope's first problem with the wrong value that it causes, or a wrong value and its writer."""
         pairs, launches = self._watch(0)
         wrong = first_wrong(pairs)
-        problem = next((problem for record in launches for problem in record.problems), None)
-        if problem:
+        if found := next(((record, problem) for record in launches for problem in record.problems), None):
+            record, problem = found
             if problem.kind == "timeout" and problem.file != CELL:
                 # a header's function, which is inlined into the reader's line without a watch
                 with through(self.device.using(timeout=SHORT_TIMEOUT)):
                     plain = self._plain()
                 problem = replace(problem, file=CELL, line=plain.lines[0]) if plain and plain.lines else problem
-            return self._problem(problem, f"{wrong.text}.\n" if wrong else RIGHT * (problem.kind == "race"))
+            result = f"{wrong.text}.\n" if wrong else RIGHT * (problem.kind == "race")
+            return self._problem(problem, result, self._race(record, problem))
         return self._value(wrong) if wrong else None
 
     def outcome(self) -> str | None:
@@ -327,7 +345,16 @@ class CaseRun:
         numbers = ", ".join(f"{name}={value}" for name, value in self.mine.numbers.items()) or str(self.case)
         return numbers if self.dtype == self.trial.dtypes[0] else f"{self.dtype}, {numbers}"
 
-    def _problem(self, problem: Problem, result: str) -> Fault:
+    def _race(self, record: Inspection, problem: Problem) -> SharedRace | None:
+        """The race on a shared array that the problem is."""
+        variable = record.variables.get(problem.variable or "")
+        if problem.kind != "race" or not problem.block or not variable or variable.space != "shared":
+            return None
+        (x, y, z), (columns, rows, _) = problem.block, record.grid
+        blocks = x + columns * (y + rows * z) + 1
+        return SharedRace(variable.name, blocks, self.values, self.case, self.dtype)
+
+    def _problem(self, problem: Problem, result: str, race: SharedRace | None = None) -> Fault:
         """The fault of a problem that the microscope found, with thread and file where its message lacks them."""
         words, other = problem.message, problem.other
         if problem.thread and not other and problem.kind not in WAITS:
@@ -335,15 +362,16 @@ class CaseRun:
         if problem.line and problem.file != CELL:
             words = f"in {problem.file}({problem.line}), {words}"
         words = re.sub("; set the device's timeout[^.]*", "", words)  # the cases are small
-        if result:
-            words = result + (words if words.startswith(f"{problem.variable} ") else words[0].upper() + words[1:])
+        if result and not words.startswith(f"{problem.variable} "):
+            words = words[0].upper() + words[1:]
         sides = [(problem.file, problem.line), (other.file, other.line) if other else ("", None)]
-        return Fault(problem.kind, f"{self.place}: {words}", *(line for file, line in sides if file == CELL))
+        lines = (line for file, line in sides if file == CELL)
+        return Fault(problem.kind, words, *lines, effect=f"{self.place}: {result}", race=race)
 
     def _value(self, wrong: Difference) -> Fault:
-        what = f"{self.place}: {wrong.text}."
+        effect = f"{self.place}: {wrong.text}."
         for record in reversed(self._watch(ALL_BLOCKS)[1]):
             variable = record.variables.get(wrong.name)
             if record.kernel == self.mine.name and variable and variable.size == wrong.size:
-                return written_by(record, wrong, what)
-        return Fault("value", what)
+                return written_by(record, wrong, effect)
+        return Fault("value", "", effect=effect)

@@ -11,8 +11,8 @@ import numpy as np
 from minigrad.devices import check, get
 from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError, require
 from minigrad.kernels.kernel import Kernel
-from minigrad.lab.check.answer import Answer
-from minigrad.lab.check.attempt import NOT_RUN, ReaderKernel, attempt, drawn, first_wrong, observe
+from minigrad.lab.check.answer import Answer, SharedRace
+from minigrad.lab.check.attempt import NOT_RUN, ReaderKernel, attempt, drawn, first_wrong, observe, race_drawn
 from minigrad.lab.check.compare import Pair, alone, an_op, expected, pairs, variants
 from minigrad.op import Case, Op
 
@@ -72,8 +72,9 @@ class OpTrial:
             yield self.names.get(name.partition(",")[0], name), *pair
 
 
-def _view(trial: OpTrial, text: str) -> list[Any]:
-    return drawn(observe(trial, ReaderKernel(trial.kernel, text), {}, blocks=1))
+def _view(trial: OpTrial, text: str, race: SharedRace | None) -> list[Any]:
+    kernel = ReaderKernel(trial.kernel, text)
+    return race_drawn(trial, kernel, race) or drawn(observe(trial, kernel, {}, blocks=1))
 
 
 def kernel(op: Op, name: str, text: str) -> Answer:
@@ -88,9 +89,7 @@ def kernel(op: Op, name: str, text: str) -> Answer:
         return Answer(False, f"Not yet: {why}", "device")
     found = attempt(trial, text)
     if found.kind not in NOT_RUN:
-        found = replace(
-            found, view=partial(_view, trial, text), closed=found.kind != "race" or "__shared__" not in text
-        )
+        found = replace(found, view=partial(_view, trial, text, found.race), closed=not found.race)
     if not found.correct:
         return found
     mine = trial.through(found.result)

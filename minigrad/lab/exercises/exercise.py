@@ -58,8 +58,8 @@ class Exercise:
     """A task with its solution, the text in which markers enclose the reader's part.
 
     bug: the skeleton is complete and wrong, and the reader mends it. Checked unchanged it is answered as any attempt,
-    by its first fault and without the reason. slow: an attempt takes seconds, so a known mistake is recognized by its
-    text, and wrong versions are not run to compare.
+    but without the sentence of a known mistake; the hunt of a KernelExercise keeps the cause back as well. slow: an
+    attempt takes seconds, so a known mistake is recognized by its text, and wrong versions are not run to compare.
     """
 
     python = True  # the language of the texts; else CUDA C++

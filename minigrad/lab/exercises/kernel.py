@@ -13,8 +13,17 @@ from minigrad.devices.array import Array
 from minigrad.errors import require
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab import show as pictures
-from minigrad.lab.check.answer import Answer
-from minigrad.lab.check.attempt import ALL_BLOCKS, NOT_RUN, ReaderKernel, attempt, drawn, observe, outcomes
+from minigrad.lab.check.answer import Answer, SharedRace
+from minigrad.lab.check.attempt import (
+    ALL_BLOCKS,
+    NOT_RUN,
+    ReaderKernel,
+    attempt,
+    drawn,
+    observe,
+    outcomes,
+    race_drawn,
+)
 from minigrad.lab.check.compare import TOLERANCE, Pair
 from minigrad.lab.exercises.as_op import AsOp
 from minigrad.lab.exercises.counts import COUNTS, amount, counted, counts, wasted
@@ -47,7 +56,7 @@ class KernelExercise(Exercise):
     are larger than the solution's, which is then no pass. The answer shows the reader's own
     accesses: show(record) makes the picture, by default that of the costliest ones. They stay folded unless they are
     what the exercise is about: with show or through, or with a score beyond a single thread's accesses. hunt: the
-    answer to an unchanged bug gives the case that fails, and leaves the rest to the hints.
+    answer to an unchanged bug gives the case that fails and its result, and leaves the cause to the hints.
     """
 
     python = False
@@ -125,14 +134,14 @@ class KernelExercise(Exercise):
         answer = attempt(self, text)
         if answer.correct:
             answer = self._judged(answer)
-        if given and self._hunt:
-            return self._explained(replace(answer, text=answer.text.split("\n")[0]), None)
+        if given and self._hunt and answer.effect:
+            return self._explained(Answer(False, f"Not yet. {answer.effect}", answer.kind), None)
         if not answer.correct:
             answer = self._explained(answer, None if given else self._known_mistake(text, answer.kind))
         if answer.kind in NOT_RUN:
             return answer
-        race = answer.kind == "race" and "__shared__" in text
-        return replace(answer, view=partial(self._view, text, race), closed=self._closed and not race)
+        view = partial(self._view, text, answer.race)
+        return replace(answer, view=view, closed=self._closed and not answer.race)
 
     def _judged(self, answer: Answer) -> Answer:
         """The answer to a correct kernel: a pass, or no pass where it leaves a shared array unused, or is wasteful."""
@@ -182,18 +191,17 @@ class KernelExercise(Exercise):
         """The launches of a kernel with the largest block size, in the case with the largest input."""
         return observe(self, kernel, {key: max(legal) for key, legal in kernel.tunables.items()}, blocks)
 
-    def _view(self, text: str, race: bool) -> list[Any]:
-        """The picture of the first block's accesses, and the counts of the whole grid next to those of the solution.
-
-        A race on a shared array is drawn at the first block size, which is the one of the answer.
+    def _view(self, text: str, race: SharedRace | None) -> list[Any]:
+        """The picture of the race, else of the first block's accesses, and the counts of the whole grid next to those
+        of the solution.
         """
         kernel = ReaderKernel(self.kernel, text)
-        first = observe(self, kernel, {}, blocks=1) if race else self._inspected(kernel, blocks=1)
-        launches = self._inspected(kernel)
+        drawing, launches = race_drawn(self, kernel, race), self._inspected(kernel)
         rows = {"yours": counts(launches), "solution": self._best} | ({"as given": self._given} if self.score else {})
         shown = {name: row for name, row in rows.items() if row}
         picture = self._show or (pictures.banks if self.score in SHARED else None)
-        drawing = drawn(first, picture) or drawn(launches, picture)  # the first block may idle
+        if not drawing:  # the first block may idle
+            drawing = drawn(self._inspected(kernel, blocks=1), picture) or drawn(launches, picture)
         return [*drawing, *(counted(shown, record, kernel.numbers) for record in launches[-1:])]
 
 

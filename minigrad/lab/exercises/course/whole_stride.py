@@ -23,7 +23,9 @@ extern "C" __global__ void whole_stride(const float* x, const float* y, float* z
     hints=[
         "Let there be three blocks of 32 threads. Write down the elements that thread 0 of block 0 takes, and those of "
         "thread 0 of block 1.",
-        "Thread 0 of block 0 takes 0, 32, 64, ... Which block takes element 32 as well?",
+        "Thread 0 of block 0 takes 0, 32, 64, ... Which block takes element 32 as well? Both write the same sum there: "
+        "it is right, but the work is done more than once. An atomicAdd would add the two sums. Let one thread own "
+        "each element.",
         "All threads of the grid take one element each before any takes its second. How many threads is that? A kernel "
         "knows the number of blocks as gridDim.x.",
     ],
