@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -15,14 +15,19 @@ PLAIN = {type(None), bool, int, str}  # parameters that a key takes as they are,
 
 
 class CallSignature:
-    """The arguments of a forward function: inputs without a default, or any number of them (*xs), then parameters."""
+    """The arguments of a forward function: arrays, or any number of them (*xs), then parameters.
+
+    An input that may be left out is annotated as one: `bias: np.ndarray | None = None`.
+    """
 
     def __init__(self, op: str, forward: Callable):
         takes = inspect.signature(forward).parameters.values()
-        self.op = op
-        self.names = [p.name for p in takes if p.default is p.empty and p.kind is not p.KEYWORD_ONLY]
+        needed = {p.name: p.kind is not p.KEYWORD_ONLY for p in takes if p.default is p.empty}
+        inputs = [p.name for p in takes if needed.get(p.name) and p.annotation in (np.ndarray, p.empty)]
+        optional = [p.name for p in takes if p.default is None and np.ndarray in get_args(p.annotation)]
+        self.op, self.names, self.least = op, inputs + optional, len(inputs)
         self.params = [p.name for p in takes if p.name not in self.names]
-        self.required = {p.name for p in takes if p.default is p.empty and p.kind is p.KEYWORD_ONLY}
+        self.required = needed.keys() - {*inputs}
         self.variadic = any(p.kind is p.VAR_POSITIONAL for p in takes)
 
     def split(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
@@ -33,16 +38,27 @@ class CallSignature:
         inputs, rest = args[: len(self.names)], args[len(self.names) :]
         if self.variadic:
             inputs, rest = (args[0], args[1:]) if args and isinstance(args[0], list | tuple) else (args, ())
+        elif len(self.names) > self.least:
+            inputs, named = self._optional(inputs, dict(named))
         params = dict(zip(self.params, rest, strict=False))
         if twice := params.keys() & named.keys():
             raise TypeError(f"{self.op}: {', '.join(sorted(twice))} is given twice, by position and by name.")
         params |= named
-        missing = len(inputs) < len(self.names) and not self.variadic
+        missing = len(inputs) < self.least and not self.variadic
         if missing or len(rest) > len(self.params) or not self.required <= params.keys() <= set(self.params):
             takes, got = ", ".join([*self.names, *self.params]), ", ".join([f"{len(args)} arguments", *named])
             way_out = " Give inputs by position, without a name." if {*self.names} & named.keys() else ""
             raise TypeError(f"{self.op} takes ({takes}); got {got}.{way_out}")
         return inputs, params
+
+    def _optional(self, given: Sequence[Any], named: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+        """The inputs with the optional ones by name, without those that are None, which must be the last."""
+        inputs = [*given, *(named.pop(name, None) for name in self.names[max(len(given), self.least) :])]
+        while len(inputs) > self.least and inputs[-1] is None:
+            inputs.pop()
+        if gap := next((name for name, x in zip(self.names, inputs, strict=False) if x is None), ""):
+            raise TypeError(f"{self.op}: {gap} is None, so the inputs after it must be None, too.")
+        return inputs, named
 
 
 def as_tensors(op: str, inputs: Sequence[Any], any_dtype: bool) -> list[Tensor]:

@@ -56,6 +56,8 @@ class Op:
     integers: bool = False  # any dtype is accepted
     shares: bool = False  # the output is the input's memory, as in reshape
     outputs: int = 1  # several: a tuple is returned; the rule gets a tuple dy, and the outputs by the names y0, y1, ...
+    saves: Sequence[str] = ()  # names of arrays that forward and launch give after y, for the rule alone
+    after: Callable | None = None  # (inputs, those arrays, **params): what a call does with them, as running statistics
     fast: Mapping[str, str] = field(default_factory=dict)  # role -> kernel to run in it until `using` selects another
     cuda: Sequence[str | None] = ()  # for mg.fuse: an element of y in CUDA C++, then of each gradient, by x, y and dy
     cases: Sequence[Case] = ()
@@ -68,6 +70,7 @@ class Op:
         self.inputs = CallSignature(self.name, self.forward)
         wanted = list(inspect.signature(self.backward).parameters)[1:] if self.backward else []
         self.keeps, self._takes_needs = [key for key in wanted if key != "needs"], "needs" in wanted
+        self.single = self.outputs == 1 and not self.saves
         self._choose(self.kernels, self.fast)
         if self.listed:
             OPS.setdefault(self.name, self)
@@ -121,7 +124,8 @@ class Op:
 
     def run(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> Any:
         """The forward pass on arrays, replayed where the device replays launches; the tape records nothing."""
-        return self._call(arrays, params).run(arrays)
+        y = self._call(arrays, params).run(arrays)
+        return y[0] if self.saves else y
 
     def execute(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> Any:
         """The forward pass: the NumPy reference, or one launch after the other."""
@@ -129,7 +133,7 @@ class Op:
             return self.launch(self.running, *arrays, **params)
         with np.errstate(all="ignore"):  # as on a GPU, 1/0 is inf and log(-1) is nan without a warning
             y = self.forward(*arrays, **params)
-        return np.asarray(y) if self.outputs == 1 else tuple(map(np.asarray, y))
+        return np.asarray(y) if self.single else tuple(map(np.asarray, y))
 
     def pull(self, saved: dict, shapes: tuple, needs: tuple, dy: Any) -> tuple:
         """The gradients of the inputs, from that of the output and what the forward pass saved."""
@@ -150,9 +154,10 @@ class Op:
         """The output, and the function from its gradient to those of the inputs: a node without the tape."""
         params = self.prepare(*arrays, **params) if self.prepare else params
         call = PreparedCall(self, arrays, params, replays=False)
-        y = call.run(arrays)
+        made = call.run(arrays)
+        y = made[0] if self.saves else made
         rule = Rule(call, needs or tuple(has_gradient(a.dtype) for a in arrays), arrays, y)
-        everything = (*arrays, y) if self.outputs == 1 else (*arrays, *y)
+        everything = (*arrays, made) if self.single else (*arrays, *made)
         return y, partial(rule.pull, [everything[i] for i in rule.numbers])
 
     def vjp(self, arrays: Sequence[AnyArray], dy: AnyArray, params: Mapping[str, Any]) -> tuple:
@@ -163,13 +168,14 @@ class Op:
         self, arrays: Sequence[AnyArray], params: Mapping[str, Any], needs: tuple[bool, ...]
     ) -> tuple[dict[str, int], dict[str, Any]]:
         """The sources of the names in the rule: arrays by number, inputs before outputs; all else by value."""
-        inputs = [] if self.inputs.variadic else self.inputs.names
-        outputs = ["y"] if self.outputs == 1 else [f"y{i}" for i in range(self.outputs)]
+        inputs = [] if self.inputs.variadic else self.inputs.names[: len(arrays)]
+        outputs = ["y", *self.saves] if self.outputs == 1 else [f"y{i}" for i in range(self.outputs)]
         places = {name: i for i, name in enumerate(inputs)}
         places |= {name: i for i, name in enumerate(outputs, len(arrays))}
-        constants: dict[str, Any] = {**params, "shapes": tuple(a.shape for a in arrays)}
+        constants: dict[str, Any] = dict.fromkeys(self.inputs.names)  # None for one that was left out
+        constants |= {**params, "shapes": tuple(a.shape for a in arrays)}
         if self.uses:
-            used = {name for names, need in zip(self.uses, needs, strict=True) if need for name in names.split()}
+            used = {name for names, need in zip(self.uses, needs, strict=False) if need for name in names.split()}
             constants |= {name: zero_like(x) for name, x in zip(inputs, arrays, strict=True) if name not in used}
             places = {name: i for name, i in places.items() if name in used or name not in inputs}
         by_number = {name: places[name] for name in self.keeps if name in places}
@@ -215,24 +221,29 @@ class PreparedCall:
         self.run: Callable[[Sequence[AnyArray]], Any] = lambda arrays: op.execute(arrays, params)
         if replays:
             specs = [x.spec for x in arrays]  # type: ignore[union-attr]
-            self.run = replayed_one(self.run, specs) if op.outputs == 1 else replayed(self.run, specs)
+            self.run = replayed_one(self.run, specs) if op.single else replayed(self.run, specs)
         self._tensors: Callable = output if op.outputs == 1 else lambda ys, _: tuple([output(y, None) for y in ys])
-        self._shares, self._differentiable = op.shares, op.backward is not None
+        self._shares, self._differentiable, self._saves = op.shares, op.backward is not None, bool(op.saves)
         self._rules: dict[tuple[bool, ...], Rule] = {}
 
     def apply(self, tensors: Sequence[Tensor]) -> Any:
         """The op on these tensors: one tensor, or a tuple of an op with several outputs."""
         y = self.run([t.array for t in tensors])
+        extra: Sequence[Array] = ()
+        if self._saves:
+            y, *extra = y
+            if self.op.after:
+                self.op.after(tensors, extra, **self.params)
         result: Any = self._tensors(y, tensors[0].version if self._shares else None)
         if self._differentiable:
             for t in tensors:
                 if t.node is not None or t._requires_grad:
                     if tape.mode.enabled:
-                        self._record(tensors, result)
+                        self._record(tensors, result, [output(x, None) for x in extra])
                     break
         return result
 
-    def _record(self, tensors: Sequence[Tensor], result: Any) -> None:
+    def _record(self, tensors: Sequence[Tensor], result: Any, extra: Sequence[Tensor]) -> None:
         """Put a node on the tape; with several outputs, one for each as well."""
         parents = tuple([t.node or (t if t._requires_grad else None) for t in tensors])
         needs = tuple([parent is not None for parent in parents])
@@ -240,7 +251,7 @@ class PreparedCall:
         if rule is None:
             rule = self._rules[needs] = Rule(self, needs, [t.array for t in tensors], result)
         if rule.single:
-            result.node = rule.node(tensors, parents, result)
+            result.node = rule.node(tensors, parents, result, *extra)
         else:
             node = rule.node((*tensors, *result[:-1]), parents, result[-1])
             for each, own in zip(result, tape.outputs(node, [r.array for r in result]), strict=True):
@@ -261,11 +272,11 @@ class Rule:
         self._pulls: dict[Any, Callable] = {}  # where launches are replayed, by the specs of dy
         self._saves_nothing = partial(self.pull, ()) if call.replays else None  # a cycle, so only for a cached rule
 
-    def node(self, tensors: Sequence[Tensor], parents: tuple, result: Tensor) -> tape.Node:
-        """The node for these tensors: the inputs and, before the last output `result`, any others."""
+    def node(self, tensors: Sequence[Tensor], parents: tuple, result: Tensor, *extra: Tensor) -> tape.Node:
+        """The node for these tensors: the inputs and, before the last output `result`, any others; extra is saved."""
         if not self.numbers:
             return tape.Node(self.op.name, parents, self._saves_nothing or partial(self.pull, ()), (), result.array)
-        everything = (*tensors, result)
+        everything = (*tensors, result, *extra)
         saved = [(name, everything[i].version) for name, i in self._places.items()]
         pull = partial(self.pull, [everything[i].array for i in self.numbers])
         return tape.Node(self.op.name, parents, pull, saved, result.array)

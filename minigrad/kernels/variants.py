@@ -17,7 +17,8 @@ def named(op: str, kernels: Kernels, name: str) -> Kernel:
 def using(op: str, kernels: Kernels, variant: str | None, tunables: Mapping[str, int]) -> Kernels:
     """The kernels with these tunables, wherever they have them, and with `variant` as the forward kernel.
 
-    Raises ValueError for a tunable that no kernel has, and for a kernel of the gradient; KeyError for an unknown one.
+    Raises ValueError for a tunable that no kernel has, for a kernel of the gradient, and for a "forward_..." one, which
+    computes a part of the forward pass; KeyError for an unknown one.
     """
     known = {key for kernel in kernels.values() for key in kernel.tunables}
     if unknown := [key for key in tunables if key not in known]:
@@ -31,4 +32,6 @@ def using(op: str, kernels: Kernels, variant: str | None, tunables: Mapping[str,
     forward = named(op, tuned, variant)
     if "backward" in variant:
         raise ValueError(f"{op}: {variant} is a kernel of the gradient; choose one of the forward pass.")
+    if variant.startswith("forward_"):
+        raise ValueError(f"{op}: {variant} is a part of the forward pass, which no other kernel replaces.")
     return tuned | {"forward": forward}

@@ -6,12 +6,19 @@ import numpy as np
 
 from minigrad.devices.dtypes import to_host
 from minigrad.errors import require
+from minigrad.nn.conv import Conv2d
 from minigrad.nn.linear import Linear
 from minigrad.nn.module import Module, Sequential
+from minigrad.nn.normalization import BatchNorm2d
+from minigrad.nn.pool import AvgPool2d, Flatten, GlobalAvgPool2d, MaxPool2d
+from minigrad.nn.resnet import Residual, ResNet, resnet18
 from minigrad.ops.cross_entropy import check_labels
 from minigrad.tensor import Tensor
 
-__all__ = ["Linear", "Module", "Sequential", "accuracy"]
+__all__ = [
+    "AvgPool2d", "BatchNorm2d", "Conv2d", "Flatten", "GlobalAvgPool2d", "Linear", "MaxPool2d", "Module", "ResNet",
+    "Residual", "Sequential", "accuracy", "resnet18",
+]  # fmt: skip
 
 
 def accuracy(logits: Tensor, labels: Any) -> float:

@@ -98,11 +98,14 @@ def test_settings_are_the_legal_values_that_make_a_difference():
 SMALL = {
     "transpose": ((33, 65),), "matmul": ((33, 65), (65, 31)), "softmax": ((5, 100),), "log_softmax": ((5, 100),),
     "getitem": ((33, 5),), "concatenate": ((3, 4), (5, 4)), "where": (np.arange(99) % 3 == 0, (99,), (99,)),
-    "cross_entropy": ((7, 10), np.arange(7)),
+    "cross_entropy": ((7, 10), np.arange(7)), "conv2d": ((2, 3, 9, 8), (4, 3, 3, 3)),
+    "batch_norm": ((9, 3, 8, 7), *((3,),) * 4), "max_pool2d": ((2, 3, 9, 8),), "avg_pool2d": ((2, 3, 9, 8),),
 }  # fmt: skip
 
 
-PARAMS = {"getitem": {"key": (slice(None, None, 2), 1)}}
+POOL = {"size": 3, "stride": 2, "padding": 1}
+PARAMS = {"getitem": {"key": (slice(None, None, 2), 1)}, "max_pool2d": POOL, "avg_pool2d": POOL}
+PARAMS["batch_norm"] = {"training": True}
 
 
 def small(op, way):

@@ -65,6 +65,9 @@ def test_every_kernel_by_name_is_right_or_rejected(op, name, kernel_device):
     if "backward" in name:
         with pytest.raises(ValueError, match=f"{op.name}: {name} is a kernel of the gradient"):
             op.using(name)
+    elif name.startswith("forward_"):
+        with pytest.raises(ValueError, match=f"{op.name}: {name} is a part of the forward pass"):
+            op.using(name)
     elif not name.startswith(("mma_", "wgmma")):  # tests/test_tensor_cores.py
         for case in op.cases:
             check.value(op.using(name), case, kernel_device)

@@ -54,7 +54,7 @@ def _results(op: Op, arrays: list, params: Any, dy: AnyArray | None) -> Results:
     results: Results = {"y": op.run(arrays, complete)}
     if dy is not None:
         grads = op.vjp(arrays, dy, params)
-        names = [f"{i + 1}" for i in range(len(grads))] if op.inputs.variadic else op.inputs.names
+        names = [f"{i + 1}" for i in range(len(grads))] if op.inputs.variadic else op.inputs.names[: len(grads)]
         results |= {f"d{name}": grad for name, grad in zip(names, grads, strict=True)}
     return results
 

@@ -42,7 +42,8 @@ class PyTorch:
             each = cycle([self._call(work, arrays) for arrays in experiment.inputs])
 
         def call() -> Sequence[Any]:
-            torch.backends.cuda.matmul.allow_tf32 = work.unit == "tf32"
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = work.unit == "tf32"
+            torch.backends.cudnn.benchmark = True
             with torch.cuda.stream(self.stream):
                 return next(each)()
 
@@ -78,8 +79,16 @@ class PyTorch:
             return lambda: [self.run(work.op, inputs, **work.case.params)]
         wanted = [x.requires_grad_() for x in inputs if x.dtype.is_floating_point]
         y = self.run(work.op, inputs, **work.case.params)
-        # contiguous: where PyTorch returns a view of dy, it must write the gradient, too
-        return lambda: [grad.contiguous() for grad in torch.autograd.grad(y, wanted, tensors[-1], retain_graph=True)]
+
+        def gradients() -> list[Any]:
+            grads = torch.autograd.grad(y, wanted, tensors[-1], retain_graph=True, allow_unused=True)
+            # contiguous: where PyTorch returns a view of dy, it must write the gradient, too
+            return [
+                torch.zeros_like(x) if grad is None else grad.contiguous()
+                for x, grad in zip(wanted, grads, strict=True)
+            ]
+
+        return gradients
 
     def run(self, op: Op, xs: Sequence[Any], **params: Any) -> Any:
         """The op by PyTorch, with the result in new memory."""
@@ -87,6 +96,13 @@ class PyTorch:
         if fn := getattr(op, "fn", None):
             return fn(*xs)  # the function that was fused takes tensors of PyTorch, too
         match name:
+            case "max_pool2d" | "avg_pool2d":
+                return getattr(torch.nn.functional, name)(*xs, params.pop("size"), **params)
+            case "batch_norm":  # it writes running statistics, and gives them no gradient
+                statistics = [x.detach().clone() for x in xs[1:3]]
+                return torch.nn.functional.batch_norm(xs[0], *statistics, *xs[3:], **params)
+            case "conv2d":
+                return torch.nn.functional.conv2d(*xs, **params)
             case "transpose":
                 return torch.permute(*xs, params.get("axes") or tuple(range(xs[0].ndim))[::-1]).contiguous()
             case "getitem":

@@ -1,0 +1,56 @@
+"""BatchNorm2d: each channel of a batch normalized, with running statistics for evaluation."""
+
+from typing import Any
+
+import numpy as np
+
+from minigrad import create
+from minigrad.errors import require_bool, require_int, require_number
+from minigrad.nn.module import Module
+from minigrad.operators import OPS
+from minigrad.tensor import Tensor
+
+
+class BatchNorm2d(Module):
+    """y = (x - mean) / sqrt(var + eps) * weight + bias for each channel of x (N, channels, H, W).
+
+    In training mean and variance are those of the batch, and the running ones move towards them by `momentum`, as in
+    PyTorch: the running variance is the one with n - 1. momentum=None makes them the mean over all batches so far. In
+    evaluation y is made with the running ones. weight starts as 1 and bias as 0; affine=False leaves them out.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(
+        self, channels: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
+        device: str | None = None, dtype: Any = "float32",
+    ):  # fmt: skip
+        require_int("BatchNorm2d", "channels", channels, 1)
+        self.eps, self.momentum = require_number("BatchNorm2d", "eps", eps), momentum
+        affine = require_bool("BatchNorm2d", "affine", affine)
+        like: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.weight = create.ones(channels, requires_grad=True, **like) if affine else None
+        self.bias = create.zeros(channels, requires_grad=True, **like) if affine else None
+        self.register_buffer("running_mean", create.zeros(channels, **like))
+        self.register_buffer("running_var", create.ones(channels, **like))
+        self.register_buffer("num_batches_tracked", create.tensor(np.array(0), device="numpy"))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """batch_norm(x, running_mean, running_var, weight, bias)."""
+        if x.ndim != 4:
+            raise ValueError(f"BatchNorm2d: x is {x.shape}; it must be (N, C, H, W).")
+        momentum = self.momentum
+        if self.training and x.size:
+            batches = int(self.num_batches_tracked.numpy()) + 1
+            self.num_batches_tracked.assign(np.array(batches))
+            momentum = 1 / batches if momentum is None else momentum
+        affine = () if self.weight is None else (self.weight, self.bias)
+        return OPS["batch_norm"](
+            x, self.running_mean, self.running_var, *affine,
+            training=self.training, momentum=momentum or 0.0, eps=self.eps,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"BatchNorm2d({self.running_mean.shape[0]})"

@@ -1,0 +1,51 @@
+"""Windows over images: in NumPy the patch under each place of a window and the way back; arguments of a pooling."""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minigrad.devices.dtypes import must_be_floats
+from minigrad.kernels.view import Shape
+from minigrad.kernels.window import Sides, Window, must_fit, pair, sides
+
+
+def patches(x: np.ndarray, at: Window, padding: Sides, fill: float = 0) -> np.ndarray:
+    """(N, C, P, Q, R, S): for each output pixel the part of the padded image under the window, as a view."""
+    padded = np.pad(x, ((0, 0), (0, 0), *padding), constant_values=fill)
+    spread = at.dilation_y * (at.rows - 1) + 1, at.dilation_x * (at.columns - 1) + 1
+    every = np.lib.stride_tricks.sliding_window_view(padded, spread, axis=(2, 3))
+    return every[:, :, :: at.stride_y, :: at.stride_x, :: at.dilation_y, :: at.dilation_x]
+
+
+def scattered(patches: np.ndarray, image: Shape, at: Window, padding: Sides) -> np.ndarray:
+    """The sum of patches (N, C, P, Q, R, S) at their places in the image: the gradient of `patches`."""
+    height, width = (n + sum(pad) for n, pad in zip(image[-2:], padding, strict=True))
+    padded = np.zeros((*image[:2], height, width), patches.dtype)
+    for r in range(at.rows):
+        for s in range(at.columns):
+            rows = slice(r * at.dilation_y, r * at.dilation_y + at.stride_y * at.out_height, at.stride_y)
+            columns = slice(s * at.dilation_x, s * at.dilation_x + at.stride_x * at.out_width, at.stride_x)
+            padded[:, :, rows, columns] += patches[..., r, s]
+    return padded[:, :, at.top : at.top + image[2], at.left : at.left + image[3]]
+
+
+def prepare(op: str, x: Any, size: Any, stride: Any = None, padding: Any = 0) -> dict[str, Any]:
+    """The parameters of a pooling for both axes: the stride is the size unless given. Raises TypeError, ValueError."""
+    must_be_floats(op, x)
+    if x.ndim != 4:
+        raise ValueError(f"{op}: x is {x.shape}; it must be (N, C, H, W).")
+    size = pair(op, "size", size, 1)
+    stride, padding = size if stride is None else pair(op, "stride", stride, 1), sides(op, padding)
+    if any(2 * max(pad) > k for pad, k in zip(padding, size, strict=True)):
+        raise ValueError(f"{op}: padding={padding} is more than half of the window {size}; pad less, or pool more.")
+    must_fit(op, x.shape, size, padding)
+    return {"size": size, "stride": stride, "padding": padding}
+
+
+def cost(x: Any, size: Any, stride: Any = None, padding: Any = 0, **params: Any) -> tuple[int, int]:
+    """An operation for each element under each place of the window; x read once, y written once."""
+    known = prepare("cost", x, size, stride, padding)
+    at = Window.over(x.shape, known["size"], known["stride"], known["padding"])
+    outputs = prod(x.shape[:2]) * at.out_height * at.out_width
+    return outputs * at.rows * at.columns, (x.size + outputs) * x.dtype.itemsize

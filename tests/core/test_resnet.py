@@ -1,0 +1,110 @@
+"""Layers of vision networks, and residual networks: names, shapes, training and evaluation, on every device."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+
+
+def small(device, dtype="float32"):
+    mg.manual_seed(0)
+    return nn.ResNet(10, "small", 1, (8, 16), 1, device=device, dtype=dtype)
+
+
+def digits(count):
+    images, labels = mg.data.digits().train
+    return images[:count].reshape(-1, 1, 8, 8), labels[:count]
+
+
+def train(device, steps, dtype="float32"):
+    """The losses, and the network."""
+    net, (images, labels) = small(device, dtype), digits(32 * steps)
+    optimizer, losses = mg.optim.SGD(net.parameters(), lr=0.05, momentum=0.9), []
+    for start in range(0, len(images), 32):
+        rows = slice(start, start + 32)
+        optimizer.zero_grad()
+        loss = mg.cross_entropy(
+            net(mg.tensor(images[rows], device=device, dtype=dtype)), mg.tensor(labels[rows], device=device)
+        )
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, net
+
+
+def test_resnet18_has_the_names_and_the_sizes_of_torchvisions():
+    net = nn.resnet18(1000, device="numpy")
+    state = net.state_dict()
+    assert len(state) == 122 and sum(x.size for x in net.parameters()) == 11_689_512
+    assert sum(x.size for name, x in state.items() if "running" in name) == 9600
+    assert state["conv1.weight"].shape == (64, 3, 7, 7) and state["layer4.1.bn2.running_var"].shape == (512,)
+    assert state["layer3.0.downsample.0.weight"].shape == (256, 128, 1, 1)
+    assert {name for name in state if name.startswith("layer1.0.")} == {
+        *(f"layer1.0.conv{i}.weight" for i in (1, 2)),
+        *(f"layer1.0.bn{i}.{name}" for i in (1, 2) for name in (
+            "weight", "bias", "running_mean", "running_var", "num_batches_tracked")),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("stem", "shape"), [("imagenet", (2, 3, 65, 47)), ("small", (2, 3, 9, 12))])
+def test_resnet18_takes_images_of_any_size(stem, shape):
+    net = nn.resnet18(7, stem, device="numpy")
+    assert net(mg.zeros(shape, device="numpy")).shape == (2, 7)
+    with pytest.raises(ValueError, match="stem='huge' is not one of"):
+        nn.resnet18(7, "huge")
+
+
+def test_training_is_the_same_on_every_device(kernel_device):
+    wanted, truth = train("numpy", 3, "float64")
+    losses, net = train(kernel_device, 3, "float64")
+    np.testing.assert_allclose(losses, wanted, rtol=1e-10)
+    for name, value in net.state_dict().items():
+        np.testing.assert_allclose(value, truth.state_dict()[name], rtol=1e-8, atol=1e-10, err_msg=name)
+
+
+def test_a_small_residual_network_learns_the_digits():
+    losses, net = train("numpy", 40)
+    assert losses[-1] < losses[0] / 2
+    images, labels = mg.data.digits().test
+    trained = nn.accuracy(net.eval()(mg.tensor(images.reshape(-1, 1, 8, 8), device="numpy")), labels)
+    assert trained > 0.6
+    before = net.state_dict()
+    net(mg.tensor(images[:5].reshape(-1, 1, 8, 8), device="numpy"))
+    assert all((before[name] == value).all() for name, value in net.state_dict().items()), "evaluation changes nothing"
+    other = small("numpy").eval()
+    other.load_state_dict(before)
+    x = mg.tensor(images[:9].reshape(-1, 1, 8, 8), device="numpy")
+    assert (other(x).numpy() == net(x).numpy()).all()
+    assert int(before["bn1.num_batches_tracked"]) == 40
+
+
+def test_a_mean_over_all_batches_is_kept_without_a_momentum():
+    layer, rng = nn.BatchNorm2d(3, momentum=None, device="numpy", dtype="float64"), np.random.default_rng(0)
+    xs = rng.standard_normal((4, 2, 3, 5, 5))
+    for x in xs:
+        layer(mg.tensor(x, device="numpy"))
+    np.testing.assert_allclose(layer.running_mean.numpy(), xs.mean(axis=(0, 1, 3, 4)), rtol=1e-12)
+    np.testing.assert_allclose(layer.running_var.numpy(), xs.var(axis=(1, 3, 4), ddof=1).mean(axis=0), rtol=1e-12)
+
+
+def test_layers_say_what_they_are_and_refuse_what_does_not_fit():
+    layers = (
+        nn.Conv2d(4, 6, (3, 2), stride=2, groups=2, bias=False), nn.BatchNorm2d(6), nn.MaxPool2d(2),
+        nn.AvgPool2d((1, 2)), nn.GlobalAvgPool2d(), nn.Flatten(),
+    )  # fmt: skip
+    assert [repr(layer) for layer in layers] == [
+        "Conv2d(4 -> 6, 3 x 2, stride=2, groups=2, no bias)", "BatchNorm2d(6)", "MaxPool2d(2)", "AvgPool2d((1, 2))",
+        "GlobalAvgPool2d()", "Flatten()",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="divisible by groups=2"):
+        nn.Conv2d(3, 4, 3, groups=2)
+    with pytest.raises(ValueError, match=r"it must be \(N, C, H, W\)"):
+        nn.BatchNorm2d(3, device="numpy")(mg.zeros(4, 3, device="numpy"))
+
+
+def test_a_network_of_layers_ends_in_a_row_of_numbers(device):
+    net = nn.Sequential(
+        nn.Conv2d(1, 2, 3, padding="same", device=device), nn.MaxPool2d(2), nn.AvgPool2d(2), nn.Flatten()
+    )
+    assert net(mg.ones(3, 1, 8, 9, device=device)).shape == (3, 2 * 2 * 2)
