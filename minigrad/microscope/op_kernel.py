@@ -55,7 +55,7 @@ class OpKernel(NamedTuple):
             )
         if dy is not None and not self.in_gradient:
             raise LaunchError(f"{self.kernel.name} computes no gradient, so it takes no dy=.")
-        op = self._in_its_role(self.kernel.using(**tunables) if tunables else self.kernel)
+        op = self.in_its_role(self.kernel.using(**tunables) if tunables else self.kernel)
         inputs, params = op.inputs.split(tensors_on_sim(args), params)
         arrays = [tensor.array for tensor in as_tensors(op.name, inputs, op.integers)]
         with through(launcher):
@@ -70,11 +70,11 @@ class OpKernel(NamedTuple):
             raise self.not_launched([record.kernel for record in seen.launches])
         return seen.record
 
-    def _in_its_role(self, kernel: Kernel) -> Any:
+    def in_its_role(self, kernel: Kernel) -> Any:
         """The op through this kernel, without the fast ones that would replace it."""
         op = self.op.with_kernel(self.name, kernel)
         if not self.in_gradient:
-            return op.using(self.name)
+            return op if self.name.startswith("forward_") else op.using(self.name)
         roles = [role for role, name in self.op.fast.items() if name == self.name]
         roles = roles or [role for role in op.kernels if "backward" in role and self.name.endswith(role)]
         return op.with_kernels(op.kernels, dict.fromkeys(roles, self.name))

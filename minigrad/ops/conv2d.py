@@ -71,7 +71,7 @@ for end in ("", "_backward_x", "_backward_w"):
     )
 kernels["forward"] = kernels["naive"]
 kernels["im2col"] = per_element("conv2d.cu", "conv2d_im2col", "size", first(256))
-kernels["backward_col2im"] = per_element("conv2d.cu", "conv2d_col2im", "size", first(256))
+kernels["im2col_backward_x"] = per_element("conv2d.cu", "conv2d_col2im", "size", first(256))
 
 
 def launch(
@@ -95,36 +95,52 @@ def launch_backward(
     kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Array, w: Array, shapes: tuple, stride: Pair,
     padding: Sides, dilation: Pair, groups: int,
 ) -> tuple:  # fmt: skip
-    """A launch for each gradient that is wanted; that of the bias is a sum."""
+    """The gradients that are wanted, in the way of the forward pass unless another kernel has the role; dbias is a sum."""
     at = Window.over(shapes[0], shapes[1][-2:], stride, padding, dilation)
-    way = by_product_backward if kernels["forward"].name == "conv2d_im2col" else one_by_one
-    grads = way(kernels, needs, dy, x, w, shapes, at, groups)
-    if len(shapes) == 2:
-        return grads
-    return *grads, OPS["sum"].run([dy], {"axis": (0, 2, 3), "keepdims": False}) if needs[2] else None
-
-
-def one_by_one(
-    kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Array, w: Array, shapes: tuple, at: Window, groups: int
-) -> tuple:
-    """A launch for dx, and one for dw."""
-    (image, window), dx, dw = shapes[:2], None, None
-    tiled = kernels["forward"].name == "conv2d_implicit"
+    rung = kernels["forward"].name.removeprefix("conv2d_")
+    chosen = {role: kernels[role] for role in ("backward_x", "backward_w")}
+    for role, kernel in chosen.items():
+        if kernel.name == f"conv2d_{role}":
+            chosen[role] = kernels.get(f"{rung}_{role}", kernel)
+    dx = dw = None
     if needs[0]:
-        dx = Array.empty(dy.device, image, dy.dtype)
-        if tiled:
-            launch = kernels["implicit_backward_x"].launch(window[1], image[0] * prod(image[2:]), groups)
-        else:
-            launch = kernels["backward_x"].launch(dx.size)
-        launch(dy, w, dx, at, window[0], groups, image[0] if tiled else dx.size)
-    if needs[1]:
-        dw = Array.empty(dy.device, window, dy.dtype)
-        if tiled:
-            launch = kernels["implicit_backward_w"].launch(window[0] // groups, prod(window[1:]), groups)
-        else:
-            launch = kernels["backward_w"].launch(dw.size)
-        launch(dy, x, dw, at, window[0], groups, image[0])
-    return dx, dw
+        dx = gradient_x(chosen["backward_x"], dy, w, shapes, at, groups)
+    if needs[1] and rung == "im2col":
+        dw = gradient_w_by_product(kernels, dy, x, shapes, at, groups)
+    elif needs[1]:
+        dw = gradient_w(chosen["backward_w"], dy, x, shapes, at, groups)
+    if len(shapes) == 2:
+        return dx, dw
+    return dx, dw, OPS["sum"].run([dy], {"axis": (0, 2, 3), "keepdims": False}) if needs[2] else None
+
+
+def gradient_x(kernel: Kernel, dy: Array, w: Array, shapes: tuple, at: Window, groups: int) -> Array:
+    """dx, by a thread for each element, in tiles, or of the patches' gradient w^T @ dy."""
+    image, window = shapes[:2]
+    dx = Array.empty(dy.device, image, dy.dtype)
+    if kernel.name == "conv2d_col2im":
+        rows, dys = w.reshape(rows_of(window, groups)), per_group(dy, groups)
+        columns = (image[0], groups, prod(window[1:]), prod(dy.shape[2:]))
+        _, dpatches = products_backward(
+            OPS["matmul"].running, (False, True), dys, rows, None, (rows.shape, columns), **FLOAT32
+        )
+        kernel.launch(dx.size)(dpatches, dx, at, dx.size)
+    elif "rows" in kernel.sizes:
+        tiles = kernel.launch(window[1], image[0] * prod(image[2:]), groups)
+        tiles(dy, w, dx, at, window[0], groups, image[0])
+    else:
+        kernel.launch(dx.size)(dy, w, dx, at, window[0], groups, dx.size)
+    return dx
+
+
+def gradient_w(kernel: Kernel, dy: Array, x: Array, shapes: tuple, at: Window, groups: int) -> Array:
+    """dw, by a block for each element, or in tiles."""
+    image, window = shapes[:2]
+    dw = Array.empty(dy.device, window, dy.dtype)
+    tiled = "rows" in kernel.sizes
+    launch = kernel.launch(*((window[0] // groups, prod(window[1:]), groups) if tiled else (dw.size,)))
+    launch(dy, x, dw, at, window[0], groups, image[0])
+    return dw
 
 
 FLOAT32 = {"precision": "float32"}
@@ -136,30 +152,34 @@ FLOAT32 = {"precision": "float32"}
 def by_product(kernels: dict[str, Kernel], x: Array, w: Array, bias: Array | None, at: Window, groups: int) -> Array:
     """y = w @ patches + bias."""
     n, k, pixels = x.shape[0], w.shape[0], at.out_height * at.out_width
-    rows = w.reshape((groups, k // groups, prod(w.shape[1:])))
+    rows = w.reshape(rows_of(w.shape, groups))
     y = OPS["matmul"].run([rows, columns_of(kernels, x, w.shape, at, groups)], FLOAT32).reshape((n, k, pixels))
     y = y if bias is None else OPS["add"].run([y, bias.reshape((k, 1))], {})
     return y.reshape((n, k, at.out_height, at.out_width))
 
 
-def by_product_backward(
-    kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Array, w: Array, shapes: tuple, at: Window, groups: int
-) -> tuple:
-    """dpatches = w^T @ dy, whose copies of a pixel add up to dx; dw = the sum over the images of dy @ patches^T."""
-    (n, k, *pixels), (image, window) = dy.shape, shapes[:2]
-    dys = dy.reshape((n, groups, k // groups, prod(pixels)))
-    rows = (groups, k // groups, prod(window[1:]))
-    patches: Any = columns_of(kernels, x, window, at, groups) if needs[1] else None
-    columns = (n, groups, rows[2], prod(pixels))
-    dw, dpatches = products_backward(
-        OPS["matmul"].running, (needs[1], needs[0]), dys, w and w.reshape(rows), patches, (rows, columns), **FLOAT32
+def gradient_w_by_product(
+    kernels: dict[str, Kernel], dy: Array, x: Array, shapes: tuple, at: Window, groups: int
+) -> Any:
+    """dw = the sum over the images of dy @ patches^T."""
+    window = shapes[1]
+    patches, rows = columns_of(kernels, x, window, at, groups), rows_of(window, groups)
+    dw, _ = products_backward(
+        OPS["matmul"].running, (True, False), per_group(dy, groups), None, patches, (rows, patches.shape), **FLOAT32
     )
-    dx = None
-    if needs[0]:
-        dx = Array.empty(dy.device, image, dy.dtype)
-        kernels["backward_col2im"].launch(dx.size)(dpatches, dx, at, dx.size)
     total: Any = unbroadcast(dw, rows)
-    return dx, total and total.reshape(window)
+    return total.reshape(window)
+
+
+def rows_of(window: Shape, groups: int) -> Shape:
+    """The shape of the kernels as rows of a matrix for each group."""
+    return groups, window[0] // groups, prod(window[1:])
+
+
+def per_group(dy: Array, groups: int) -> Array:
+    """dy as a matrix for each image and group, with a row for each kernel."""
+    n, k, p, q = dy.shape
+    return dy.reshape((n, groups, k // groups, p * q))
 
 
 def columns_of(kernels: dict[str, Kernel], x: Array, window: Shape, at: Window, groups: int) -> Array:

@@ -135,9 +135,7 @@ def test_a_wrong_prediction_says_each_number_and_the_known_reasons():
     assert "ZeroDivisionError" in exercise.check("reads = 1 / 0").text
 
 
-@pytest.mark.parametrize(
-    "mine", ["10**400", "-(10**30)", "float('nan')", "10**5000", "'\\ud800'", "[10**5000]", "np.ones(3)", "None"]
-)
+@pytest.mark.parametrize("mine", ["10**400", "float('nan')", "10**5000", "'\\ud800'", "[10**5000]", "np.ones(3)"])
 def test_any_number_is_answered(mine):
     found = predict()[0].check(f'reads = {mine}\nway = "column"\n')
     assert found.kind == "value" and "`reads` is 32; you predicted " in found.text

@@ -66,6 +66,16 @@ def test_the_parts_of_a_long_sum_have_no_problem(m, k, n):
     assert report.problems == []
 
 
+@pytest.mark.parametrize("rung", ["im2col", "implicit"])
+def test_no_way_of_convolution_has_a_problem(rung):
+    with watching() as report:
+        for case in mg.conv2d.cases:
+            inputs = [mg.tensor(x, requires_grad=True, device="sim") for x in case.arrays("float32")]
+            mg.conv2d.using(rung)(*inputs, **case.params).sum().backward()
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+
+
 def test_the_optimizers_have_no_problem():
     with watching() as report:
         p, g, v = (mg.randn(1025, device="sim") for _ in range(3))

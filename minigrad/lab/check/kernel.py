@@ -14,6 +14,7 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.lab.check.answer import Answer, SharedRace
 from minigrad.lab.check.attempt import NOT_RUN, ReaderKernel, attempt, drawn, first_wrong, observe, race_drawn
 from minigrad.lab.check.compare import Pair, alone, an_op, expected, pairs, variants
+from minigrad.microscope.op_kernel import OpKernel
 from minigrad.op import Case, Op
 
 ODD = 33  # threads of a block: a reduction that halves forgets one, and the last warp has one lane
@@ -60,9 +61,8 @@ class OpTrial:
         return ""
 
     def through(self, kernel: Kernel) -> Op:
-        """The op with this kernel; a forward kernel runs wherever it can, as if chosen by its name."""
-        other = self.op.with_kernel(self.name, kernel)
-        return other if "backward" in self.name else other.using(self.name)
+        """The op with this kernel, which runs wherever it can, as if chosen by its name."""
+        return OpKernel(self.kernel, self.op, self.name).in_its_role(kernel)
 
     def pairs(self, kernel: Kernel, case: Case, dtype: str) -> Iterator[Pair]:
         """Results and gradients on `sim`, paired with NumPy's in float64."""

@@ -53,7 +53,7 @@ def launch(kernels: Mapping[str, Kernel], a: Array, b: Array, precision: str = "
 
 
 def launch_backward(
-    kernels: Mapping[str, Kernel], needs: tuple, dy: Array, a: Array, b: Array, shapes: tuple, precision: str
+    kernels: Mapping[str, Kernel], needs: tuple, dy: Array, a: Any, b: Any, shapes: tuple, precision: str
 ) -> tuple:
     """The launches of a strategy for each gradient that is wanted."""
     s = products(*shapes)
