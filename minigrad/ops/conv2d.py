@@ -95,7 +95,7 @@ def launch_backward(
     kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Array, w: Array, shapes: tuple, stride: Pair,
     padding: Sides, dilation: Pair, groups: int,
 ) -> tuple:  # fmt: skip
-    """The gradients that are wanted, in the way of the forward pass unless another kernel has the role; dbias is a sum."""
+    """The wanted gradients, in the way of the forward pass unless another kernel has the role; dbias is a sum."""
     at = Window.over(shapes[0], shapes[1][-2:], stride, padding, dilation)
     rung = kernels["forward"].name.removeprefix("conv2d_")
     chosen = {role: kernels[role] for role in ("backward_x", "backward_w")}
