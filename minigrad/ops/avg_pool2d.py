@@ -10,7 +10,7 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.window import Pair, Sides, Window
 from minigrad.op import Case, Op
 from minigrad.ops.elementwise import per_element
-from minigrad.ops.window import cost, patches, prepare, scattered
+from minigrad.ops.window import BLOCKS, cost, patches, prepare, scattered
 
 
 def forward(
@@ -65,7 +65,7 @@ avg_pool2d = Op(
     "avg_pool2d",
     forward,
     backward,
-    kernels={way: per_element("avg_pool2d.cu", f"avg_pool2d_{way}", "size") for way in ("forward", "backward")},
+    kernels={way: per_element("avg_pool2d.cu", f"avg_pool2d_{way}", "size", BLOCKS) for way in ("forward", "backward")},
     launch=launch,
     launch_backward=launch_backward,
     prepare=complete,

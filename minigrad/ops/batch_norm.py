@@ -12,7 +12,7 @@ from minigrad.errors import require_bool, require_number
 from minigrad.kernels.kernel import Kernel
 from minigrad.op import OPS, Case, Op
 from minigrad.ops.elementwise import per_element
-from minigrad.ops.reduction import first
+from minigrad.ops.window import BLOCKS
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
@@ -60,15 +60,15 @@ def per_channel(values: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _per_block(name: str) -> Kernel:
-    return Kernel("batch_norm.cu", f"batch_norm_{name}", ("channels",), ("BLOCK",), "channels", BLOCK=first(256))
+    return Kernel("batch_norm.cu", f"batch_norm_{name}", ("channels",), ("BLOCK",), "channels", BLOCK=BLOCKS)
 
 
 kernels = {
     "forward_statistics": _per_block("statistics"),
-    "forward": per_element("batch_norm.cu", "batch_norm_forward", "size"),
+    "forward": per_element("batch_norm.cu", "batch_norm_forward", "size", BLOCKS),
     "backward_sums": _per_block("sums"),
-    "backward": per_element("batch_norm.cu", "batch_norm_backward", "size"),
-    "backward_running": per_element("batch_norm.cu", "batch_norm_backward_running", "channels"),
+    "backward": per_element("batch_norm.cu", "batch_norm_backward", "size", BLOCKS),
+    "backward_running": per_element("batch_norm.cu", "batch_norm_backward_running", "channels", BLOCKS),
 }
 
 

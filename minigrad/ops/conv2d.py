@@ -14,8 +14,7 @@ from minigrad.kernels.window import Pair, Sides, Window, must_fit, pair, sides
 from minigrad.op import OPS, Case, Op, unbroadcast
 from minigrad.ops.elementwise import per_element
 from minigrad.ops.matmul import launch_backward as products_backward
-from minigrad.ops.reduction import first
-from minigrad.ops.window import patches, scattered
+from minigrad.ops.window import BLOCKS, patches, scattered
 
 
 def forward(
@@ -59,19 +58,19 @@ def by_group(patches: np.ndarray, groups: int) -> np.ndarray:
 
 
 kernels = {
-    "naive": per_element("conv2d.cu", "conv2d_naive", "size", first(256)),
-    "backward_x": per_element("conv2d.cu", "conv2d_backward_x", "size", first(256)),
-    "backward_w": Kernel("conv2d.cu", "conv2d_backward_w", ("elements",), ("BLOCK",), "elements", BLOCK=first(128)),
+    "naive": per_element("conv2d.cu", "conv2d_naive", "size", BLOCKS),
+    "backward_x": per_element("conv2d.cu", "conv2d_backward_x", "size", BLOCKS),
+    "backward_w": Kernel("conv2d.cu", "conv2d_backward_w", ("elements",), ("BLOCK",), "elements", BLOCK=(128, 32, 512)),
 }
-TILES = (16, 4, 8, 32)
+TILES = (16, 8, 32)
 for end in ("", "_backward_x", "_backward_w"):
     grid, block = ("columns/TILE", "rows/TILE", "groups"), ("TILE", "TILE")
     kernels[f"implicit{end}"] = Kernel(
         "conv2d/implicit.cu", f"conv2d_implicit{end}", grid, block, "rows columns groups", TILE=TILES
     )
 kernels["forward"] = kernels["naive"]
-kernels["im2col"] = per_element("conv2d.cu", "conv2d_im2col", "size", first(256))
-kernels["im2col_backward_x"] = per_element("conv2d.cu", "conv2d_col2im", "size", first(256))
+kernels["im2col"] = per_element("conv2d.cu", "conv2d_im2col", "size", BLOCKS)
+kernels["im2col_backward_x"] = per_element("conv2d.cu", "conv2d_col2im", "size", BLOCKS)
 
 
 def launch(

@@ -9,6 +9,8 @@ from minigrad.devices.dtypes import must_be_floats
 from minigrad.kernels.view import Shape
 from minigrad.kernels.window import Sides, Window, must_fit, pair, sides
 
+BLOCKS = (256, 64, 1024)
+
 
 def patches(x: np.ndarray, at: Window, padding: Sides, fill: float = 0) -> np.ndarray:
     """(N, C, P, Q, R, S): for each output pixel the part of the padded image under the window, as a view."""

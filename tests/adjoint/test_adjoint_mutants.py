@@ -103,7 +103,11 @@ def survives(mutant, rung, right):
 KERNELS = {kernel.name: [r for r, (k, *_) in RUNGS.items() if k.name == kernel.name] for kernel, *_ in RUNGS.values()}
 
 
-@pytest.mark.parametrize("name", KERNELS)
+LONG = ("dg_volume", "multipole", "equation_of_state", "nbody")  # 10 to 20 seconds each
+EACH = [pytest.param(name, marks=pytest.mark.soak) if name in LONG else name for name in KERNELS]
+
+
+@pytest.mark.parametrize("name", EACH)
 def test_no_statement_can_be_left_out(name, monkeypatch):
     monkeypatch.setattr(get("sim"), "timeout", 0.4)  # seconds, of a mutant whose loop has no end
     made = mg.adjoint(RUNGS[KERNELS[name][0]][0])

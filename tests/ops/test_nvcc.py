@@ -15,7 +15,9 @@ NVCC = find_nvcc()
 # Most of a small file's time goes into CUDA's own headers, so those are compiled as one: their helpers need names of
 # their own, and a missing #include shows on `sim` only, which compiles each file alone. The others are large.
 TOGETHER = [
-    path.relative_to(CUDA).as_posix() for folder in ("", "bench/") for path in sorted(CUDA.glob(f"{folder}*.cu"))
+    path.relative_to(CUDA).as_posix()
+    for folder in ("", "conv2d/", "bench/")
+    for path in sorted(CUDA.glob(f"{folder}*.cu"))
 ]
 MATMUL = [[path.relative_to(CUDA).as_posix()] for path in sorted(CUDA.glob("matmul/*.cu"))]
 PTX = ("matmul/tensor_cores", "matmul/wgmma")  # of types of their own: they are the same in double
