@@ -32,6 +32,7 @@ def counts():
     return counters.simulated()
 
 
+@pytest.mark.soak  # 20 seconds; notebook 07 makes the same comparison
 def test_the_simulators_side_has_the_numbers_of_the_transposes(counts):
     sectors = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
     conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum"
@@ -40,6 +41,7 @@ def test_the_simulators_side_has_the_numbers_of_the_transposes(counts):
     assert len(counts) == 15
 
 
+@pytest.mark.soak
 def test_both_sides_stand_in_one_table(counts, monkeypatch):
     monkeypatch.setattr(counters, "simulated", lambda: counts)
     rows = counters.compare({"kernels": hardware.read(NCU)}).rows

@@ -1,8 +1,8 @@
-"""Every `.cu` compiles with the real nvcc, without a warning, for every GPU since 2018, in float and in double."""
+"""Every `.cu` compiles with the real nvcc, without a warning, for GPUs since 2018, in float and in double."""
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,20 +21,22 @@ TOGETHER = [
 ]
 MATMUL = [[path.relative_to(CUDA).as_posix()] for path in sorted(CUDA.glob("matmul/*.cu"))]
 PTX = ("matmul/tensor_cores", "matmul/wgmma")  # of types of their own: they are the same in double
-CASES = [
-    pytest.param((tuple(files), real), id=f"{files[0] if len(files) == 1 else 'small files'}-{real}")
-    for files in (TOGETHER, *MATMUL)
-    for real in ("float", "double")
-    if real == "float" or not files[0].startswith(PTX)
-]
 OPTIONS = ["-I.", "-std=c++17", "--fatbin", "-Werror", "all-warnings", "-o", os.devnull]
-# Compiled to PTX for two generations and to machine code for four: the first step takes the time.
-TARGETS = ["-gencode=arch=compute_75,code=[sm_75,sm_80]", "-gencode=arch=compute_90,code=[sm_90,sm_100]"]
-FEW = ["-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_90,code=sm_90"]  # large kernels take long
+FEW = ("-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_90,code=sm_90")
+ALL = ("-gencode=arch=compute_75,code=[sm_75,sm_80]", "-gencode=arch=compute_90,code=[sm_90,sm_100]")
 TENSOR_CORES = FEW[1:]  # of sm_80 and later: earlier ones have no bfloat16
 # The optimizer's own work is done once, in float; all errors and warnings of the language come before it.
 UNOPTIMIZED = {"float": [], "double": ["-Xcicc", "-O1", "-Xptxas", "-O0"]}
 HOPPER = ["-gencode=arch=compute_90a,code=sm_90a"]
+CASES = [
+    pytest.param((tuple(files), real, FEW), id=f"{files[0] if len(files) == 1 else 'small files'}-{real}")
+    for files in (TOGETHER, *MATMUL)
+    for real in ("float", "double")
+    if real == "float" or not files[0].startswith(PTX)
+]
+CASES.append(
+    pytest.param((tuple(TOGETHER), "float", ALL), id="small files for four generations", marks=pytest.mark.soak)
+)
 
 pytestmark = pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
 
@@ -47,9 +49,9 @@ def builds(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[dict[tu
         yield {case: pool.submit(build, *case, tmp_path_factory.mktemp("nvcc")) for case in chosen}
 
 
-def build(files: tuple[str, ...], real: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def build(files: tuple[str, ...], real: str, targets: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
     name = files[0]
-    targets = HOPPER if "wgmma" in name else TENSOR_CORES if "tensor" in name else FEW if len(files) == 1 else TARGETS
+    targets = HOPPER if "wgmma" in name else TENSOR_CORES if "tensor" in name else targets
     unit = folder / "unit.cu"
     unit.write_text("".join(f'#include "{name}"\n' for name in files))
     command = [NVCC, *OPTIONS, *targets, *UNOPTIMIZED[real], f"-Dreal={real}", str(unit)]
