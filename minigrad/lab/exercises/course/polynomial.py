@@ -18,8 +18,8 @@ $$y_i = c_0 + c_1 x_i + c_2 x_i^2 + c_3 x_i^3 = ((c_3 x_i + c_2) x_i + c_1) x_i 
 
 This kernel is right. But it keeps each intermediate result in `y[i]`, which lies in global memory. Your score counts
 the reads and writes of the busiest thread, as written: each round of the loop reads `y[i]`, `x[i]` and `c[k]`, and
-writes `y[i]`. A compiler leaves out a read where it surely has the value. Here it cannot: `x` and `y` may be the same
-array, so after each write of `y[i]` it must read `x[i]` again. The solution has 6, and up to 9 pass.
+writes `y[i]`. A compiler leaves out a read where it surely has the value: that of `y[i]`, which the thread has just
+written, but not that of `x[i]`, since `x` and `y` may be the same array. The solution has 6, and up to 9 pass.
 """,
     solution="""
 extern "C" __global__ void polynomial(const float* x, const float* c, float* y, int n) {
