@@ -32,13 +32,8 @@ extern "C" __global__ void avg_pool2d_backward(
     int v = i % at.width, h = i / at.width % at.height, plane = i / (at.width * at.height);
     dy += plane * at.out_height * at.out_width;
     real sum = 0;
-    for (int r = 0; r < at.rows; ++r) {
-        int p = at.out_row(h, r);
-        if (p < 0) continue;
-        for (int s = 0; s < at.columns; ++s) {
-            int q = at.out_column(v, s);
-            if (q >= 0) sum += dy[p * at.out_width + q] / terms(at, p, q, padded);
-        }
-    }
+    at.each_output(h, v, [&](int p, int q, int r, int s) {
+        sum += dy[p * at.out_width + q] / terms(at, p, q, padded);
+    });
     dx[i] = sum;
 }

@@ -33,18 +33,12 @@ extern "C" __global__ void conv2d_backward_x(
     int channel = i / (at.width * at.height) % at.channels, n = i / (at.width * at.height * at.channels);
     int each = at.channels / groups, share = kernels / groups, first = channel / each * share, c = channel % each;
     real sum = 0;
-    for (int r = 0; r < at.rows; ++r) {
-        int p = at.out_row(h, r);
-        if (p < 0) continue;
-        for (int s = 0; s < at.columns; ++s) {
-            int q = at.out_column(v, s);
-            if (q < 0) continue;
-            for (int k = first; k < first + share; ++k) {
-                sum += dy[((n * kernels + k) * at.out_height + p) * at.out_width + q]
-                    * w[((k * each + c) * at.rows + r) * at.columns + s];
-            }
+    at.each_output(h, v, [&](int p, int q, int r, int s) {
+        for (int k = first; k < first + share; ++k) {
+            sum += dy[((n * kernels + k) * at.out_height + p) * at.out_width + q]
+                * w[((k * each + c) * at.rows + r) * at.columns + s];
         }
-    }
+    });
     dx[i] = sum;
 }
 
@@ -85,13 +79,9 @@ extern "C" __global__ void conv2d_col2im(const real* dpatches, real* dx, Window 
     if (i >= size) return;
     int v = i % at.width, h = i / at.width % at.height, plane = i / (at.width * at.height);
     real sum = 0;
-    for (int r = 0; r < at.rows; ++r) {
-        int p = at.out_row(h, r);
-        if (p < 0) continue;
-        for (int s = 0; s < at.columns; ++s) {
-            int q = at.out_column(v, s), term = (plane * at.rows + r) * at.columns + s;
-            if (q >= 0) sum += dpatches[(term * at.out_height + p) * at.out_width + q];
-        }
-    }
+    at.each_output(h, v, [&](int p, int q, int r, int s) {
+        int term = (plane * at.rows + r) * at.columns + s;
+        sum += dpatches[(term * at.out_height + p) * at.out_width + q];
+    });
     dx[i] = sum;
 }

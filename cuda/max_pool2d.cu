@@ -34,13 +34,8 @@ extern "C" __global__ void max_pool2d_backward(
     dy += plane * at.out_height * at.out_width;
     taps += plane * at.out_height * at.out_width;
     real sum = 0;
-    for (int r = 0; r < at.rows; ++r) {
-        int p = at.out_row(h, r);
-        if (p < 0) continue;
-        for (int s = 0; s < at.columns; ++s) {
-            int q = at.out_column(v, s);
-            if (q >= 0 && taps[p * at.out_width + q] == r * at.columns + s) sum += dy[p * at.out_width + q];
-        }
-    }
+    at.each_output(h, v, [&](int p, int q, int r, int s) {
+        if (taps[p * at.out_width + q] == r * at.columns + s) sum += dy[p * at.out_width + q];
+    });
     dx[i] = sum;
 }

@@ -18,6 +18,20 @@ struct Window {
     // The other way round: the output row that meets row h of x at row r of the window, or -1 where none does.
     __device__ int out_row(int h, int r) const { return out(h + top - r * dilation_y, stride_y, out_height); }
     __device__ int out_column(int v, int s) const { return out(v + left - s * dilation_x, stride_x, out_width); }
+
+    // Calls visit(p, q, r, s) for each output (p, q) that meets pixel (h, v) of x, at (r, s) of the window: the walk of
+    // every gradient with respect to x. A pixel asks where it went, so no atomics are needed.
+    template <class Visit>
+    __device__ void each_output(int h, int v, Visit visit) const {
+        for (int r = 0; r < rows; ++r) {
+            int p = out_row(h, r);
+            if (p < 0) continue;
+            for (int s = 0; s < columns; ++s) {
+                int q = out_column(v, s);
+                if (q >= 0) visit(p, q, r, s);
+            }
+        }
+    }
     static __device__ int out(int steps, int stride, int extent) {
         return steps >= 0 && steps % stride == 0 && steps / stride < extent ? steps / stride : -1;
     }

@@ -73,7 +73,7 @@ class Module:
     def to(self, device: str) -> "Module":
         """Move parameters and buffers in place, so that an optimizer follows them. Gradients are cleared."""
         check(device)
-        for tensor in (*self.parameters(), *(x for x in self.buffers() if x.ndim)):
+        for tensor in (*self.parameters(), *(x for x in self.buffers() if x.ndim)):  # a number stays on the host
             tensor.array, tensor.grad = move(tensor.array, device), None
         return self
 

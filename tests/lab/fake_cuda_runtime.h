@@ -1,5 +1,6 @@
 // CUDA's runtime for tests of host code without a GPU: kernels run in a loop over their threads, so they may have no
 // barrier. Memory of the "GPU" starts as 0xff, and each copy must name the right direction.
+#include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <cstdlib>
@@ -8,6 +9,8 @@
 
 #define __global__
 #define __device__
+using std::max;
+using std::min;
 struct dim3 {
     unsigned x, y, z;
     dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}

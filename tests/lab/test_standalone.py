@@ -70,6 +70,7 @@ CASES = {  # by name: kernel, arguments, and the rest of the launch
     "again": (scale, [M, zeros(4, 6), zeros(24), float("inf"), False, 24], {"grid": (2, 1, 1), "block": 12}),
     "add": (mg.add["forward"], [M.astype(np.float64), M[:, :1].astype(np.float64)], {"BLOCK": 32}),
     "transpose": (mg.transpose["naive"], [np.arange(600.0).reshape(20, 30)], {"TILE": 8}),
+    "pool": (mg.avg_pool2d["forward"], [np.arange(60.0).reshape(1, 2, 6, 5)], {"size": 3, "stride": 2, "padding": 1}),
     "less": (mg.less["forward"], [LONG, mg.tensor(1.5, device="sim")], {}),
     "awkward": (awkward, [LONG, LONG, zeros(1000), 24, M, M, 2], {"grid": 1, "block": 24}),
     "turned": (turned, [LONG[:96], zeros(96), zeros(1, dtype=np.uint64)], {"grid": 1, "block": 24, "shared": 384}),
@@ -78,8 +79,8 @@ CASES = {  # by name: kernel, arguments, and the rest of the launch
     "softmax": (mg.softmax["backward"], [M / 8], {"axis": 0, "dy": 2 * M}),
     "matmul": (mg.matmul["warp_tiled"], [np.ones((70, 30), np.float32), np.ones((30, 50), np.float32)], {}),
 }  # fmt: skip
-WITHOUT_BARRIERS = ["scale", "again", "awkward", "add", "transpose", "less"]
-COMPILED = ["scale", "awkward", "add", "turned", "padded", "tree", "softmax", "matmul"]
+WITHOUT_BARRIERS = ["scale", "again", "awkward", "add", "transpose", "less", "pool"]
+COMPILED = ["scale", "awkward", "pool", "add", "turned", "padded", "tree", "softmax", "matmul"]
 
 
 def wanted(case):

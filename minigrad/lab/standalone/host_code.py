@@ -1,5 +1,6 @@
 """The host code of one launch: memory, copies, the launch itself, and a look at the results."""
 
+import ctypes
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ from minigrad.devices.device import Dim3
 from minigrad.display import plural
 from minigrad.errors import LaunchError
 from minigrad.kernels.arguments import C_NAMES
-from minigrad.kernels.view import View
 from minigrad.source import Param
 
 LITERAL = 32  # elements of an array that is written out; a formula fills a longer one
@@ -64,7 +64,7 @@ class Given:
 
 @dataclass(frozen=True)
 class SeenLaunch:
-    """A launch: the value of each parameter is an array, the name of an earlier one, a number, a View, or None."""
+    """A launch: the value of each parameter is an array, the name of an earlier one, a number, a struct, or None."""
 
     kernel: str
     params: Sequence[Param]
@@ -243,11 +243,17 @@ def number(value: Any, kind: str) -> str:
 
 def scalar(call: SeenLaunch, param: Param, value: Any) -> str:
     """The value of a parameter that is no pointer."""
-    if not isinstance(value, View):
-        return number(value, call.c_type(param))
-    axes = max(value.ndim, 1)
-    extents, strides = (", ".join(map(str, list(row)[:axes])) for row in (value.shape, value.stride))
-    return f"{{{value.ndim}, {value.offset}, {{{extents}}}, {{{strides}}}}}"
+    return struct(value) if isinstance(value, ctypes.Structure) else number(value, call.c_type(param))
+
+
+def struct(value: Any) -> str:
+    """A struct of whole numbers, or an array in one, in braces; C++ fills what is left out at the end with 0."""
+    if isinstance(value, ctypes.Structure):
+        return f"{{{', '.join(struct(getattr(value, name)) for name, *_ in value._fields_)}}}"
+    if isinstance(value, int):
+        return str(value)
+    last = max((i for i, each in enumerate(value) if each), default=0)
+    return f"{{{', '.join(map(str, value[: last + 1]))}}}"
 
 
 def is_array(value: Any) -> bool:
