@@ -21,6 +21,7 @@ from minigrad.devices.caches import Cache
 from minigrad.devices.dtypes import has_gradient, zero_like
 from minigrad.kernels import variants
 from minigrad.kernels.kernel import RETUNED, Kernel
+from minigrad.layouts import agreeing
 from minigrad.operators import OPS
 from minigrad.replay.launches import replayed, replayed_one
 from minigrad.tensor import Tensor, output
@@ -61,6 +62,7 @@ class Op:
     fast: Mapping[str, str] = field(default_factory=dict)  # role -> kernel to run in it until `using` selects another
     cuda: Sequence[str | None] = ()  # for mg.fuse: an element of y in CUDA C++, then of each gradient, by x, y and dy
     cases: Sequence[Case] = ()
+    layouts: str = "NCHW"  # of images: "alike" where one kernel takes all, "any" where launch looks; see `agreeing`
     rounds: bool = False  # it takes the precision of `mg.precision` as a parameter
     listed: bool = True  # it joins the registry
     running: dict[str, Kernel] = field(init=False)  # the kernel of each role
@@ -130,15 +132,18 @@ class Op:
     def execute(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> Any:
         """The forward pass: the NumPy reference, or one launch after the other."""
         if isinstance(arrays[0], Array):
-            return self.launch(self.running, *arrays, **params)
+            return self.launch(self.running, *agreeing(self.layouts, arrays), **params)
         with np.errstate(all="ignore"):  # as on a GPU, 1/0 is inf and log(-1) is nan without a warning
             y = self.forward(*arrays, **params)
         return np.asarray(y) if self.single else tuple(map(np.asarray, y))
 
     def pull(self, saved: dict, shapes: tuple, needs: tuple, dy: Any) -> tuple:
         """The gradients of the inputs, from that of the output and what the forward pass saved."""
-        if isinstance(dy[0] if isinstance(dy, tuple) else dy, Array):
-            grads = self.launch_backward(self.running, needs, dy, *saved.values())  # type: ignore[misc]
+        dys = dy if isinstance(dy, tuple) else (dy,)
+        if isinstance(dys[0], Array):
+            values = agreeing(self.layouts, [*dys, *saved.values()])
+            dy = tuple(values[: len(dys)]) if isinstance(dy, tuple) else values[0]
+            grads = self.launch_backward(self.running, needs, dy, *values[len(dys) :])  # type: ignore[misc]
         else:
             named = {**saved, "needs": needs} if self._takes_needs else saved
             with np.errstate(all="ignore"):

@@ -7,10 +7,11 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.caches import Cache
-from minigrad.devices.dtypes import move
+from minigrad.devices.dtypes import is_last, move
 from minigrad.errors import require, require_number
 from minigrad.kernels.kernel import RETUNED, Kernel
 from minigrad.kernels.multi_tensor import MANY, arguments, blocks, multi_tensor
+from minigrad.layouts import in_layout
 from minigrad.ops.elementwise import per_element
 from minigrad.replay.launches import Program, Unrecordable
 from minigrad.tape import mode, no_grad
@@ -80,7 +81,8 @@ class Optimizer:
                 if p._grad is not None:
                     p.written_by(type(self).__name__)
                     row = by_device.setdefault(p.device, [])
-                    row += [p.array, p._grad.array, *(state.array for state in self._states_of(i, p))]
+                    row += [p.array, in_layout(p._grad.array, is_last(p.array))]
+                    row += [state.array for state in self._states_of(i, p)]
         for arrays in by_device.values():
             self._replayed(arrays)(arrays)
 
@@ -118,12 +120,11 @@ class Optimizer:
             self._update(*row)
 
     def _states_of(self, i: int, p: Tensor) -> list[Tensor]:
-        """The states of a parameter, on its device; they live as long as the optimizer."""
-        states = self._states[i]
-        if not states:
-            states[:] = [Tensor(move(host, p.device)) for host in self._start(p.array)]
-        elif states[0].device != p.device:
-            states[:] = [state.to(p.device) for state in states]
+        """The states of a parameter, on its device and in its layout; they live as long as the optimizer."""
+        states, last = self._states[i], is_last(p.array)
+        if not states or states[0].device != p.device or is_last(states[0].array) != last:
+            arrays = [state.array for state in states] or self._start(p.array)
+            states[:] = [Tensor(in_layout(move(x, p.device), last)) for x in arrays]
         return states
 
     @property

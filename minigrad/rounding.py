@@ -9,7 +9,7 @@ import numpy as np
 
 # Name -> the bits at the end of a float32 that a factor may lose. bfloat16 is the upper half of a float32; of TF32's 32
 # bits the last 13 do not count.
-DROPPED = {"float32": 0, "tf32": 13, "bf16": 16}
+DROPPED = {"float32": 0, "3xtf32": 0, "tf32": 13, "bf16": 16}
 _permitted = ContextVar("precision", default="float32")
 current = _permitted.get  # of this thread or task
 
@@ -18,7 +18,9 @@ current = _permitted.get  # of this thread or task
 def precision(name: str) -> Iterator[None]:
     """Within it products of float32 tensors may round their factors: `with mg.precision("tf32"): y = x @ w`.
 
-    "float32", the default, is exact. "tf32" lets factors keep 10 bits after the point, "bf16" 7; sums stay in float32.
+    "float32", the default, is exact. "3xtf32" lets tensor cores multiply factors in two parts, with the error of
+    float32, but NaN where a factor is infinite. "tf32" lets factors keep 10 bits after the point, "bf16" 7; sums stay
+    in float32.
     A gradient rounds as its forward pass did. This is a permission: a GPU that has no kernel for it, or a faster one,
     rounds less. `numpy` and `sim` always round, so that they show the error to expect. Also a function decorator.
     """

@@ -8,8 +8,20 @@ import numpy as np
 from minigrad import tape
 from minigrad.devices import check, default_device
 from minigrad.devices.array import Array
-from minigrad.devices.dtypes import check_dtype, convert, copied, device_of, has_gradient, memory, move, number, to_host
+from minigrad.devices.dtypes import (
+    check_dtype,
+    convert,
+    copied,
+    device_of,
+    has_gradient,
+    is_last,
+    memory,
+    move,
+    number,
+    to_host,
+)  # fmt: skip
 from minigrad.errors import require, require_bool
+from minigrad.layouts import LAYOUTS, in_layout, wants_last
 from minigrad.operators import OPS, Operators
 
 
@@ -30,6 +42,7 @@ class Tensor(Operators):
     dtype = property(lambda self: self.array.dtype, doc="The type of an element.")
     device = property(lambda self: device_of(self.array), doc="The name of the device: `numpy`, `sim`, `cuda`.")
 
+    layout = property(lambda self: LAYOUTS[is_last(self.array)], doc="The order of images in memory: `NCHW`, `NHWC`.")
     is_leaf = property(lambda self: self.node is None, doc="True unless a recorded operation made it.")
 
     def numpy(self) -> np.ndarray:
@@ -145,6 +158,7 @@ class Tensor(Operators):
             if isinstance(at, Tensor):
                 if device_of(total) != at.device:  # the leaf has moved since the forward pass
                     total = move(total, at.device)
+                total = in_layout(total, is_last(at.array))
                 if at._grad is not None:
                     total = _add(at._grad.array, total)
                 elif memory(total) in delivered:
@@ -204,7 +218,7 @@ class Tensor(Operators):
             )
         self.written_by(who)
         if isinstance(self.array, Array):
-            self.array.copy_from(other.array)
+            self.array.copy_from(in_layout(other.array, self.array.channels_last))
         else:
             np.copyto(self.array, other.array)
         return self
@@ -224,11 +238,18 @@ class Tensor(Operators):
             raise RuntimeError("copy, pickle: this tensor was computed, and a tape is not copied. Use .detach().")
         return _restored, (self.numpy(), self.device, self._requires_grad)
 
-    def to(self, device: str) -> "Tensor":
-        """The same values on another device; itself where it is there already. The gradient is copied back."""
-        if check(device) == (source := self.device):
-            return self
-        return self._converted("to", move(self.array, device), lambda dy: (move(dy, source),))
+    def to(self, device: str | None = None, layout: str | None = None) -> "Tensor":
+        """The same values on another device, or in another layout; itself where nothing changes.
+
+        layout="NHWC" stores images (N, C, H, W) with the channels last, "NCHW" in C order; neither changes a result.
+        """
+        source, array = self.device, self.array
+        if device is not None and check(device) != source:
+            array = move(array, device)
+        if layout is not None:
+            array = in_layout(array, wants_last(layout, self.shape))
+        back = (lambda dy: (move(dy, source),)) if device_of(array) != source else lambda dy: (dy,)
+        return self if array is self.array else self._converted("to", array, back)
 
     def astype(self, dtype: Any) -> "Tensor":
         """The same values in another dtype, converted on the host; itself where the dtype is the same."""

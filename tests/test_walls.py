@@ -17,7 +17,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "minigrad"
 LEVELS = (
-    "errors display rounding case < source operators tape < devices < simulator kernels tensor"
+    "errors display rounding case < source operators tape < devices < layouts < simulator kernels tensor"
     " < replay call create < op microscope < ops adjoint < nn optim data < fusion < lab"
     " < minigrad __main__"  # the face, which nothing imports
 )

@@ -1,55 +1,50 @@
-// A product on tensor cores, of matrices as they are or with one of them transposed.
+// A product on tensor cores: of matrices as they are, with one of them transposed, or of other arrays that a loader reads
+// as matrices.
 #pragma once
 #include "matmul/mma.cuh"
 
-// block -> ROWS x COLUMNS tile of c, by eight warps; warp -> WARP x WARP of it, in TALL x FLAT pieces of 16 x 8.
-constexpr int ROWS = 128, COLUMNS = 256, WARP = 64, THREADS = 256, TALL = WARP / 16, FLAT = WARP / 8, SHARED = 221184;
+// block -> ROWS x COLUMNS tile of c; warp -> WARP x WIDE of it, in pieces of 16 x 8.
+#ifndef ROWS
+#define ROWS 128
+#endif
+#ifndef COLUMNS
+#define COLUMNS 256
+#endif
+#ifndef WIDE
+#define WIDE 64
+#endif
+constexpr int WARP = 64, THREADS = ROWS / WARP * (COLUMNS / WIDE) * 32, SHARED = 221184;
 
 // The direction of the sum in a matrix in memory: ALONG its rows, as for a in a @ b, or DOWN its columns, as for b.
 enum Way { ALONG, DOWN };
 
-// For each type the terms of the sum in a stage, the number of stages, and the terms that one instruction takes.
+// For each type the terms of the sum in a stage and the terms that one instruction takes.
 template <class T> struct Unit;
-template <> struct Unit<bfloat16> { static constexpr int DEPTH = 64, STAGES = 3, SLICE = 16; };
-template <> struct Unit<float> { static constexpr int DEPTH = 32, STAGES = 4, SLICE = 8; };
+template <> struct Unit<bfloat16> { static constexpr int DEPTH = 64, SLICE = 16; };
+template <> struct Unit<float> { static constexpr int DEPTH = 32, SLICE = 8; };
 
 // No instruction transposes 32-bit numbers on their way to the registers. For the first factor a lane needs pairs of
 // neighbors, if 16 columns are taken in the order 0, 2, .., 14, 1, 3, .., 15; so for floats the kernel computes
 // c^T = b^T @ a^T.
 template <class T> constexpr bool SWAPPED = sizeof(T) == 4;
 
-// The part of a matrix that a stage holds: EXTENT rows or columns of c, DEPTH terms of the sum. In memory it has HEIGHT
+// The part of a factor that a stage holds: EXTENT rows or columns of c, DEPTH terms of the sum. In memory it has HEIGHT
 // rows of WIDTH; with the pitch the simultaneous reads of a warp begin in different banks.
 template <class T, int EXTENT, Way WAY>
 struct Tile {
     static constexpr int DEPTH = Unit<T>::DEPTH, HEIGHT = WAY == ALONG ? EXTENT : DEPTH, WIDTH = WAY == ALONG ? DEPTH : EXTENT;
     static constexpr int RUN = 16 / sizeof(T), PITCH = WIDTH + (WAY == ALONG ? RUN : 8), SIZE = HEIGHT * PITCH;
     static constexpr int ACROSS = WIDTH / RUN, STEP = THREADS / ACROSS, RUNS = HEIGHT / STEP;
+    static_assert(STEP * RUNS == HEIGHT, "each thread copies as many runs");
     struct alignas(16) Run { T at[RUN]; };
 
-    // Starts to copy the tile, with zeros beyond the end of the sum. Where rows begin at multiples of 16 bytes, a thread
-    // copies 16 bytes per instruction and repeats the last row or column of c beyond the end: their results are never
-    // stored, and this saves a test. Elsewhere it copies elements one by one, synchronously.
-    template <bool ALIGNED>
-    static __device__ void copy(T* tile, const T* matrix, int first, int start, int rows, int columns) {
-        int y = threadIdx.x / ACROSS, x = threadIdx.x % ACROSS * RUN;
-        int top = y + (WAY == ALONG ? first : start), column = x + (WAY == ALONG ? start : first);
-        tile += y * PITCH + x;
-#pragma unroll
-        for (int i = 0; i < RUNS; ++i, tile += STEP * PITCH) {
-            int row = top + i * STEP;
-            if (ALIGNED) {
-                bool inside = WAY == ALONG ? column < columns : row < rows;
-                const T* from = matrix + (WAY == ALONG ? min(row, rows - 1) : row) * columns;
-                from += WAY == ALONG ? column : min(column, columns - RUN);
-                copy_async(reinterpret_cast<Run*>(tile), reinterpret_cast<const Run*>(from), inside);
-            } else {
-                bool inside = row < rows && column < columns;
-                const T* from = matrix + (inside ? row * columns + column : 0);
-#pragma unroll
-                for (int j = 0; j < RUN; ++j) tile[j] = inside && column + j < columns ? from[j] : T(0);
-            }
-        }
+    // The runs of this thread: rows y, y + STEP, ... of the tile, from column x on.
+    static __device__ int y() { return threadIdx.x / ACROSS; }
+    static __device__ int x() { return threadIdx.x % ACROSS * RUN; }
+
+    // Starts to copy 16 bytes to row y() + i * STEP, or zeros.
+    static __device__ void copy_run(T* tile, int i, const T* from, bool inside) {
+        copy_async(reinterpret_cast<Run*>(tile + (y() + i * STEP) * PITCH + x()), reinterpret_cast<const Run*>(from), inside);
     }
     // The first factor of an mma: 16 rows (or columns) of c and a slice of the sum.
     static __device__ void fetch_tall(unsigned (&own)[4], const T* tile, int extent, int slice) {
@@ -85,79 +80,123 @@ struct Tile {
     }
 };
 
-__device__ inline void multiply(float (&c)[4], const unsigned (&tall)[4], unsigned flat0, unsigned flat1, bfloat16) {
-    mma_bf16(c, tall, flat0, flat1);
-}
-__device__ inline void multiply(float (&c)[4], const unsigned (&tall)[4], unsigned flat0, unsigned flat1, float) {
-    mma_tf32(c, tall, flat0, flat1);
-}
-__device__ inline bfloat16 result(float x, bfloat16) { return to_bf16(x); }
-__device__ inline float result(float x, float) { return x; }
+// A loader of the tiles of a matrix, rows x columns, from its row or column `first` on. A product calls copy for one stage
+// after the other: it starts to copy a tile, from term `start` on, with zeros beyond the end of the sum. Where rows begin
+// at multiples of 16 bytes, a thread copies 16 bytes per instruction and repeats the last row or column of c beyond the
+// end: their results are never stored, and this saves a test. Elsewhere it copies elements one by one, synchronously.
+template <class T, int EXTENT, Way WAY, bool ALIGNED = true>
+struct Matrix : Tile<T, EXTENT, WAY> {
+    using Its = Tile<T, EXTENT, WAY>;
+    const T* matrix;
+    int first, rows, columns;
+    __device__ Matrix(const T* matrix, int first, int rows, int columns)
+        : matrix(matrix), first(first), rows(rows), columns(columns) {}
 
-// Writes two neighbors, by one instruction where they are aligned to their size.
-template <class T>
-__device__ void store(T* c, int row, int column, int rows, int columns, float first, float second) {
-    struct alignas(2 * sizeof(T)) Pair { T at[2]; };
-    if (row >= rows || column >= columns) return;
-    Pair pair = {result(first, T()), result(second, T())};
-    c += row * columns + column;
-    if (columns % 2 == 0) {
-        *reinterpret_cast<Pair*>(c) = pair;
-    } else {
-        c[0] = pair.at[0];
-        if (column + 1 < columns) c[1] = pair.at[1];
+    __device__ void copy(T* tile, int start) const {
+        constexpr int RUN = Its::RUN;
+        int top = Its::y() + (WAY == ALONG ? first : start), column = Its::x() + (WAY == ALONG ? start : first);
+#pragma unroll
+        for (int i = 0; i < Its::RUNS; ++i) {
+            int row = top + i * Its::STEP;
+            if (ALIGNED) {
+                bool inside = WAY == ALONG ? column < columns : row < rows;
+                const T* from = matrix + (WAY == ALONG ? min(row, rows - 1) : row) * columns;
+                Its::copy_run(tile, i, from + (WAY == ALONG ? column : min(column, columns - RUN)), inside);
+            } else {
+                bool inside = row < rows && column < columns;
+                const T* from = matrix + (inside ? row * columns + column : 0);
+                T* to = tile + (Its::y() + i * Its::STEP) * Its::PITCH + Its::x();
+#pragma unroll
+                for (int j = 0; j < RUN; ++j) to[j] = inside && column + j < columns ? from[j] : T(0);
+            }
+        }
     }
-}
+};
 
-// c = a @ b, m x n, with a sum of length k. The pipeline is that of matmul_warp_tiled: while a stage is multiplied, the
-// next ones are in flight, and within it, while a slice is multiplied, the next one is loaded to registers.
-template <class T, Way A_WAY, Way B_WAY, bool ALIGNED>
-__device__ void product(const T* a, const T* b, T* c, int m, int n, int k) {
+// The arithmetic of a product: the type in memory, the rounding of what a lane has fetched, when it is used, not when it is
+// loaded; and c += tall @ flat.
+struct Bf16 {
+    using T = bfloat16;
+    static __device__ void round(unsigned (&)[4]) {}
+    static __device__ void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned* b) { mma_bf16(c, a, b[0], b[1]); }
+};
+
+// Floats rounded to TF32.
+struct Tf32 {
+    using T = float;
+    static __device__ void round(unsigned (&x)[4]) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) x[i] = to_tf32(x[i]);
+    }
+    static __device__ void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned* b) { mma_tf32(c, a, b[0], b[1]); }
+};
+
+// Float32's accuracy from TF32: x = big + small, both TF32, and a b = big big + big small + small big; what is left out,
+// small small, is 2^-22 of it. Tensor cores round their sums toward zero, so each sum of three is added to c by an
+// ordinary addition. An infinite number becomes NaN, since inf - inf and 0 * inf are.
+struct Tf32x3 {
+    using T = float;
+    static __device__ void round(unsigned (&)[4]) {}
+    template <int N>
+    static __device__ void split(const unsigned* x, unsigned (&big)[N], unsigned (&small)[N]) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            big[i] = to_tf32(x[i]);
+            small[i] = __float_as_uint(__uint_as_float(x[i]) - __uint_as_float(big[i]));  // exact; the tensor core truncates it
+        }
+    }
+    static __device__ void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned* b) {
+        unsigned a_big[4], a_small[4], b_big[2], b_small[2];
+        split(a, a_big, a_small);  // the compiler does this once for all products of a
+        split(b, b_big, b_small);
+        float sum[4] = {};
+        mma_tf32(sum, a_small, b_big[0], b_big[1]);
+        mma_tf32(sum, a_big, b_small[0], b_small[1]);
+        mma_tf32(sum, a_big, b_big[0], b_big[1]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) c[i] += sum[i];
+    }
+};
+
+// Two neighbors in memory, which one instruction writes where they are aligned to their size; numbers as floats and back.
+template <class T> struct alignas(2 * sizeof(T)) Pair { T at[2]; };
+__device__ inline float number(float x) { return x; }
+__device__ inline float number(bfloat16 x) { return __uint_as_float(x << 16); }
+__device__ inline Pair<float> rounded(float first, float second, float) { return {first, second}; }
+__device__ inline Pair<bfloat16> rounded(float first, float second, bfloat16) { return {to_bf16(first), to_bf16(second)}; }
+
+// The sum over `terms` of a's tiles times b's: c's ROWS x COLUMNS tile of this block. store(row, column, first, second)
+// takes two neighbors of a row, counted from the tile's corner. The pipeline is that of matmul_warp_tiled: while a stage is
+// multiplied, the next ones are in flight, and within it, while a slice is multiplied, the next one is loaded to registers.
+template <class Arithmetic, class A, class B, class Store>
+__device__ void product(A a, B b, int terms, Store store) {
     // [own]
-    using A = Tile<T, ROWS, A_WAY>;
-    using B = Tile<T, COLUMNS, B_WAY>;
-    constexpr int DEPTH = Unit<T>::DEPTH, STAGES = Unit<T>::STAGES, SLICE = Unit<T>::SLICE, SLICES = DEPTH / SLICE;
-    constexpr int STAGE = A::SIZE + B::SIZE;
-    static_assert(STAGES * STAGE * sizeof(T) <= SHARED, "the launch gives so much shared memory");
+    using T = typename Arithmetic::T;
+    constexpr int DEPTH = Unit<T>::DEPTH, SLICE = Unit<T>::SLICE, SLICES = DEPTH / SLICE;
+    constexpr int STAGE = A::SIZE + B::SIZE, FIT = SHARED / (STAGE * sizeof(T)), STAGES = FIT < 4 ? FIT : 4;
+    constexpr int TALL = (SWAPPED<T> ? WIDE : WARP) / 16, FLAT = (SWAPPED<T> ? WARP : WIDE) / 8;
     extern __shared__ __align__(16) unsigned char memory[];
     T* tiles = reinterpret_cast<T*>(memory);
-    // Eight rows of blocks at a time, column by column: blocks that run at the same time read the same rows and columns.
-    int block = blockIdx.y * gridDim.x + blockIdx.x, band = block / (8 * gridDim.x) * 8;
-    int height = min((int)gridDim.y - band, 8), place = block - band * gridDim.x;
-    int top = (band + place % height) * ROWS, left = place / height * COLUMNS;
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, across = COLUMNS / WARP;
-    int down = warp / across * WARP, right = warp % across * WARP;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, across = COLUMNS / WIDE;
+    int down = warp / across * WARP, right = warp % across * WIDE;
     float sum[TALL][FLAT][4] = {};
-    unsigned tall[2][TALL][4], flat[2][TALL][4];
+    unsigned tall[2][TALL][4], flat[2][FLAT / 2][4];
     // [copy]
     auto copy = [&](int stage, int start) {
         T* tile = tiles + stage * STAGE;
-        if (ALIGNED || start < k) {  // with a branch the compiler would not mix the copies with the multiplications
-            A::template copy<ALIGNED>(tile, a, top, start, A_WAY == ALONG ? m : k, A_WAY == ALONG ? k : m);
-            B::template copy<ALIGNED>(tile + A::SIZE, b, left, start, B_WAY == ALONG ? n : k, B_WAY == ALONG ? k : n);
-        }
+        a.copy(tile, start);
+        b.copy(tile + A::SIZE, start);
         copy_commit();
     };
     auto fetch = [&](int buffer, int stage, int slice) {
         const T *a_tile = tiles + stage * STAGE, *b_tile = a_tile + A::SIZE;
 #pragma unroll
-        for (int i = 0; i < TALL; ++i) {
-            if constexpr (SWAPPED<T>) {
-                A::fetch_flat(flat[buffer][i], a_tile, down + i * 16, slice * SLICE);
-                B::fetch_tall(tall[buffer][i], b_tile, right + i * 16, slice * SLICE);
-            } else {
-                A::fetch_tall(tall[buffer][i], a_tile, down + i * 16, slice * SLICE);
-                B::fetch_flat(flat[buffer][i], b_tile, right + i * 16, slice * SLICE);
-            }
-        }
-    };
-    auto round = [&](int buffer) {  // when the numbers are used, not when they are loaded
-        if constexpr (sizeof(T) == sizeof(float)) {
-#pragma unroll
-            for (int i = 0; i < TALL * 4; ++i) {
-                tall[buffer][i / 4][i % 4] = to_tf32(tall[buffer][i / 4][i % 4]);
-                flat[buffer][i / 4][i % 4] = to_tf32(flat[buffer][i / 4][i % 4]);
-            }
+        for (int i = 0; i < WARP / 16; ++i) {  // of both in turn, as the multiplications will use them
+            if constexpr (SWAPPED<T>) A::fetch_flat(flat[buffer][i], a_tile, down + i * 16, slice * SLICE);
+            else A::fetch_tall(tall[buffer][i], a_tile, down + i * 16, slice * SLICE);
+            if (i >= WIDE / 16) continue;
+            if constexpr (SWAPPED<T>) B::fetch_tall(tall[buffer][i], b_tile, right + i * 16, slice * SLICE);
+            else B::fetch_flat(flat[buffer][i], b_tile, right + i * 16, slice * SLICE);
         }
     };
     // [fill the pipeline]
@@ -165,7 +204,7 @@ __device__ void product(const T* a, const T* b, T* c, int m, int n, int k) {
     copy_wait<STAGES - 2>();
     __syncthreads();
     fetch(0, 0, 0);
-    for (int start = 0, reading = 0, writing = STAGES - 1; start < k; start += DEPTH) {
+    for (int start = 0, reading = 0, writing = STAGES - 1; start < terms; start += DEPTH) {
         // [move on]
         copy(writing, start + (STAGES - 1) * DEPTH);
         writing = writing + 1 < STAGES ? writing + 1 : 0;
@@ -177,16 +216,17 @@ __device__ void product(const T* a, const T* b, T* c, int m, int n, int k) {
                 reading = reading + 1 < STAGES ? reading + 1 : 0;
             }
             fetch((i + 1) % 2, reading, (i + 1) % SLICES);
-            round(i % 2);
             // [multiply]
+#pragma unroll
+            for (int j = 0; j < WARP / 16; ++j) {
+                if (j < TALL) Arithmetic::round(tall[i % 2][j]);
+                if (j < FLAT / 2) Arithmetic::round(flat[i % 2][j]);
+            }
             // The second factor stays in registers for all y: in TF32, 667 us instead of 699 at 4096^3.
 #pragma unroll
             for (int x = 0; x < FLAT; ++x) {
 #pragma unroll
-                for (int y = 0; y < TALL; ++y) {
-                    const unsigned* second = &flat[i % 2][x / 2][x % 2 * 2];
-                    multiply(sum[y][x], tall[i % 2][y], second[0], second[1], T());
-                }
+                for (int y = 0; y < TALL; ++y) Arithmetic::multiply(sum[y][x], tall[i % 2][y], &flat[i % 2][x / 2][x % 2 * 2]);
             }
         }
     }
@@ -196,21 +236,45 @@ __device__ void product(const T* a, const T* b, T* c, int m, int n, int k) {
     for (int i = 0; i < TALL * FLAT * 2; ++i) {
         int y = i / (FLAT * 2), x = i / 2 % FLAT, half = i % 2;
         if constexpr (SWAPPED<T>) {
-            int row = top + down + x * 8 + pair + half, column = left + right + y * 16 + group * 2;
-            store(c, row, column, m, n, sum[y][x][half], sum[y][x][2 + half]);
+            store(down + x * 8 + pair + half, right + y * 16 + group * 2, sum[y][x][half], sum[y][x][2 + half]);
         } else {
-            int row = top + down + y * 16 + group + half * 8, column = left + right + x * 8 + pair;
-            store(c, row, column, m, n, sum[y][x][half * 2], sum[y][x][half * 2 + 1]);
+            store(down + y * 16 + group + half * 8, right + x * 8 + pair, sum[y][x][half * 2], sum[y][x][half * 2 + 1]);
         }
     }
 }
 
-// The product of one pair of matrices of a batch.
-template <class T, Way A_WAY, Way B_WAY>
-__device__ void matrix(const T* a, const T* b, T* c, int m, int n, int k, const View& a_at, const View& b_at) {
-    int batch = blockIdx.z;
+// The product of one pair of matrices of a batch. Eight rows of blocks at a time, column by column: blocks that run at the
+// same time read the same rows and columns.
+template <class Arithmetic, Way A_WAY, Way B_WAY>
+__device__ void matrices(
+    const typename Arithmetic::T* a, const typename Arithmetic::T* b, typename Arithmetic::T* c, int m, int n, int k,
+    const View& a_at, const View& b_at) {
+    using T = typename Arithmetic::T;
+    int batch = blockIdx.z, block = blockIdx.y * gridDim.x + blockIdx.x, band = block / (8 * gridDim.x) * 8;
+    int height = min((int)gridDim.y - band, 8), place = block - band * gridDim.x;
+    int top = (band + place % height) * ROWS, left = place / height * COLUMNS;
     a += a_at(batch) * m * k, b += b_at(batch) * k * n, c += batch * m * n;
-    bool aligned = (A_WAY == ALONG ? k : m) * sizeof(T) % 16 == 0 && (B_WAY == ALONG ? k : n) * sizeof(T) % 16 == 0;
-    if (aligned) product<T, A_WAY, B_WAY, true>(a, b, c, m, n, k);
-    else product<T, A_WAY, B_WAY, false>(a, b, c, m, n, k);
+    auto store = [=](int row, int column, float first, float second) {
+        row += top, column += left;
+        if (row >= m || column >= n) return;
+        Pair<T> pair = rounded(first, second, T());
+        T* to = c + row * n + column;
+        if (n % 2 == 0) {
+            *reinterpret_cast<Pair<T>*>(to) = pair;
+        } else {
+            to[0] = pair.at[0];
+            if (column + 1 < n) to[1] = pair.at[1];
+        }
+    };
+    int a_rows = A_WAY == ALONG ? m : k, a_columns = A_WAY == ALONG ? k : m;
+    int b_rows = B_WAY == ALONG ? n : k, b_columns = B_WAY == ALONG ? k : n;
+    if (a_columns * sizeof(T) % 16 == 0 && b_columns * sizeof(T) % 16 == 0) {
+        Matrix<T, ROWS, A_WAY> left_factor(a, top, a_rows, a_columns);
+        Matrix<T, COLUMNS, B_WAY> right_factor(b, left, b_rows, b_columns);
+        product<Arithmetic>(left_factor, right_factor, k, store);
+    } else {
+        Matrix<T, ROWS, A_WAY, false> left_factor(a, top, a_rows, a_columns);
+        Matrix<T, COLUMNS, B_WAY, false> right_factor(b, left, b_rows, b_columns);
+        product<Arithmetic>(left_factor, right_factor, k, store);
+    }
 }

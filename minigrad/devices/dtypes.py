@@ -1,4 +1,4 @@
-"""The dtypes of arrays, and conversions between dtypes, devices and host data."""
+"""The dtypes of arrays, and conversions between dtypes, devices, layouts and host data."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -35,9 +35,23 @@ def has_gradient(dtype: np.dtype) -> bool:
 
 
 def move(array: Any, device: str) -> Any:
-    """A copy of an array on the device of that name."""
-    host = array.numpy() if isinstance(array, Array) else array
-    return host.copy() if device == "numpy" else Array.upload(get(device), host)
+    """A copy of an array on the device of that name, in the same layout."""
+    last, host = is_last(array), array.numpy() if isinstance(array, Array) else array
+    if device != "numpy":
+        return Array.upload(get(device), host, last)
+    return laid_out(host, True) if last else host.copy()
+
+
+def is_last(array: Any) -> bool:
+    """True where an array of images (N, C, H, W) has its channels last in memory, and not only there."""
+    if isinstance(array, Array):
+        return array.channels_last
+    return array.ndim == 4 and not array.flags.c_contiguous and np.moveaxis(array, 1, -1).flags.c_contiguous
+
+
+def laid_out(host: np.ndarray, last: bool) -> np.ndarray:
+    """A copy of a NumPy array of images with the channels last in memory, or in C order."""
+    return np.moveaxis(np.moveaxis(host, 1, -1).copy(), -1, 1) if last else host.copy()
 
 
 def device_of(array: Any) -> str:
@@ -47,8 +61,8 @@ def device_of(array: Any) -> str:
 def convert(array: Any, dtype: np.dtype) -> Any:
     """A copy of an array in another dtype, on its own device."""
     if isinstance(array, Array):
-        return Array.upload(array.device, cast("astype", array.numpy(), dtype))
-    return cast("astype", array, dtype).copy()
+        return Array.upload(array.device, cast("astype", array.numpy(), dtype), array.channels_last)
+    return cast("astype", array, dtype).copy("K")
 
 
 def cast(who: str, host: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -116,8 +130,8 @@ def memory(array: Any) -> int:
 def copied(array: Any) -> Any:
     """A copy on the same device."""
     if not isinstance(array, Array):
-        return array.copy()
-    other = Array.empty(array.device, array.shape, array.dtype)
+        return array.copy("K")
+    other = Array.empty(array.device, array.shape, array.dtype, array.channels_last)
     other.copy_from(array)
     return other
 

@@ -58,7 +58,7 @@ class Variables:
 
     def __init__(self, groups: Groups, seen: Sequence[native.ShadowedVariable]):
         self._by_number = [
-            [Variable(name, "global", array.shape, array.dtype.itemsize, array.dtype) for name, array in group]
+            [Variable(name, "global", array.spec.stored, array.dtype.itemsize, array.dtype) for name, array in group]
             for group in groups
         ]
         self._by_number += [[_declared(one)] for one in seen[len(groups) :]]

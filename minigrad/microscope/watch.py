@@ -175,7 +175,7 @@ class MovedArguments:
                 name, array = next(given)
                 at = self._starts[array.buffer.address] + array.address - array.buffer.address
                 setattr(self.packed, field, at)
-                arrays.append((name, Array(array.device, array.shape, array.dtype, array.buffer, at)))
+                arrays.append((name, Array(array.device, array.spec.stored, array.dtype, array.buffer, at)))
         return Arguments(self.packed, arrays)
 
     def leave(self) -> list[bytes]:

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from minigrad.devices import check
-from minigrad.devices.dtypes import move, to_host
+from minigrad.devices.dtypes import to_host
 from minigrad.errors import require, require_bool
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
@@ -70,11 +69,14 @@ class Module:
         for parameter in self.parameters():
             parameter.grad = None
 
-    def to(self, device: str) -> "Module":
-        """Move parameters and buffers in place, so that an optimizer follows them. Gradients are cleared."""
-        check(device)
+    def to(self, device: str | None = None, layout: str | None = None) -> "Module":
+        """Move parameters and buffers in place, so that an optimizer follows them. Gradients are cleared.
+
+        layout="NHWC" stores the kernels of convolutions, and then all images between layers, with the channels last.
+        """
         for tensor in (*self.parameters(), *(x for x in self.buffers() if x.ndim)):  # a number stays on the host
-            tensor.array, tensor.grad = move(tensor.array, device), None
+            moved = tensor.detach().to(device, layout if tensor.ndim == 4 else None)
+            tensor.array, tensor.grad = moved.array, None
         return self
 
     def state_dict(self) -> dict[str, Any]:

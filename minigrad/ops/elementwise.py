@@ -54,7 +54,7 @@ def launch(kernels: dict[str, Kernel], *inputs: Array, dtype: np.dtype | None = 
     dtype: of y; by default that of the last input.
     """
     shape = joint_shape(*(x.shape for x in inputs))
-    y = Array.empty(inputs[0].device, shape, dtype or inputs[-1].dtype)
+    y = Array.empty(inputs[0].device, shape, dtype or inputs[-1].dtype, any(x.channels_last for x in inputs))
     views = [broadcast(x.shape, shape) for x in inputs] if len(inputs) > 1 else []
     kernels["forward"].launch(y.size)(*inputs, y, *views, y.size)
     return y
@@ -65,7 +65,7 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, *saved:
 
     A null pointer marks a gradient that is not wanted; `unbroadcast` sums over broadcast axes.
     """
-    grads = tuple(Array.empty(dy.device, dy.shape, dy.dtype) if need else None for need in needs)
+    grads = tuple(Array.empty(dy.device, dy.shape, dy.dtype, dy.channels_last) if need else None for need in needs)
     views = [broadcast(x.shape, dy.shape) for x in saved] if len(needs) > 1 else []
     kernels["backward"].launch(dy.size)(dy, *saved, *grads, *views, dy.size)
     return grads
@@ -108,6 +108,7 @@ def elementwise(
         cost=cost(flops),
         cuda=cuda,
         broadcasts=several,
+        layouts="alike",
         cases=[*cases, *more],
         **kernels_of(name),
     )

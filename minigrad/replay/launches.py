@@ -47,7 +47,7 @@ class Program:
     def _output(self, array: Array, inputs: Sequence[Spec]) -> "Output":
         """The location of an output: new memory or an input. Raises Unrecordable for part of one."""
         number, offset = place(array.address)
-        spec = spec_of(self.device, array.shape, array.dtype, offset)
+        spec = spec_of(self.device, array.shape, array.dtype, offset, array.channels_last)
         if (new := number - len(inputs)) >= 0 and not offset:
             return Output(spec, new=new)
         if new < 0 and (offset, array.dtype) == (inputs[number].offset, inputs[number].dtype):
@@ -111,7 +111,8 @@ class RecordingDevice:
     def input(self, number: int, spec: Spec) -> Array:
         """An input of the function."""
         start = number + 1 << SLOT
-        return Array(self, spec.shape, spec.dtype, FakeBuffer(start, spec.nbytes), start + spec.offset)
+        buffer = FakeBuffer(start, spec.nbytes)
+        return Array(self, spec.shape, spec.dtype, buffer, start + spec.offset, spec.channels_last)
 
     def allocate(self, nbytes: int) -> FakeBuffer:
         """Memory with the next number."""

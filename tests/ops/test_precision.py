@@ -68,7 +68,7 @@ def test_it_is_the_thread_s_own_and_ends_with_its_block():
 
 @pytest.mark.parametrize("name", ["fp16", None, 32, ["tf32"]])
 def test_unknown_names_are_rejected(name):
-    with pytest.raises(ValueError, match="is not one of float32, tf32, bf16"), mg.precision(name):
+    with pytest.raises(ValueError, match="is not one of float32, 3xtf32, tf32, bf16"), mg.precision(name):
         pass
     with pytest.raises(ValueError, match="is not one of"):
         mg.matmul(mg.ones(2, 2), mg.ones(2, 2), precision=name or "")

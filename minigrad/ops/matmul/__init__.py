@@ -16,12 +16,10 @@ from minigrad.devices.dtypes import check_dtype, is_bfloat16, must_be_floats
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import per_element
 from minigrad.ops.matmul.kernels import FAST, kernels
 from minigrad.ops.matmul.shapes import ENDS, Products, products
 from minigrad.ops.matmul.strategies import Strategy, choose, run
-
-ROUND = per_element("round.cu", "round_mantissa")
+from minigrad.ops.precision import rounded
 
 
 def forward(a: np.ndarray, b: np.ndarray, precision: str = "float32") -> np.ndarray:
@@ -66,16 +64,9 @@ def multiply(
 ) -> Array:
     """x times y, in this shape. A device that is no GPU rounds the factors first, as NumPy does."""
     out = Array.empty(x.device, shape, x.dtype)
-    if precision != "float32" and not x.device.arch and x.dtype == np.float32:
-        x, y = _rounded(x, precision), _rounded(y, precision)
+    x, y = rounded(precision, x, y)
     run(choose(kernels, way, shapes, x.spec, y.spec, precision), x, y, out)
     return out
-
-
-def _rounded(x: Array, precision: str) -> Array:
-    y = Array.empty(x.device, x.shape, x.dtype)
-    ROUND.launch(x.size)(x, y, rounding.DROPPED[precision], x.size)
-    return y
 
 
 def prepare(a: Any, b: Any, precision: str | None = None) -> dict[str, str]:

@@ -18,8 +18,9 @@ ON = f" processors={PROCESSORS}"  # a size of the launch, since it differs betwe
 # (rows, columns) of a tile -> the time for one of its elements: measured on an H200, where 1.0 is 45 TFLOP/s.
 LARGE = {(128, 128): 1.0, (64, 128): 1.1, (64, 64): 1.3}
 SMALL = {(32, 32): 1.8, (16, 32): 2.3}
-SHARED = 221184  # bytes of shared memory in a block of mma_tf32 or mma_bf16
-TENSOR_CORES = ("mma_tf32", "mma_bf16", "wgmma")
+SHARED = 221184  # bytes of shared memory in a block of the rungs mma_...
+TENSOR_CORES = ("mma_tf32", "mma_bf16", "wgmma", "mma_3xtf32")
+PRECISIONS = {"tf32": "mma_tf32", "bf16": "mma_tf32", "3xtf32": "mma_3xtf32"}  # for float32
 STRIP, HEIGHTS = 32, (16, 32, 64, 128)  # columns of a block of vector_columns, and the rows that it reads at once
 
 
@@ -90,7 +91,10 @@ def tensor_cores(name: str, end: str, x: str, y: str) -> Kernel:
     if name == "wgmma":  # persistent blocks, one on each multiprocessor, which loop over the tiles
         grid: tuple[str, ...] = ("processors", "1")
         return Kernel(f"matmul/{file}.cu", f"matmul_{name}{end}", grid, ("384",), sizes + ON, shared=196672)
-    grid = (f"{x}/256", f"{y}/128", "batch")
+    if name == "mma_3xtf32":
+        file, grid = "tensor_cores_3xtf32", (f"{x}/128", f"{y}/128", "batch")
+    else:
+        grid = (f"{x}/256", f"{y}/128", "batch")
     return Kernel(f"matmul/{file}.cu", f"matmul_{name}{end}", grid, ("256",), sizes, shared=SHARED)
 
 
@@ -152,7 +156,8 @@ FAST |= {"along": "vector_rows", "down": "vector_columns"}
 def pick(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y: Spec) -> Kernel:
     """The kernel that multiplies x and y in tiles. A gradient takes the same tensor cores as the forward pass."""
     requested, end = kernels["forward"], ENDS[way]
-    if (is_bfloat16(x.dtype) or requested is kernels["mma_tf32"]) and not has_room(x.device.arch):
+    of_floats = next((name for name in PRECISIONS.values() if requested is kernels[name]), "")
+    if (is_bfloat16(x.dtype) or of_floats) and not has_room(x.device.arch):
         raise LaunchError(
             f"matmul: on tensor cores a block takes {SHARED} bytes of shared memory, which GPUs of {x.device.arch} do "
             "not have; H100, H200 and B200 do. Multiply in float32, without `using`: x.astype('float32')."
@@ -160,8 +165,8 @@ def pick(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y: 
     if is_bfloat16(x.dtype):
         hopper = requested is kernels["wgmma"] or (requested is not kernels["mma_bf16"] and x.device.arch == "sm_90a")
         return kernels[f"{'wgmma' if hopper and fits_wgmma(shapes, x, y) else 'mma_bf16'}{end}"]
-    if requested is kernels["mma_tf32"]:
-        return kernels[f"mma_tf32{end}"]
+    if of_floats:
+        return kernels[f"{of_floats}{end}"]
     rows, columns, _ = shapes.extents(way)
     size = "small" if is_small(rows, columns, shapes.count, x.device.processors) else "float32"
     # With float64 the fast kernels would run out of registers. `with_kernel` may leave one role alone.

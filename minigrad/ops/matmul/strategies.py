@@ -18,7 +18,7 @@ from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import View
 from minigrad.op import OPS
-from minigrad.ops.matmul.kernels import SMALL, STRIP, has_tensor_cores, is_small, pick, tile
+from minigrad.ops.matmul.kernels import PRECISIONS, SMALL, STRIP, has_tensor_cores, is_small, pick, tile
 from minigrad.ops.matmul.shapes import ENDS, ONE, Products
 
 LANES = 4  # neighbors that a thread reads at once
@@ -71,7 +71,7 @@ def choose(
     rounds = precision != "float32" and may_round(kernels, rows, columns, shapes.count, x, y)
     if not rounds and packs(kernels, way, shapes, x):
         return product("packed", kernels["packed"])
-    kernel = kernels[f"mma_tf32{ENDS[way]}"] if rounds else pick(kernels, way, shapes, x, y)
+    kernel = kernels[PRECISIONS[precision] + ENDS[way]] if rounds else pick(kernels, way, shapes, x, y)
     return product(by_rows(kernel, way, shapes), kernel)
 
 

@@ -5,23 +5,31 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.devices.array import Array
-from minigrad.devices.dtypes import must_be_floats
+from minigrad import rounding
+from minigrad.devices.array import Array, spec_of
+from minigrad.devices.dtypes import is_bfloat16, must_be_floats
 from minigrad.errors import require_int
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape
 from minigrad.kernels.window import Pair, Sides, Window, must_fit, pair, sides
-from minigrad.op import OPS, Case, Op, unbroadcast
-from minigrad.ops.elementwise import per_element
-from minigrad.ops.matmul import launch_backward as products_backward
-from minigrad.ops.window import BLOCKS, patches, scattered
+from minigrad.layouts import in_layout
+from minigrad.op import OPS, Case, Op
+from minigrad.ops.conv2d import by_rows, channels_last
+from minigrad.ops.conv2d.kernels import FAST, kernels
+from minigrad.ops.precision import rounded
+from minigrad.ops.window import patches, scattered
 
 
 def forward(
     x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-    groups: int = 1,
+    groups: int = 1, precision: str = "float32",
 ) -> np.ndarray:  # fmt: skip
     """y[n,k,p,q] = bias[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride - top + r dilation, ...], x padded"""
+    if is_bfloat16(x.dtype):  # as on tensor cores, which sum in float32
+        x32, w32 = x.astype(np.float32), w.astype(np.float32)
+        bias = None if bias is None else bias.astype(np.float32)
+        return forward(x32, w32, bias, stride, padding, dilation, groups).astype(x.dtype)
+    x, w = rounding.rounded(x, precision), rounding.rounded(w, precision)
     at = Window.over(x.shape, w.shape[-2:], stride, padding, dilation)
     each = w.shape[0] // groups
     y = by_group(patches(x, at, padding), groups) @ w.reshape(groups, each, -1).swapaxes(1, 2)
@@ -32,9 +40,14 @@ def forward(
 
 def backward(
     dy: np.ndarray, x: np.ndarray, w: np.ndarray, shapes: tuple, needs: tuple, stride: Pair, padding: Sides,
-    dilation: Pair, groups: int,
+    dilation: Pair, groups: int, precision: str,
 ) -> tuple:  # fmt: skip
     """dx = the sum of dy w over the outputs that x went to; dw = the sum of dy x, and dbias of dy, over n, p and q"""
+    if is_bfloat16(dy.dtype):
+        wide = (dy.astype(np.float32), x.astype(np.float32), w.astype(np.float32), shapes, needs)
+        grads = backward(*wide, stride, padding, dilation, groups, precision)
+        return tuple(None if grad is None else grad.astype(dy.dtype) for grad in grads)
+    dbias, (dy, x, w) = dy.sum(axis=(0, 2, 3)), (rounding.rounded(a, precision) for a in (dy, x, w))
     (image, window), each = shapes[:2], shapes[1][0] // groups
     at, pixels = Window.over(image, window[-2:], stride, padding, dilation), dy.shape[2:]
     dys = (
@@ -47,7 +60,7 @@ def backward(
         dx = scattered(columns, image, at, padding)
     if needs[1]:
         dw = (dys.swapaxes(1, 2) @ by_group(patches(x, at, padding), groups)).reshape(window)
-    return (dx, dw, dy.sum(axis=(0, 2, 3)))[: len(shapes)]
+    return (dx, dw, dbias)[: len(shapes)]
 
 
 def by_group(patches: np.ndarray, groups: int) -> np.ndarray:
@@ -57,147 +70,62 @@ def by_group(patches: np.ndarray, groups: int) -> np.ndarray:
     return grouped.reshape(groups, n * p * q, channels // groups * r * s)
 
 
-kernels = {
-    "naive": per_element("conv2d.cu", "conv2d_naive", "size", BLOCKS),
-    "backward_x": per_element("conv2d.cu", "conv2d_backward_x", "size", BLOCKS),
-    "backward_w": Kernel("conv2d.cu", "conv2d_backward_w", ("elements",), ("BLOCK",), "elements", BLOCK=(128, 32, 512)),
-}
-TILES = (16, 8, 32)
-for end in ("", "_backward_x", "_backward_w"):
-    grid, block = ("columns/TILE", "rows/TILE", "groups"), ("TILE", "TILE")
-    kernels[f"implicit{end}"] = Kernel(
-        "conv2d/implicit.cu", f"conv2d_implicit{end}", grid, block, "rows columns groups", TILE=TILES
-    )
-kernels["forward"] = kernels["naive"]
-kernels["im2col"] = per_element("conv2d.cu", "conv2d_im2col", "size", BLOCKS)
-kernels["im2col_backward_x"] = per_element("conv2d.cu", "conv2d_col2im", "size", BLOCKS)
-
-
 def launch(
     kernels: dict[str, Kernel], x: Array, w: Array, bias: Array | None = None, *, stride: Pair, padding: Sides,
-    dilation: Pair, groups: int,
+    dilation: Pair, groups: int, precision: str,
 ) -> Array:  # fmt: skip
-    """One launch, or patches and a matrix product."""
+    """y, by the rung that fits, in the layout of x, or with the channels last if those of w are."""
     at = Window.over(x.shape, w.shape[-2:], stride, padding, dilation)
-    if kernels["forward"].name == "conv2d_im2col":
-        return by_product(kernels, x, w, bias, at, groups)
-    y = Array.empty(x.device, (x.shape[0], w.shape[0], at.out_height, at.out_width), x.dtype)
-    if kernels["forward"].name == "conv2d_implicit":
-        tiles = kernels["forward"].launch(w.shape[0] // groups, x.shape[0] * at.out_height * at.out_width, groups)
-        tiles(x, w, bias, y, at, w.shape[0], groups, x.shape[0])
-    else:
-        kernels["forward"].launch(y.size)(x, w, bias, y, at, w.shape[0], groups, y.size)
-    return y
+    last = x.channels_last or w.channels_last
+    if rung := channels_last.rung(kernels, x.spec, w.spec, at, groups, precision):
+        return in_layout(channels_last.forward(kernels, rung, x, w, bias, at), last)
+    x, w = rounded(precision, in_layout(x, False), in_layout(w, False))
+    return in_layout(by_rows.forward(kernels, x, w, bias, at, groups), last)
 
 
 def launch_backward(
     kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Array, w: Array, shapes: tuple, stride: Pair,
-    padding: Sides, dilation: Pair, groups: int,
+    padding: Sides, dilation: Pair, groups: int, precision: str,
 ) -> tuple:  # fmt: skip
-    """The wanted gradients, in the way of the forward pass unless another kernel has the role; dbias is a sum."""
+    """The wanted gradients, by the rung of the forward pass; dbias is a sum."""
     at = Window.over(shapes[0], shapes[1][-2:], stride, padding, dilation)
-    rung = kernels["forward"].name.removeprefix("conv2d_")
-    chosen = {role: kernels[role] for role in ("backward_x", "backward_w")}
-    for role, kernel in chosen.items():
-        if kernel.name == f"conv2d_{role}":
-            chosen[role] = kernels.get(f"{rung}_{role}", kernel)
-    dx = dw = None
+    grads: list[Array | None] = [None, None, None]
+    image, window = (spec_of(dy.device, shape, dy.dtype) for shape in shapes[:2])
+    rung = channels_last.rung(kernels, image, window, at, groups, precision)
+    if needs[2:] and needs[2]:
+        grads[2] = sum_of_pixels(dy)
+    if not rung:
+        dy, x, w = rounded(precision, *(in_layout(a, False) for a in (dy, x, w)))
     if needs[0]:
-        dx = gradient_x(chosen["backward_x"], dy, w, shapes, at, groups)
-    if needs[1] and rung == "im2col":
-        dw = gradient_w_by_product(kernels, dy, x, shapes, at, groups)
-    elif needs[1]:
-        dw = gradient_w(chosen["backward_w"], dy, x, shapes, at, groups)
-    if len(shapes) == 2:
-        return dx, dw
-    return dx, dw, OPS["sum"].run([dy], {"axis": (0, 2, 3), "keepdims": False}) if needs[2] else None
+        grads[0] = (
+            channels_last.gradient_x(kernels, rung, dy, w, shapes, at) if rung
+            else by_rows.gradient_x(kernels, dy, w, shapes, at, groups)
+        )  # fmt: skip
+    if needs[1]:
+        grads[1] = (
+            channels_last.gradient_w(kernels, rung, dy, x, shapes, at) if rung
+            else by_rows.gradient_w(kernels, dy, x, shapes, at, groups)
+        )  # fmt: skip
+    return tuple(grads[: len(shapes)])
 
 
-def gradient_x(kernel: Kernel, dy: Array, w: Array, shapes: tuple, at: Window, groups: int) -> Array:
-    """dx, by a thread for each element, in tiles, or of the patches' gradient w^T @ dy."""
-    image, window = shapes[:2]
-    dx = Array.empty(dy.device, image, dy.dtype)
-    if kernel.name == "conv2d_col2im":
-        rows, dys = w.reshape(rows_of(window, groups)), per_group(dy, groups)
-        columns = (image[0], groups, prod(window[1:]), prod(dy.shape[2:]))
-        _, dpatches = products_backward(
-            OPS["matmul"].running, (False, True), dys, rows, None, (rows.shape, columns), **FLOAT32
-        )
-        kernel.launch(dx.size)(dpatches, dx, at, dx.size)
-    elif "rows" in kernel.sizes:
-        tiles = kernel.launch(window[1], image[0] * prod(image[2:]), groups)
-        tiles(dy, w, dx, at, window[0], groups, image[0])
-    else:
-        kernel.launch(dx.size)(dy, w, dx, at, window[0], groups, dx.size)
-    return dx
-
-
-def gradient_w(kernel: Kernel, dy: Array, x: Array, shapes: tuple, at: Window, groups: int) -> Array:
-    """dw, by a block for each element, or in tiles."""
-    image, window = shapes[:2]
-    dw = Array.empty(dy.device, window, dy.dtype)
-    tiled = "rows" in kernel.sizes
-    launch = kernel.launch(*((window[0] // groups, prod(window[1:]), groups) if tiled else (dw.size,)))
-    launch(dy, x, dw, at, window[0], groups, image[0])
-    return dw
-
-
-FLOAT32 = {"precision": "float32"}
-
-
-# --- im2col: the patches in memory, and a matrix product for each image and group ---
-
-
-def by_product(kernels: dict[str, Kernel], x: Array, w: Array, bias: Array | None, at: Window, groups: int) -> Array:
-    """y = w @ patches + bias."""
-    n, k, pixels = x.shape[0], w.shape[0], at.out_height * at.out_width
-    rows = w.reshape(rows_of(w.shape, groups))
-    y = OPS["matmul"].run([rows, columns_of(kernels, x, w.shape, at, groups)], FLOAT32).reshape((n, k, pixels))
-    y = y if bias is None else OPS["add"].run([y, bias.reshape((k, 1))], {})
-    return y.reshape((n, k, at.out_height, at.out_width))
-
-
-def gradient_w_by_product(
-    kernels: dict[str, Kernel], dy: Array, x: Array, shapes: tuple, at: Window, groups: int
-) -> Any:
-    """dw = the sum over the images of dy @ patches^T."""
-    window = shapes[1]
-    patches, rows = columns_of(kernels, x, window, at, groups), rows_of(window, groups)
-    dw, _ = products_backward(
-        OPS["matmul"].running, (True, False), per_group(dy, groups), None, patches, (rows, patches.shape), **FLOAT32
-    )
-    total: Any = unbroadcast(dw, rows)
-    return total.reshape(window)
-
-
-def rows_of(window: Shape, groups: int) -> Shape:
-    """The shape of the kernels as rows of a matrix for each group."""
-    return groups, window[0] // groups, prod(window[1:])
-
-
-def per_group(dy: Array, groups: int) -> Array:
-    """dy as a matrix for each image and group, with a row for each kernel."""
-    n, k, p, q = dy.shape
-    return dy.reshape((n, groups, k // groups, p * q))
-
-
-def columns_of(kernels: dict[str, Kernel], x: Array, window: Shape, at: Window, groups: int) -> Array:
-    """The patches as columns of a matrix for each image and group."""
-    shape = (x.shape[0], groups, prod(window[1:]), at.out_height * at.out_width)
-    patches = Array.empty(x.device, shape, x.dtype)
-    kernels["im2col"].launch(patches.size)(x, patches, at, patches.size)
-    return patches
+def sum_of_pixels(dy: Array) -> Any:
+    """The sum over n, p and q: in memory the channels are in the middle, or last."""
+    rows, axes = (dy.reshape((dy.size // dy.shape[1], dy.shape[1])), (0,)) if dy.channels_last else (dy, (0, 2, 3))
+    return OPS["sum"].run([rows], {"axis": axes, "keepdims": False})
 
 
 def prepare(
-    x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: Any = 1
-) -> dict[str, Any]:
+    x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: Any = 1,
+    precision: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """The parameters for both axes: a whole number, or (down, across).
 
     padding may be ((top, bottom), (left, right)), "valid" for none, or "same": with stride 1 the output is as large as
     the image, and an even window has one more row below and one more column at the right. Raises TypeError, ValueError.
     """
-    must_be_floats("conv2d", x, w, *([] if bias is None else [bias]))
+    if not all(is_bfloat16(a.dtype) for a in (x, w, *([] if bias is None else [bias]))):
+        must_be_floats("conv2d", x, w, *([] if bias is None else [bias]))
     if x.ndim != 4 or w.ndim != 4:
         raise ValueError(f"conv2d: x is {x.shape} and w is {w.shape}; they must be (N, C, H, W) and (K, C, R, S).")
     stride, dilation = pair("conv2d", "stride", stride, 1), pair("conv2d", "dilation", dilation, 1)
@@ -215,7 +143,8 @@ def prepare(
     around = same(w.shape, stride, dilation) if isinstance(padding, str) and padding == "same" else padding
     around = sides("conv2d", 0 if isinstance(around, str) and around == "valid" else around)
     must_fit("conv2d", x.shape, w.shape[-2:], around, dilation)
-    return {"stride": stride, "padding": around, "dilation": dilation, "groups": groups}
+    permitted = rounding.current() if precision is None else rounding.known(precision)
+    return {"stride": stride, "padding": around, "dilation": dilation, "groups": groups, "precision": permitted}
 
 
 def same(window: Shape, stride: Pair, dilation: Pair) -> Sides:
@@ -248,6 +177,10 @@ conv2d = Op(
     uses=("w", "x", ""),
     cost=cost,
     backward_flops=2,
+    fast=FAST,
+    rounds=True,
+    integers=True,
+    layouts="any",
     cases=[
         Case(((1, 1, 1, 1), (1, 1, 1, 1))),
         Case(((2, 3, 5, 7), (4, 3, 3, 2))),

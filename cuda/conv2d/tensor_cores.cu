@@ -1,0 +1,40 @@
+#ifndef ROWS
+#define ROWS 256
+#endif
+#ifndef COLUMNS
+#define COLUMNS 128
+#endif
+#include "conv2d/tensor_cores.cuh"
+
+// y = patches @ w^T + bias. A row is a pixel (n, p, q) of y, a column a kernel; both factors have the sum over (r, s, c)
+// along their rows. block -> ROWS x COLUMNS tile of y.
+template <class Arithmetic>
+__device__ void forward(
+    const typename Arithmetic::T* x, const typename Arithmetic::T* w, const typename Arithmetic::T* bias,
+    typename Arithmetic::T* y, const Window& at, int kernels, int images) {
+    using T = typename Arithmetic::T;
+    int top = blockIdx.x * ROWS, left = blockIdx.y * COLUMNS;
+    int pixels = images * at.out_height * at.out_width, terms = at.rows * at.columns * at.channels;
+    auto store = [=](int row, int column, float first, float second) {
+        row += top, column += left;
+        if (row >= pixels || column >= kernels) return;
+        if (bias) first += number(bias[column]), second += number(bias[column + 1]);
+        *reinterpret_cast<Pair<T>*>(y + row * kernels + column) = rounded(first, second, T());
+    };
+    product<Arithmetic>(Patches<T, ROWS>(x, taps_of(at), top, pixels), Matrix<T, COLUMNS, ALONG>(w, left, kernels, terms), terms, store);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) conv2d_mma_tf32(
+    const float* x, const float* w, const float* bias, float* y, Window at, int kernels, int images) {
+    forward<Tf32>(x, w, bias, y, at, kernels, images);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) conv2d_mma_bf16(
+    const bfloat16* x, const bfloat16* w, const bfloat16* bias, bfloat16* y, Window at, int kernels, int images) {
+    forward<Bf16>(x, w, bias, y, at, kernels, images);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) conv2d_mma_3xtf32(
+    const float* x, const float* w, const float* bias, float* y, Window at, int kernels, int images) {
+    forward<Tf32x3>(x, w, bias, y, at, kernels, images);
+}

@@ -1,0 +1,97 @@
+// The three products of a convolution on tensor cores, of images and kernels whose channels are last in memory:
+// x (N, H, W, C), w (K, R, S, C), y (N, P, Q, K). Channels and kernels are multiples of 16 bytes, windows at most 16 x 16.
+#pragma once
+#ifndef WIDE
+#define WIDE (ROWS * COLUMNS > 16384 ? 64 : 32)  // columns of a warp, so that a block has eight warps
+#endif
+#include "matmul/tensor_cores.cuh"
+#include "window.cuh"
+
+// Division by a number that is known only at run time, by a multiplication: n / d = n * (2^(31+s) / d) >> (31+s), exact
+// for 0 <= n < 2^31. The hardware has no instruction that divides.
+struct Division {
+    unsigned factor, shift;
+    int divisor;
+    __device__ explicit Division(int d) : shift(d > 1 ? 32 - __clz(d - 1) : 0), divisor(d) {
+        factor = (1ull << (31 + shift)) / d + 1;
+    }
+    __device__ int of(int n) const { return __umulhi(2u * n, factor) >> shift; }
+    __device__ int rest(int n, int quotient) const { return n - quotient * divisor; }
+};
+
+// The places of an image that a grid of pixels reads: pixel (n, i, j) at tap (r, s) reads row i * move_y + first_y + r *
+// step_y, column j * move_x + first_x + s * step_x. One of y reads a window of x, and one of dx its outputs in dy.
+struct Taps {
+    int height, width, channels;   // of the image
+    int grid_height, grid_width;   // of the pixels
+    int rows, columns;             // taps of a pixel
+    int move_y, move_x, first_y, first_x, step_y, step_x;
+};
+
+__device__ inline Taps taps_of(const Window& at) {
+    return {at.height, at.width, at.channels, at.out_height, at.out_width, at.rows, at.columns,
+            at.stride_y, at.stride_x, -at.top, -at.left, at.dilation_y, at.dilation_x};
+}
+
+// A factor whose row is a pixel, and whose sum goes along its taps and their channels, (r, s, c), as in memory.
+template <class T, int EXTENT>
+struct Patches : Tile<T, EXTENT, ALONG> {
+    using Its = Tile<T, EXTENT, ALONG>;
+    const T* image;
+    int rows, step_y, step_x;
+    Division by_channels, by_columns;
+    int corner[Its::RUNS];          // the offset of tap (0, 0) of each row's pixel; it may lie in the padding
+    unsigned inside[Its::RUNS];  // bit r: tap row r lies in the image; bit 16 + s: tap column s does
+
+    __device__ Patches(const T* image, const Taps& at, int first, int pixels)
+        : image(image), rows(at.rows), step_y(at.step_y * at.width * at.channels), step_x(at.step_x * at.channels),
+          by_channels(at.channels), by_columns(max(at.columns, 1)) {
+        Division by_image(at.grid_height * at.grid_width), by_row(at.grid_width);
+#pragma unroll
+        for (int i = 0; i < Its::RUNS; ++i) {
+            int pixel = first + Its::y() + i * Its::STEP, n = by_image.of(pixel), place = by_image.rest(pixel, n);
+            int y = by_row.of(place), x = by_row.rest(place, y), h = y * at.move_y + at.first_y, v = x * at.move_x + at.first_x;
+            corner[i] = ((n * at.height + h) * at.width + v) * at.channels;
+            inside[i] = 0;
+            for (int t = 0; t < at.rows; ++t) inside[i] |= (unsigned)(h + t * at.step_y) < at.height ? 1u << t : 0;
+            for (int t = 0; t < at.columns; ++t) inside[i] |= (unsigned)(v + t * at.step_x) < at.width ? 1u << 16 + t : 0;
+            if (pixel >= pixels) inside[i] = 0;
+        }
+    }
+    __device__ void copy(T* tile, int start) const {
+        int term = start + Its::x(), place = by_channels.of(term), r = by_columns.of(place), s = by_columns.rest(place, r);
+        int tap = r * step_y + s * step_x + by_channels.rest(term, place);
+        unsigned both = r < rows ? 1u << r | 1u << 16 + s : ~0u;
+#pragma unroll
+        for (int i = 0; i < Its::RUNS; ++i) {
+            bool in = (inside[i] & both) == both;
+            Its::copy_run(tile, i, image + (in ? corner[i] + tap : 0), in);
+        }
+    }
+};
+
+// A factor whose column is a tap and a channel, (r, s, c), and whose sum goes down its pixels, from `start` to `stop`.
+template <class T, int EXTENT>
+struct Pixels : Tile<T, EXTENT, DOWN> {
+    using Its = Tile<T, EXTENT, DOWN>;
+    const T* image;
+    Taps at;
+    Division by_image, by_row;
+    int first, stop, y, x, tap;
+
+    __device__ Pixels(const T* image, const Taps& at, int first, int stop, int left)
+        : image(image), at(at), by_image(at.grid_height * at.grid_width), by_row(at.grid_width), first(first), stop(stop) {
+        int column = left + Its::x(), place = column / at.channels, r = place / at.columns, s = place % at.columns;
+        y = at.first_y + r * at.step_y, x = at.first_x + s * at.step_x, tap = column % at.channels;
+        if (r >= at.rows) this->stop = 0;
+    }
+    __device__ void copy(T* tile, int start) {
+#pragma unroll
+        for (int i = 0; i < Its::RUNS; ++i) {
+            int pixel = first + start + Its::y() + i * Its::STEP, n = by_image.of(pixel), place = by_image.rest(pixel, n);
+            int row = by_row.of(place), h = row * at.move_y + y, v = by_row.rest(place, row) * at.move_x + x;
+            bool in = pixel < stop && (unsigned)h < at.height && (unsigned)v < at.width;
+            Its::copy_run(tile, i, image + (in ? ((n * at.height + h) * at.width + v) * at.channels + tap : 0), in);
+        }
+    }
+};

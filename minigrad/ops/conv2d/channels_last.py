@@ -1,0 +1,121 @@
+"""The rungs of conv2d for images and kernels with their channels last in memory: on tensor cores.
+
+They take rows of 16 bytes: other numbers of channels are filled up with zeros, and the gradients cut off again.
+"""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minigrad.devices.array import Array
+from minigrad.devices.device import MAX_GRID
+from minigrad.devices.dtypes import is_bfloat16
+from minigrad.errors import LaunchError
+from minigrad.kernels.extents import ceil_div
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.window import Window
+from minigrad.layouts import in_layout
+from minigrad.ops.conv2d.kernels import SHAPES, TENSOR_CORES, fitting
+from minigrad.ops.matmul.kernels import PRECISIONS, has_tensor_cores
+from minigrad.ops.matmul.strategies import add_up
+
+RUN, WIDEST = 16, 16  # bytes that a thread copies at once; the rows or columns of the largest window
+FLOAT = np.dtype(np.float32)
+
+
+def rung(kernels: Mapping[str, Kernel], x: Any, w: Any, at: Window, groups: int, precision: str) -> str:
+    """The rung on tensor cores for inputs like these, or "" where another is faster or the only one.
+
+    Raises LaunchError where `using` selects one that cannot do it.
+    """
+    requested = next((name for name in TENSOR_CORES if kernels["forward"] is kernels[name]), "")
+    wanted = "mma_bf16" if is_bfloat16(x.dtype) else PRECISIONS.get(precision, "") if x.dtype == FLOAT else ""
+    unit = RUN // x.dtype.itemsize
+    fits = groups == 1 and w.shape[0] % unit == 0 and max(at.rows, at.columns) <= WIDEST
+    columns = at.rows * at.columns * max(w.shape[:2])  # of the widest result, dw
+    fits = fits and x.size > 0 and columns <= MAX_GRID[1] * min(min(shape) for shape in SHAPES)
+    fits = fits and not (x.offset or w.offset)
+    if requested:
+        if not fits or is_bfloat16(x.dtype) != (requested == "mma_bf16") or x.dtype.itemsize == 8:
+            raise LaunchError(
+                f"conv2d: {requested} takes groups=1, kernels in multiples of {unit}, windows of at most {WIDEST} x "
+                f"{WIDEST} and {'bfloat16' if requested == 'mma_bf16' else 'float32'}; x is {x.dtype} {x.shape} and w "
+                f"{w.shape}, groups={groups}. Without `using` conv2d finds a kernel itself."
+            )
+        return requested
+    free = f"precision_{wanted.removeprefix('mma_')}" in kernels
+    return wanted if wanted and free and fits and has_tensor_cores(x.device.arch) else ""
+
+
+def forward(kernels: Mapping[str, Kernel], rung: str, x: Array, w: Array, bias: Array | None, at: Window) -> Array:
+    """y, with its channels last."""
+    x, w, at = with_channels(kernels, x), with_channels(kernels, w), filled(at, x.dtype)
+    shape = (x.shape[0], w.shape[0], at.out_height, at.out_width)
+    y = Array.empty(x.device, shape, x.dtype, True)
+    launch = kernels[rung].launch(y.size // shape[1], shape[1], 1, x.device.processors)
+    launch(x, w, bias, y, at, shape[1], shape[0])
+    return y
+
+
+def gradient_x(kernels: Mapping[str, Kernel], rung: str, dy: Array, w: Array, shapes: tuple, at: Window) -> Array:
+    """dx, with its channels last."""
+    (n, channels, *extents), k = shapes[0], shapes[1][0]
+    dy, w, at = in_layout(dy, True), with_channels(kernels, w), filled(at, dy.dtype)
+    dx = Array.empty(dy.device, (n, at.channels, *extents), dy.dtype, True)
+    pixels = n * ceil_div(at.height, at.stride_y) * ceil_div(at.width, at.stride_x)
+    launch = kernels[f"{rung}_backward_x"].launch(pixels, at.channels, at.stride_y * at.stride_x, dy.device.processors)
+    launch(dy, w, dx, at, k, n)
+    return with_channels(kernels, dx, channels)
+
+
+def gradient_w(kernels: Mapping[str, Kernel], rung: str, dy: Array, x: Array, shapes: tuple, at: Window) -> Array:
+    """dw, with its channels last: in parts, which are then added up."""
+    k, channels, *window = shapes[1]
+    dy, x, at = in_layout(dy, True), with_channels(kernels, x), filled(at, dy.dtype)
+    shape, pixels = (k, at.channels, *window), dy.size // k
+    chunk = chunk_of(k, prod(shape[1:]), pixels, dy.device.processors)
+    count = ceil_div(pixels, chunk)
+    dw = Array.empty(dy.device, shape, FLOAT, True)
+    parts = dw if count == 1 else Array.empty(dy.device, (count, dw.size), FLOAT)
+    launch = kernels[f"{rung}_backward_w"].launch(k, prod(shape[1:]), count, dy.device.processors)
+    launch(dy, x, parts, at, k, dy.shape[0], chunk)
+    if count > 1:
+        add_up(parts, dw, count, dw.size)
+    return with_channels(kernels, dw, channels)
+
+
+PIXELS, LAUNCH, MOST = 64, 200, 132  # a chunk is a multiple; a launch takes as long as so many pixels; chunks at most
+
+
+def chunk_of(kernels: int, places: int, pixels: int, processors: int) -> int:
+    """The pixels that one block adds up: as few as keep all multiprocessors busy, since all parts are added up, too."""
+
+    def time(count: int) -> float:
+        rows, columns = fitting("_backward_w", kernels, places, count, processors)
+        blocks = ceil_div(kernels, rows) * ceil_div(places, columns) * count
+        return ceil_div(blocks, processors) * (pixels / count + LAUNCH) * rows * columns + kernels * places * count * 16
+
+    count = min(range(1, min(MOST, max(pixels // LAUNCH, 1)) + 1), key=time)
+    return ceil_div(pixels, count * PIXELS) * PIXELS
+
+
+def filled(at: Window, dtype: np.dtype) -> Window:
+    """The window over images whose channels are filled up to a multiple of 16 bytes."""
+    unit = RUN // dtype.itemsize
+    other = Window.from_buffer_copy(at)
+    other.channels = ceil_div(at.channels, unit) * unit
+    return other
+
+
+def with_channels(kernels: Mapping[str, Kernel], x: Array, wanted: int = 0) -> Array:
+    """The images with their channels last, and this number of them: by default the next multiple of 16 bytes."""
+    unit = RUN // x.dtype.itemsize
+    wanted = wanted or ceil_div(x.shape[1], unit) * unit
+    if wanted == x.shape[1]:
+        return in_layout(x, True)
+    n, channels, height, width = x.shape
+    y = Array.empty(x.device, (n, wanted, height, width), x.dtype, True)
+    kernels["recount"].launch(y.size)(x, y, channels, wanted, height * width, x.channels_last, y.size)
+    return y

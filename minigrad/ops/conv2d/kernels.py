@@ -1,0 +1,63 @@
+"""The kernels of conv2d: a ladder, each rung one idea faster than the one before, with their gradients."""
+
+from collections.abc import Mapping
+
+from minigrad.kernels.kernel import Kernel
+from minigrad.ops.elementwise import per_element
+from minigrad.ops.matmul.kernels import ON, SHARED, tile
+from minigrad.ops.window import BLOCKS
+
+TILES = (16, 8, 32)
+WAYS = ("", "_backward_x", "_backward_w")
+# On tensor cores, (rows, columns) of a tile -> the time for one of its elements.
+SHAPES = {(256, 128): 1.0, (256, 64): 1.15, (128, 128): 1.15, (128, 256): 1.0, (64, 256): 1.15}
+TENSOR_CORES = ("mma_tf32", "mma_bf16", "mma_3xtf32")
+
+
+def implicit(way: str) -> Kernel:
+    """A product of matrices that are nowhere in memory, in tiles."""
+    grid, block = ("columns/TILE", "rows/TILE", "groups"), ("TILE", "TILE")
+    return Kernel("conv2d/implicit.cu", f"conv2d_implicit{way}", grid, block, "rows columns groups", TILE=TILES)
+
+
+def tensor_cores(name: str, way: str) -> Kernel:
+    """A product on tensor cores; layers: the parities of dx, the parts of dw."""
+
+    def fit(**sizes: int) -> dict[str, int]:
+        rows, columns = fitting(way, **sizes)
+        return {"ROWS": rows, "COLUMNS": columns}
+
+    return Kernel(
+        f"conv2d/tensor_cores{way}.cu",
+        f"conv2d_{name}{way}",
+        grid=("rows/ROWS", "columns/COLUMNS", "layers"),
+        block=("256",),
+        sizes="rows columns layers=1" + ON,
+        fit=fit,
+        shared=SHARED,
+        ROWS=(256, 128, 64),
+        COLUMNS=(128, 64, 256),
+    )
+
+
+def fitting(way: str, rows: int, columns: int, layers: int, processors: int) -> tuple[int, int]:
+    """The tile for a result of this size: dw has few rows, the others many."""
+    costs: Mapping[tuple[int, int], float] = {
+        shape: cost for shape, cost in SHAPES.items() if (shape[1] == 256) == (way == "_backward_w")
+    }
+    return tile(rows, columns, layers, processors, costs)
+
+
+kernels = {
+    "naive": per_element("conv2d.cu", "conv2d_naive", "size", BLOCKS),
+    "backward_x": per_element("conv2d.cu", "conv2d_backward_x", "size", BLOCKS),
+    "backward_w": Kernel("conv2d.cu", "conv2d_backward_w", ("elements",), ("BLOCK",), "elements", BLOCK=(128, 32, 512)),
+    **{f"implicit{way}": implicit(way) for way in WAYS},
+}
+kernels["forward"] = kernels["naive"]
+kernels["im2col"] = per_element("conv2d.cu", "conv2d_im2col", "size", BLOCKS)
+kernels["im2col_backward_x"] = per_element("conv2d.cu", "conv2d_col2im", "size", BLOCKS)
+kernels |= {f"{name}{way}": tensor_cores(name, way) for name in TENSOR_CORES for way in WAYS}
+kernels["recount"] = per_element("conv2d/recount.cu", "conv2d_recount", "size", BLOCKS)
+# Role -> kernel, until `using` selects another kernel.
+FAST = {f"precision_{name.removeprefix('mma_')}": name for name in TENSOR_CORES}
