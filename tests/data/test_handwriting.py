@@ -68,7 +68,7 @@ def test_a_compressed_file_is_known_by_its_bytes(tmp_path):
         ({"labels": idx(PIXELS)}, "labels-idx1-ubyte begins with the number 2051; a file of labels begins with 2049"),
         ({"images": idx(PIXELS, 0x1000803)}, "begins with the number 16779267"),
         ({"images": idx(PIXELS.astype(">i4"), 0xC03)}, "begins with the number 3075"),
-        ({"labels": idx(LABELS[:4])}, r"has 4 labels, and train-images-idx3-ubyte has 5 images\. Fetch both files again"),
+        ({"labels": idx(LABELS[:4])}, r"has 4 labels, and train-images-idx3-ubyte has 5 images\. Fetch both files"),
         ({"labels": idx(LABELS + 8)}, r"has the label 11 at place 0; labels are 0 to 9\. Fetch the file again"),
         ({"images": idx(PIXELS[:0]), "labels": idx(LABELS[:0])}, "is empty: its header announces 0 x 4 x 3 bytes"),
         ({"images": gzip.compress(idx(PIXELS))[:30]}, r"cannot be decompressed \("),
