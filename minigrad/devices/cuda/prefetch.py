@@ -9,6 +9,7 @@ import numpy as np
 from minigrad.devices.array import Array
 from minigrad.devices.cuda.libcuda import NON_BLOCKING
 
+INSTEAD = "Take the batch from its iterator before the step."
 KINDS = 16  # shapes and dtypes for which page-locked memory is kept
 
 
@@ -27,26 +28,44 @@ class Prefetcher:
             self._stream = driver.Stream(NON_BLOCKING)
 
     def send(self, host: np.ndarray) -> tuple[Array, Any]:
-        """Start to copy an array. It may be used after `arrive` with the event that is returned with it."""
-        with self._gpu.context.uncaptured("sends a batch", "Take the batch from its iterator before the step."):
+        """Start to copy an array. It may be used after `arrive` with the event that is returned with it.
+
+        The page-locked buffer is filled without the lock, so that other threads launch kernels meanwhile.
+        """
+        with self._gpu.context.uncaptured("sends a batch", INSTEAD):
             array = Array.empty(self._gpu, host.shape, host.dtype)
             memory = self._next_buffer(host)
-            memory[...] = host
+        memory[...] = host
+        with self._gpu.context.uncaptured("sends a batch", INSTEAD):
             # Earlier launches may still read the memory that the pool has handed out again for this array.
             self._stream.wait_for_event(self._driver.Event().record(self._gpu.stream))
             if host.size:
                 self._driver.memcpy_htod_async(array.address, memory, self._stream)
             sent = self._driver.Event().record(self._stream)
-            self._locked[host.shape, host.dtype].append(LockedBuffer(memory, sent))
+            self._locked.setdefault((host.shape, host.dtype), deque()).append(LockedBuffer(memory, sent))
         return array, sent
 
-    def arrive(self, sent: Sequence[Any]) -> None:
-        """Let later launches wait for these copies; the host goes on."""
-        with self._gpu.context.uncaptured("takes a batch", "Take it from its iterator before the step."):
+    def arrive(self, sent: list[Any]) -> None:
+        """Let later launches wait for these copies; the host goes on. The list is emptied.
+
+        PyCUDA frees an event only where its context is current, as it is here.
+        """
+        with self._gpu.context.uncaptured("takes a batch", INSTEAD):
             self._wait_for(sent)
+            sent.clear()
+
+    def must_not_capture(self) -> None:
+        """Raise RuntimeError if this thread captures a graph: whoever sends a batch would wait for the end of it."""
+        with self._gpu.context.uncaptured("takes a batch", INSTEAD):
+            pass
 
     def let_go(self, sent: Sequence[Any]) -> None:
-        """Keep the memory of batches that nobody wants from being reused before their copies have ended."""
+        """Keep the memory of batches that nobody wants from being reused before their copies have ended.
+
+        After a fault, and once Python has closed the GPU as it exits, no copy is under way.
+        """
+        if self._gpu.context.dead or not hasattr(self._gpu, "stream"):
+            return
         with self._gpu.context.guarded():
             if self._gpu.context.capturing:  # recorded work must not wait for work outside the graph
                 for event in sent:
