@@ -29,7 +29,7 @@ class Adam(Optimizer):
     Source: Kingma and Ba, Adam: a method for stochastic optimization, 2015.
     """
 
-    states = 3
+    states = ("m", "v", "t")
     checks: ClassVar[Mapping[str, Callable]] = {**Optimizer.checks, "betas": two_below_one, "eps": require_number}
 
     def __init__(

@@ -7,7 +7,7 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.caches import Cache
-from minigrad.devices.dtypes import move
+from minigrad.devices.dtypes import move, to_host
 from minigrad.errors import require, require_number
 from minigrad.kernels.kernel import RETUNED
 from minigrad.kernels.multi_tensor import MANY, arguments, blocks, multi_tensor
@@ -23,9 +23,9 @@ RETUNED.append(_REPLAYED.clear)
 
 
 class Optimizer:
-    """A list of parameters and the rule that updates them from their gradients, with `states` arrays for each."""
+    """A list of parameters and the rule that updates them from their gradients, with an array for each of `states`."""
 
-    states: int
+    states: tuple[str, ...]
     checks: ClassVar[Mapping[str, Callable]] = {"lr": require_number}  # of the numbers that a user may set at any time
 
     def __init__(self, parameters: Iterable[Tensor], lr: float | None):
@@ -89,7 +89,7 @@ class Optimizer:
 
     def _update_all(self, arrays: Sequence[Any]) -> tuple:
         """Update each parameter by its gradient and states; on a device MANY of a dtype at a time."""
-        width = 2 + self.states
+        width = 2 + len(self.states)
         rows = [arrays[at : at + width] for at in range(0, len(arrays), width)]
         if not isinstance(arrays[0], Array):
             for row in rows:
@@ -118,6 +118,31 @@ class Optimizer:
             states[:] = [state.to(p.device) for state in states]
         return states
 
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """The settings, as "lr", and the states of each parameter that was updated, as "0.v": arrays to be saved."""
+        saved = {name: np.array(value) for name, value in self.settings}
+        for i, row in enumerate(self._states):
+            saved |= {f"{i}.{name}": x.numpy() for name, x in zip(self.states, row, strict=False)}
+        return saved
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on as the optimizer with this `state_dict()`. Raises KeyError or ValueError; then nothing has changed."""
+        who, settings, rows = type(self).__name__, dict(self.settings), [self._start(p.array) for p in self.parameters]
+        start = {f"{i}.{name}": x for i, row in enumerate(rows) for name, x in zip(self.states, row, strict=True)}
+        if wrong := settings.keys() - state.keys() | state.keys() - settings.keys() - start.keys():
+            raise KeyError(f"{who}.load_state_dict: these names are on one side only: {', '.join(sorted(wrong))}.")
+        new = {name: to_host(state.get(name, x), x.dtype, name) for name, x in start.items()}
+        for name, x in new.items():
+            if x.shape != start[name].shape:
+                raise ValueError(f"{who}.load_state_dict: {name} is {x.shape}; it must be {start[name].shape}.")
+        for name in settings:
+            value = np.asarray(state[name]).tolist()
+            setattr(self, name, tuple(value) if isinstance(value, list) else value)
+        with no_grad():
+            for i, p in enumerate(self.parameters):
+                for name, held in zip(self.states, self._states_of(i, p), strict=True):
+                    held.assign(new[f"{i}.{name}"])
+
     @property
     def settings(self) -> tuple:
         """Everything besides arrays that the update depends on: every other attribute of the optimizer."""
@@ -134,7 +159,7 @@ class Optimizer:
 class SGD(Optimizer):
     """v = momentum * v + g, then p = p - lr * v."""
 
-    states = 1
+    states = ("v",)
     checks: ClassVar[Mapping[str, Callable]] = {**Optimizer.checks, "momentum": require_number}
 
     def __init__(self, parameters: Iterable[Tensor], lr: float | None = None, momentum: float = 0.0):
