@@ -5,8 +5,9 @@ from importlib import import_module
 from typing import Any
 
 from minigrad import ops  # noqa: F401  importing the rooms registers the ops
-from minigrad.create import manual_seed, ones, randn, tensor, uniform, zeros
+from minigrad.create import ones, randn, tensor, uniform, zeros
 from minigrad.devices import devices, kernel_device
+from minigrad.devices.random import manual_seed
 from minigrad.kernels.source_kernel import kernel
 from minigrad.op import OPS
 from minigrad.rounding import precision
@@ -34,9 +35,11 @@ _FUNCTIONS = {
     "fuse": "minigrad.fusion",
     "graph": "minigrad.replay.graph",
     "inspect": "minigrad.microscope",
+    "load": "minigrad.nn.checkpoint",
     "memory": "minigrad.lab.memory",
     "mine": "minigrad.lab.own",
     "progress": "minigrad.lab.progress",
+    "save": "minigrad.nn.checkpoint",
     "tune": "minigrad.lab.tune",
     "using": "minigrad.lab.own",
     "word": "minigrad.lab.words",

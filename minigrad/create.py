@@ -9,19 +9,9 @@ import numpy as np
 from minigrad.devices import check, default_device
 from minigrad.devices.array import elements
 from minigrad.devices.dtypes import check_dtype, has_gradient, move, to_host
-from minigrad.errors import require_int, require_number
+from minigrad.devices.random import Generator
+from minigrad.errors import require_number
 from minigrad.tensor import Tensor
-
-
-class Generator:
-    """The random numbers of `randn`, `uniform` and new layers: made on the host, so every device gets the same."""
-
-    rng = np.random.default_rng()
-
-
-def manual_seed(seed: int) -> None:
-    """Seed the random numbers: the same seed gives the same tensors, on every device."""
-    Generator.rng = np.random.default_rng(require_int("manual_seed", "seed", seed))
 
 
 def tensor(data: Any, requires_grad: bool = False, device: str | None = None, dtype: Any = None) -> Tensor:

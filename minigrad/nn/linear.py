@@ -13,8 +13,11 @@ from minigrad.tensor import Tensor
 class Linear(Module):
     """y = x @ weight + bias, with x (rows, inputs), weight (inputs, outputs), bias (outputs,).
 
-    Both start uniform in +-1/sqrt(inputs), as in PyTorch, from the generator that `mg.manual_seed` sets.
+    Both start uniform in +-1/sqrt(inputs), as in PyTorch, from the generator that `mg.manual_seed` sets. `state_dict`
+    holds the weight as PyTorch does, (outputs, inputs).
     """
+
+    transposed = ("weight",)
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, device: str | None = None, dtype: Any = "float32"):
         bound = 1 / sqrt(require_int("Linear", "inputs", inputs, 1))

@@ -1,6 +1,6 @@
 """Module: a part of a network, with parameters, buffers and a state that can be saved; Sequential joins several."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from minigrad.devices.dtypes import to_host
@@ -17,6 +17,7 @@ class Module:
     """
 
     training = True
+    transposed: tuple[str, ...] = ()  # parameters of its own that a state holds transposed, in PyTorch's shape
     _buffers: tuple[str, ...] = ()
 
     def register_buffer(self, name: str, value: Tensor) -> None:
@@ -80,28 +81,40 @@ class Module:
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """A copy of every parameter and buffer by name, as NumPy arrays, to be saved."""
-        return {name: tensor.numpy() for name, tensor in self._named_state()}
+        """A copy of every parameter and buffer by name, as NumPy arrays of PyTorch's shapes, to be saved."""
+        transposed = {*self._transposed()}
+        return {name: x.numpy().T if name in transposed else x.numpy() for name, x in self._named_state()}
 
     def _named_state(self) -> Iterator[tuple[str, Tensor]]:
         yield from self.named_parameters()
         yield from self.named_buffers()
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Overwrite parameters and buffers with those of `state_dict()`.
+    def _transposed(self, prefix: str = "") -> Iterator[str]:
+        yield from (f"{prefix}{name}" for name in self.transposed)
+        for name, value in self._children():
+            if isinstance(value, Module):
+                yield from value._transposed(f"{prefix}{name}.")
 
-        Raises KeyError for other names, ValueError for other shapes; then nothing has been changed.
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Overwrite parameters and buffers with those of `state_dict()`, or of a PyTorch model with the same names.
+
+        A buffer without axes, a count, may be missing. Raises KeyError for other names, ValueError for other shapes;
+        then nothing has been changed.
         """
-        own = dict(self._named_state())
-        if own.keys() != require("load_state_dict", state, Mapping, "what state_dict() gives, arrays by name").keys():
-            differing = ", ".join(sorted(map(str, own.keys() ^ state.keys())))
-            raise KeyError(f"load_state_dict: these names are on one side only: {differing}.")
-        new = {
-            name: p.fitting(to_host(state[name], p.dtype, name), f"load_state_dict: {name}") for name, p in own.items()
-        }
+        own, transposed = dict(self._named_state()), {*self._transposed()}
+        given = {*require("load_state_dict", state, Mapping, "what state_dict() gives, arrays by name")}
+        missing, unexpected = [name for name in own.keys() - given if own[name].ndim], given - own.keys()
+        if missing or unexpected:
+            raise KeyError(f"load_state_dict: missing: {_listed(missing)}; unexpected: {_listed(unexpected)}.")
+        new = {}
+        for name in given:
+            host, p = to_host(state[name], own[name].dtype, name), own[name]
+            if host.shape != (shape := p.shape[::-1] if name in transposed else p.shape):
+                raise ValueError(f"load_state_dict: {name} is {host.shape}; this module's is {shape}.")
+            new[name] = p.fitting(host.T if name in transposed else host, "load_state_dict")
         with no_grad():  # every entry fits, so a state is loaded whole or not at all
-            for name, tensor in own.items():
-                tensor.assign(new[name])
+            for name, x in new.items():
+                own[name].assign(x)
 
     def _children(self) -> Iterator[tuple[str, Any]]:
         yield from vars(self).items()
@@ -112,6 +125,12 @@ class Module:
 
     def __call__(self, *inputs: Any) -> Any:
         return self.forward(*inputs)
+
+
+def _listed(names: Iterable[Any]) -> str:
+    """The first of these names, and the number of the others."""
+    ordered = sorted(map(str, names)) or ["none"]
+    return ", ".join(ordered[:5]) + f" and {len(ordered) - 5} more" * (len(ordered) > 5)
 
 
 class Sequential(Module):

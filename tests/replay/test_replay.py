@@ -251,7 +251,7 @@ def test_a_planned_product_is_that_of_its_precision(device):
 class Peeking(mg.optim.Optimizer):
     """An update that reads values, so that its launches alone are not what it does."""
 
-    states = 0
+    states = ()
 
     def _start(self, p):
         return []

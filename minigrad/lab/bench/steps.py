@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.create import Generator, manual_seed, tensor
+from minigrad.create import tensor
 from minigrad.devices import check, get, why_not
+from minigrad.devices.random import manual_seed, random_state, set_random_state
 from minigrad.display import Table, Tabular, table
 from minigrad.errors import require_int, require_words
 from minigrad.lab.bench.measure import RIVALS
@@ -102,13 +103,13 @@ def start() -> list[np.ndarray]:
 def network(device: str) -> Sequential:
     """The network, with the same weights on every device."""
     layers: list[Any] = []
-    saved = Generator.rng  # the user's, which continues afterwards as if nothing had been drawn
+    saved = random_state()  # the user's, which continues afterwards as if nothing had been drawn
     manual_seed(2)  # a seed with no input of relu within 2e-6 of 0, where rounding would choose the side
     try:
         for inputs, outputs in pairwise(WIDTHS):
             layers += [Linear(inputs, outputs, device=device), OPS["relu"]]
     finally:
-        Generator.rng = saved
+        set_random_state(saved)
     return Sequential(*layers[:-1])
 
 

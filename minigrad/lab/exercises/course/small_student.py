@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from minigrad import data, nn
-from minigrad.create import manual_seed, tensor
+from minigrad.create import tensor
+from minigrad.devices.random import manual_seed
 from minigrad.kernels.extents import ceil_div
 from minigrad.lab.exercises import PythonExercise, Wrong
 from minigrad.optim import Optimizer

@@ -3,7 +3,7 @@
 import numpy as np
 
 from minigrad import data, nn, optim
-from minigrad.create import manual_seed
+from minigrad.devices.random import manual_seed
 from minigrad.lab.exercises import Prediction, Wrong
 from minigrad.lab.memory import Timeline, timeline
 from minigrad.op import OPS

@@ -1,4 +1,4 @@
-"""Optimizers: SGD with momentum, Adam."""
+"""Optimizer: parameters and the rule of their update; SGD with momentum."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -7,9 +7,9 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.caches import Cache
-from minigrad.devices.dtypes import is_last, move
+from minigrad.devices.dtypes import is_last, move, to_host
 from minigrad.errors import require, require_number
-from minigrad.kernels.kernel import RETUNED, Kernel
+from minigrad.kernels.kernel import RETUNED
 from minigrad.kernels.multi_tensor import MANY, arguments, blocks, multi_tensor
 from minigrad.layouts import in_layout
 from minigrad.ops.elementwise import per_element
@@ -18,23 +18,15 @@ from minigrad.tape import mode, no_grad
 from minigrad.tensor import Tensor
 
 SGD_STEP = per_element("optim.cu", "sgd_step")  # of one parameter: the kernel to read
-SGD_STEPS, ADAM_STEPS = multi_tensor("optim.cu", "sgd_steps"), multi_tensor("optim.cu", "adam_steps")
-ADAM_COUNTS = Kernel("optim.cu", "adam_counts", ("1",), (str(MANY),))
+SGD_STEPS = multi_tensor("optim.cu", "sgd_steps")
 _REPLAYED = Cache()  # updates of all parameters of a device, by optimizer, settings and specs
 RETUNED.append(_REPLAYED.clear)
 
 
-def two_below_one(who: str, name: str, value: Any) -> tuple[float, ...]:
-    """The two numbers as a tuple. Raises TypeError or ValueError."""
-    if len(require(f"{who}: {name}", value, list | tuple, "two numbers, e.g. (0.9, 0.999)")) != 2:
-        raise ValueError(f"{who}: {name}={value!r:.60} must be two numbers, e.g. (0.9, 0.999).")
-    return tuple(require_number(who, f"{name}[{i}]", x, below=1) for i, x in enumerate(value))
-
-
 class Optimizer:
-    """A list of parameters and the rule that updates them from their gradients, with `states` arrays for each."""
+    """A list of parameters and the rule that updates them from their gradients, with an array for each of `states`."""
 
-    states: int
+    states: tuple[str, ...]
     checks: ClassVar[Mapping[str, Callable]] = {"lr": require_number}  # of the numbers that a user may set at any time
 
     def __init__(self, parameters: Iterable[Tensor], lr: float | None):
@@ -99,7 +91,7 @@ class Optimizer:
 
     def _update_all(self, arrays: Sequence[Any]) -> tuple:
         """Update each parameter by its gradient and states; on a device MANY of a dtype at a time."""
-        width = 2 + self.states
+        width = 2 + len(self.states)
         rows = [arrays[at : at + width] for at in range(0, len(arrays), width)]
         if not isinstance(arrays[0], Array):
             for row in rows:
@@ -127,6 +119,31 @@ class Optimizer:
             states[:] = [Tensor(in_layout(move(x, p.device), last)) for x in arrays]
         return states
 
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """The settings, as "lr", and the states of each parameter that was updated, as "0.v": arrays to be saved."""
+        saved = {name: np.array(value) for name, value in self.settings}
+        for i, row in enumerate(self._states):
+            saved |= {f"{i}.{name}": x.numpy() for name, x in zip(self.states, row, strict=False)}
+        return saved
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on as the optimizer with this `state_dict()`. Raises KeyError or ValueError; then nothing has changed."""
+        who, settings, rows = type(self).__name__, dict(self.settings), [self._start(p.array) for p in self.parameters]
+        start = {f"{i}.{name}": x for i, row in enumerate(rows) for name, x in zip(self.states, row, strict=True)}
+        if wrong := settings.keys() - state.keys() | state.keys() - settings.keys() - start.keys():
+            raise KeyError(f"{who}.load_state_dict: these names are on one side only: {', '.join(sorted(wrong))}.")
+        new = {name: to_host(state.get(name, x), x.dtype, name) for name, x in start.items()}
+        for name, x in new.items():
+            if x.shape != start[name].shape:
+                raise ValueError(f"{who}.load_state_dict: {name} is {x.shape}; it must be {start[name].shape}.")
+        for name in settings:
+            value = np.asarray(state[name]).tolist()
+            setattr(self, name, tuple(value) if isinstance(value, list) else value)
+        with no_grad():
+            for i, p in enumerate(self.parameters):
+                for name, held in zip(self.states, self._states_of(i, p), strict=True):
+                    held.assign(new[f"{i}.{name}"])
+
     @property
     def settings(self) -> tuple:
         """Everything besides arrays that the update depends on: every other attribute of the optimizer."""
@@ -143,7 +160,7 @@ class Optimizer:
 class SGD(Optimizer):
     """v = momentum * v + g, then p = p - lr * v."""
 
-    states = 1
+    states = ("v",)
     checks: ClassVar[Mapping[str, Callable]] = {**Optimizer.checks, "momentum": require_number}
 
     def __init__(self, parameters: Iterable[Tensor], lr: float | None = None, momentum: float = 0.0):
@@ -162,41 +179,3 @@ class SGD(Optimizer):
 
     def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
         SGD_STEPS.launch(blocks(rows))(*arguments([(*row, row[0].size) for row in rows]), self.lr, self.momentum)
-
-
-class Adam(Optimizer):
-    """m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2, p = p - lr * m' / (sqrt(v') + eps), where m' = m / (1 - b1^t).
-
-    Source: Kingma and Ba, Adam: a method for stochastic optimization, 2015.
-    """
-
-    states = 3
-    checks: ClassVar[Mapping[str, Callable]] = {**Optimizer.checks, "betas": two_below_one, "eps": require_number}
-
-    def __init__(
-        self,
-        parameters: Iterable[Tensor],
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-    ):
-        super().__init__(parameters, lr)
-        self.betas, self.eps = betas, eps
-
-    def _start(self, p: Any) -> list[np.ndarray]:
-        return [np.zeros(p.shape, p.dtype), np.zeros(p.shape, p.dtype), np.zeros(1, np.int32)]
-
-    def _update(self, p: Any, g: Any, m: Any, v: Any, t: Any) -> None:
-        if isinstance(p, Array):
-            return Adam._launch(self, [(p, g, m, v, t)])
-        b1, b2 = self.betas
-        t += 1
-        m += (1 - b1) * (g - m)
-        v += (1 - b2) * (g * g - v)
-        p -= self.lr / (1 - b1 ** int(t[0])) * m / (np.sqrt(v / (1 - b2 ** int(t[0]))) + self.eps)
-
-    def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
-        """t counts the steps of a parameter, on the device: a graph replays only the work of the device."""
-        ADAM_COUNTS.launch()(*arguments([row[-1:] for row in rows]))
-        c1, c2 = (1 - beta for beta in self.betas)
-        ADAM_STEPS.launch(blocks(rows))(*arguments([(*row, row[0].size) for row in rows]), self.lr, c1, c2, self.eps)
