@@ -132,7 +132,9 @@ __device__ void product(const T* a, const T* b, T* c, int m, int n, int k) {
     // [copy]
     auto copy = [&](int stage, int start) {
         T* tile = tiles + stage * STAGE;
-        if (ALIGNED || start < k) {  // with a branch the compiler would not mix the copies with the multiplications
+        // With a branch the compiler would not mix the copies with the multiplications. Zeros fill the stage after the
+        // last, which is read but not multiplied.
+        if (ALIGNED || start - DEPTH < k) {
             A::template copy<ALIGNED>(tile, a, top, start, A_WAY == ALONG ? m : k, A_WAY == ALONG ? k : m);
             B::template copy<ALIGNED>(tile + A::SIZE, b, left, start, B_WAY == ALONG ? n : k, B_WAY == ALONG ? k : n);
         }
