@@ -13,6 +13,9 @@ from minigrad.simulator.diagnostics import locate
 
 NULL_SPAN = 2**32  # bytes from null: an index into a null pointer; the system allocates nothing there
 REACH = 2**35  # bytes from a buffer: as far as an int can index float4s
+MAX_ASKED = (
+    227 * 1024
+)  # bytes of shared memory for a kernel of the package that asks for more than MAX_SHARED: as sm_90
 
 # In the order of runtime.h.
 Cause = IntEnum(
@@ -46,7 +49,8 @@ def explain(
     if report.cause == Cause.SHARED:
         static, dynamic = report.bytes - (shared + 15) // 16 * 16, f" and dynamic of {shared} bytes" if shared else ""
         return LaunchError(
-            f"{kernel}: static shared memory of {static} bytes{dynamic}; a block may use {MAX_SHARED}. "
+            f"{kernel}: static shared memory of {static} bytes{dynamic}; a block may use "
+            f"{MAX_SHARED if shared <= MAX_SHARED else MAX_ASKED}. "
             "Choose a smaller tile."
         )
     if report.cause == Cause.SYSTEM:

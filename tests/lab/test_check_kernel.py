@@ -50,10 +50,14 @@ def test_every_kernel_that_sim_runs_is_needed_for_a_right_answer(op):
         assert any(first_wrong(trial.pairs(Empty(op[name]), case, "float32")) for case in trial.cases), name
 
 
-def test_a_kernel_for_tensor_cores_cannot_be_tried():
-    found = check.kernel(mg.matmul, "mma_bf16", mg.matmul["mma_bf16"].text)
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("wgmma", "inline PTX (asm) runs only on a GPU"), ("mma_tf32", "it rounds"), ("mma_bf16_backward_a", "it rounds")],
+)
+def test_a_kernel_for_tensor_cores_cannot_be_tried(name, why):
+    found = check.kernel(mg.matmul, name, mg.matmul[name].text)
     assert (found.correct, found.kind) == (False, "device")
-    assert "matmul_mma_bf16 cannot be tried here" in found.text and "inline PTX (asm) runs only on a GPU" in found.text
+    assert f"matmul_{name} cannot be tried here" in found.text and why in found.text
 
 
 @pytest.mark.parametrize(

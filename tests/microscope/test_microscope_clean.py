@@ -57,6 +57,17 @@ def test_the_fast_products_of_large_matrices_have_no_problem():
     assert report.problems == []
 
 
+@pytest.mark.parametrize("rung", ["mma_tf32", "mma_bf16"])
+def test_the_products_on_tensor_cores_have_no_problem(rung):
+    dtype = np.float32 if "tf32" in rung else pytest.importorskip("ml_dtypes").bfloat16
+    with watching() as report:
+        for m, k, n in ((1, 1, 1), (33, 70, 65), (130, 72, 264)):
+            a, b = (mg.tensor(np.ones(shape, dtype), True, "sim") for shape in ((m, k), (k, n)))
+            mg.matmul.using(rung)(a, b).backward(mg.tensor(np.ones((m, n), dtype), device="sim"))
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+
+
 @pytest.mark.parametrize("m, k, n", [(20, 4200, 40), (4200, 20, 40), (40, 20, 4200)])
 def test_the_parts_of_a_long_sum_have_no_problem(m, k, n):
     a, b = (mg.randn(*shape, device="sim", requires_grad=True) for shape in ((m, k), (k, n)))
@@ -128,7 +139,7 @@ def test_the_kernels_of_benchmarks_have_no_problem():
 
 
 def runs_here(file: Source) -> bool:
-    """True if the file compiles for the simulator: PTX, as of tensor cores, runs only on a GPU."""
+    """True if the file compiles for the simulator: PTX, as of wgmma, runs only on a GPU."""
     try:
         SIM.build(file, {"real": "float"})
     except CompileError as error:

@@ -1,4 +1,4 @@
-"""Products on tensor cores: right on a GPU that has them, rejected in a sentence by everything else."""
+"""Products on tensor cores: right on a GPU that has them and on the simulator, where else they are rejected."""
 
 from types import SimpleNamespace
 
@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad import rounding
 from minigrad.devices import dry_run as dry
-from minigrad.devices.array import Array
+from minigrad.devices import get
+from minigrad.devices.array import Array, spec_of
 from minigrad.devices.cuda import compiler as nvcc
 from minigrad.devices.cuda.toolkit import find_nvcc
 from minigrad.devices.dry_run import DryRun
 from minigrad.errors import CompileError, LaunchError
 from minigrad.lab.bench.workloads import suite
+from minigrad.ops.matmul.shapes import products
+from minigrad.ops.matmul.strategies import choose
 
 SIZES = [
     (1, 1, 1),
@@ -23,6 +27,14 @@ SIZES = [
     (130, 260, 100),
     (300, 700, 1025),
     (16, 8, 0),
+]
+GRADIENTS = [
+    *(("sim", kernel, sizes) for kernel in ("mma_tf32", "mma_bf16") for sizes in (*SIZES[1:6], (136, 264, 72))),
+    *(
+        pytest.param("cuda", kernel, sizes, marks=pytest.mark.gpu)
+        for kernel in ("mma_tf32", "mma_bf16", "wgmma")
+        for sizes in (*SIZES[:-1], (8, 16, 24), (128, 256, 64), (264, 520, 1032), (512, 384, 320))
+    ),
 ]
 
 
@@ -38,21 +50,19 @@ def numbers(dtype, *shape):
     return drawn.astype(dtype)
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize(("m", "n", "k"), SIZES)
-def test_tf32_rounds_the_factors_and_nothing_else(m, n, k):
+def test_tf32_rounds_the_factors_and_nothing_else(m, n, k, kernel_device):
     a, b = numbers(np.float32, m, k), numbers(np.float32, k, n)
-    c = mg.matmul.using("mma_tf32")(mg.tensor(a, device="cuda"), mg.tensor(b, device="cuda"))
+    c = mg.matmul.using("mma_tf32")(mg.tensor(a, device=kernel_device), mg.tensor(b, device=kernel_device))
     exact = tf32(a).astype(np.float64) @ tf32(b).astype(np.float64)
     np.testing.assert_allclose(c.numpy(), exact, rtol=1e-5, atol=1e-5 * max(k, 1) ** 0.5)
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize(("m", "n", "k"), SIZES)
-def test_bfloat16_is_summed_in_float32(m, n, k):
+def test_bfloat16_is_summed_in_float32(m, n, k, kernel_device):
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
     a, b = numbers(bfloat16, m, k), numbers(bfloat16, k, n)
-    c = mg.tensor(a, device="cuda") @ mg.tensor(b, device="cuda")
+    c = mg.tensor(a, device=kernel_device) @ mg.tensor(b, device=kernel_device)
     assert c.dtype == bfloat16
     exact = a.astype(np.float64) @ b.astype(np.float64)
     np.testing.assert_allclose(c.numpy().astype(np.float64), exact, rtol=2**-8, atol=1e-5 * max(k, 1) ** 0.5)
@@ -71,15 +81,14 @@ def test_bfloat16_by_each_kernel(kernel, m, n, k):
     np.testing.assert_allclose(c.numpy().astype(np.float64), exact, rtol=2**-8, atol=1e-5 * max(k, 1) ** 0.5)
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("kernel", ["mma_tf32", "mma_bf16", "wgmma"])
-@pytest.mark.parametrize(("m", "n", "k"), [*SIZES[:-1], (8, 16, 24), (128, 256, 64), (264, 520, 1032), (512, 384, 320)])
-def test_gradients_go_through_the_same_tensor_cores(kernel, m, n, k):
+@pytest.mark.parametrize(("device", "kernel", "sizes"), GRADIENTS)
+def test_gradients_go_through_the_same_tensor_cores(device, kernel, sizes):
+    m, n, k = sizes
     bfloat16 = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
     dtype = np.dtype(np.float32) if "tf32" in kernel else bfloat16
     a, b, dy = (numbers(dtype, *shape) for shape in ((m, k), (k, n), (m, n)))
-    op, given = mg.matmul.using(kernel), [mg.tensor(x, True, "cuda") for x in (a, b)]
-    op(*given).backward(mg.tensor(dy, device="cuda"))
+    op, given = mg.matmul.using(kernel), [mg.tensor(x, True, device) for x in (a, b)]
+    op(*given).backward(mg.tensor(dy, device=device))
     factors = [tf32(x) if dtype == np.float32 else x for x in (a, b, dy)]
     a, b, dy = (x.astype(np.float64) for x in factors)
     rtol, atol = (1e-5, 1e-5) if dtype == np.float32 else (2**-8, 1e-5)
@@ -117,13 +126,38 @@ def test_their_shared_memory_is_more_than_some_gpus_have(name):
     assert f"SHARED = {kernel.shared};" in text, "the kernel and its launch say the same"
 
 
-def test_the_simulator_rejects_them_in_a_sentence():
-    a = mg.ones(4, 4, device="sim")
-    with pytest.raises(CompileError, match=r"cuda/matmul/mma.cuh.* runs only on a GPU; the simulator cannot run it"):
-        mg.matmul.using("mma_tf32")(a, a)
+@pytest.mark.parametrize("rung", ["mma_tf32", "mma_bf16"])
+@pytest.mark.parametrize("case", mg.matmul.cases, ids=str)
+def test_every_case_and_its_gradients_on_the_simulator(rung, case):
+    dtype = np.dtype(np.float32 if "tf32" in rung else pytest.importorskip("ml_dtypes").bfloat16)
+    hosts = [x.astype(dtype) for x in case.arrays("float32")]
+    given = [mg.tensor(x, True, "sim") for x in hosts]
+    exact = [mg.tensor(rounding.rounded(x, "tf32").astype(float), True, "numpy") for x in hosts]
+    pairs = [(mg.matmul.using(rung)(*given), mg.matmul(*exact))]
+    s, dy = products(*(x.shape for x in hosts)), numbers(dtype, *pairs[0][1].shape)
+    if "tf32" in rung or (s.da, s.db) == tuple(x.shape for x in hosts):  # bfloat16 has no sum over what was broadcast
+        pairs[0][0].backward(mg.tensor(dy, device="sim"))
+        pairs[0][1].backward(mg.tensor(rounding.rounded(dy, "tf32").astype(float), device="numpy"))
+        pairs += [(x.grad, z.grad) for x, z in zip(given, exact, strict=True)]
+    rtol, atol = (1e-6, 5e-6) if "tf32" in rung else (2**-8, 5e-6)
+    for got, true in pairs:
+        assert got.dtype == dtype and got.shape == true.shape
+        np.testing.assert_allclose(got.numpy().astype(float), true.numpy(), rtol=rtol, atol=atol)
 
 
-@pytest.mark.parametrize("device", ["numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_the_simulator_rejects_wgmma_in_a_sentence():
+    a = mg.tensor(np.ones((8, 8), pytest.importorskip("ml_dtypes").bfloat16), device="sim")
+    with pytest.raises(CompileError, match=r"cuda/matmul/hopper.cuh.* runs only on a GPU; the simulator cannot run it"):
+        mg.matmul.using("wgmma")(a, a)
+
+
+def test_the_simulator_rounds_only_where_it_is_asked_to():
+    specs = [spec_of(get("sim"), (2048, 2048), np.dtype(np.float32)) for _ in range(2)]
+    for precision in ("float32", "tf32"):
+        found = choose(mg.matmul.running, "forward", products((2048, 2048), (2048, 2048)), *specs, precision)
+        assert "mma" not in found.kernel.name
+
+
 def test_a_product_in_bfloat16_between_float32(device):
     """Mixed precision: weights and losses in float32, products in bfloat16."""
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16

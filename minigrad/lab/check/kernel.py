@@ -16,6 +16,7 @@ from minigrad.lab.check.attempt import NOT_RUN, ReaderKernel, attempt, drawn, fi
 from minigrad.lab.check.compare import Pair, alone, an_op, expected, pairs, variants
 from minigrad.microscope.op_kernel import OpKernel
 from minigrad.op import Case, Op
+from minigrad.ops.matmul.kernels import TENSOR_CORES
 
 ODD = 33  # threads of a block: a reduction that halves forgets one, and the last warp has one lane
 
@@ -48,7 +49,7 @@ class OpTrial:
         return legal if wrong else legal | {"BLOCK": (*legal["BLOCK"], ODD)}
 
     def unsupported(self) -> str:
-        """The reason why the simulator cannot run the op's own kernel; empty if it can."""
+        """The reason why the op's own kernel cannot be tried; empty if it can."""
         own = self.kernel
         if not any("asm" in text for text in own.source.texts):
             return ""
@@ -58,7 +59,8 @@ class OpTrial:
             return f"{own.name} cannot be tried here. The simulator says about the one in the file:\n{error}"
         except DeviceError as error:  # this machine has no compiler
             return str(error)
-        return ""
+        rounds = f"{own.name} cannot be tried here: it rounds its factors, and the cases want every digit of float32."
+        return rounds if self.name.startswith(TENSOR_CORES) else ""
 
     def through(self, kernel: Kernel) -> Op:
         """The op with this kernel, which runs wherever it can, as if chosen by its name."""

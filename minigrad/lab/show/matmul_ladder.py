@@ -78,7 +78,7 @@ def needed(owners: np.ndarray, rank: int) -> tuple[int, int]:
 
 
 def on_tensor_cores(name: str) -> np.ndarray:
-    """The owners, as in `RungCounts`, of a rung that only a GPU runs, by the register layout of its instruction.
+    """The owners, as in `RungCounts`, of a rung on tensor cores, by the register layout of its instruction.
 
     A warp accumulates fragments of 16 x 8 (mma.sync) or of 16 x 256 (wgmma); each lane holds pairs in two rows of each.
     The kernel of TF32 computes the transpose, and with wgmma the lanes exchange pairs before they store.

@@ -176,12 +176,15 @@ def pick(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y: 
 
 
 def has_room(arch: str) -> bool:
-    """True where a block on tensor cores fits in shared memory: before sm_90 there are 64 to 163 KiB, on sm_12x 99."""
+    """True where a block on tensor cores fits in shared memory: before sm_90 there are 64 to 163 KiB, on sm_12x 99.
+
+    The simulator, of no arch, gives a block as much as sm_90 does.
+    """
     return not arch.startswith(("sm_7", "sm_8", "sm_12"))
 
 
 def has_tensor_cores(arch: str) -> bool:
-    """True for a GPU that runs the kernels on tensor cores."""
+    """True for a GPU that runs the kernels on tensor cores. The simulator does so where `using` selects one."""
     return arch.startswith("sm_") and has_room(arch)
 
 

@@ -55,6 +55,14 @@ struct WarpOperand {
     Finish* finish;
 };
 
+// The registers of one lane in an operation on tensor cores. The value of its WarpOperand is the address of this.
+struct Fragments {
+    const Site* site;
+    const unsigned* first;  // four: of the first factor, or the row that the lane has read for all
+    unsigned second[2];
+    void* result;  // four
+};
+
 }  // namespace minigrad
 
 extern "C" {
@@ -68,6 +76,8 @@ void minigrad_vote(const minigrad::Site* site, int predicate);  // a barrier tha
 void minigrad_exchange(const minigrad::Site* site, const minigrad::WarpOperand* operand);
 void minigrad_active_mask(const minigrad::Site* site, int);
 void minigrad_yield(const minigrad::Site* site, int);
+// For fragments; see tensor_cores.cpp.
+minigrad::Finish minigrad_load_matrices, minigrad_load_transposed, minigrad_mma_bf16, minigrad_mma_tf32;
 
 int minigrad_next_thread();  // the thread has returned: become another of the block, or return 0
 void minigrad_place(minigrad::Slot* slot, size_t bytes);

@@ -40,6 +40,7 @@ extern "C" void abort() noexcept MINIGRAD_HOST_ONLY;
 #include "dialect/warp.h"
 #include "dialect/atomics.h"
 #include "dialect/arithmetic.h"
+#include "dialect/tensor_cores.h"
 #include "include/assert.h"
 
 #define __CUDACC__ 1

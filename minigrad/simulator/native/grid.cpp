@@ -56,7 +56,12 @@ MINIGRAD_EXPORT int minigrad_launch(LaunchRequest* request) {
     launch.next = launch.done = 0;
     launch.stop = launch.reported = NONE;
     memset(&launch.report, 0, offsetof(FaultReport, text) + 1);
-    printed = 0;
+    printed = request->printed = 0;
+    if (launch.dynamic > MAX_ASKED) {
+        launch.report.cause = SHARED;
+        launch.report.fault.bytes = launch.dynamic;
+        return SHARED;
+    }
 
     stack_t previous_stack;
     use_signal_stack(signal_stack, &previous_stack);
@@ -81,7 +86,7 @@ MINIGRAD_EXPORT void minigrad_place(Slot* slot, size_t bytes) {
     worker.critical = 1;
     pthread_mutex_lock(&placing);
     uint64_t size = (uint64_t(bytes) + 15) / 16 * 16, used = launch.shared_bytes + size, gap = watch.on ? size : 0;
-    bool fits = used <= MAX_SHARED;
+    bool fits = used <= (launch.dynamic > MAX_SHARED ? MAX_ASKED : MAX_SHARED);
     if (fits && slot->launch != launch.number) {
         launch.shared_bytes = used;
         slot->offset = launch.shared_used + gap + size;

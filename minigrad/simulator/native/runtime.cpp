@@ -11,6 +11,7 @@
 #include "block.cpp"
 #include "barrier.cpp"
 #include "warp.cpp"
+#include "tensor_cores.cpp"
 #include "faults.cpp"
 #include "watchdog.cpp"
 #include "workers.cpp"

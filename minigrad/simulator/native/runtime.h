@@ -22,9 +22,11 @@ namespace minigrad {
 
 constexpr unsigned MAX_THREADS = 1024, WARP = 32, MAX_WORKERS = 64;
 constexpr size_t MAX_SHARED = 48 * 1024;
+constexpr size_t MAX_ASKED = 227 * 1024;  // of a launch that asks for more dynamic shared memory; as on sm_90
 // In a watched launch each variable has red zones of its own size on both sides, so that an overrun does not reach the
-// next.
-constexpr size_t SHARED_ROOM = 3 * MAX_SHARED;
+// next. Whole pages, of up to 64 KiB: a page that nobody may touch follows.
+constexpr size_t SHARED_ROOM = 704 * 1024;
+static_assert(SHARED_ROOM >= 3 * MAX_ASKED, "a variable and its red zones");
 constexpr size_t GUARD = 64 * 1024;  // unmapped on either side of memory that may be overrun
 // The stack of one CUDA thread; only touched pages cost memory. The number is odd because the TLB is a table of 2^n
 // rows: stacks 2^m pages apart would all compete for one row.
