@@ -5,7 +5,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from minigrad import tape
+from minigrad import numpy_functions, tape
 from minigrad.devices import check, default_device
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import (
@@ -53,21 +53,8 @@ class Tensor(Operators):
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
     def _numpy_function(self, function: Any, inputs: Any, named: Mapping[str, Any]) -> Any:
-        """Call a NumPy function that has no op of its name on the values, as in np.argmax(x).
-
-        Raises TypeError where its result would lack a gradient that a tensor requires.
-        """
-        tensors: list[Tensor] = []
-        result = function(*_values(inputs, tensors), **{name: _values(x, tensors) for name, x in named.items()})
-        lost = _has_floats(result) and tape.grad_enabled() and any(t.requires_grad for t in tensors)
-        if lost and not function.__name__.endswith("_like"):  # zeros_like and its kin: their gradient is 0
-            name = f"{function.__module__}.{function.__name__}".replace("numpy", "np", 1)
-            why = "its op takes no such arguments" if function.__name__ in OPS else "no op has that name"
-            raise TypeError(
-                f"{name} of a tensor that requires a gradient: {why}, so the result would have no gradient. "
-                f"Write it with ops, as a @ b, or {name}(x.detach()) for the values alone."
-            )
-        return result
+        """Call a NumPy function that has no op of its name on the values, as in np.argmax(x)."""
+        return numpy_functions.call(function, inputs, named)
 
     def item(self) -> float | int | bool:
         """The only element, as a Python number."""
@@ -277,23 +264,6 @@ def output(array: Any, version: tape.Version | None, new: Callable = object.__ne
 def _add(a: Any, b: Any) -> Any:
     """Two gradients on any device."""
     return OPS["add"].run([a, b], {})
-
-
-def _values(given: Any, tensors: list[Tensor]) -> Any:
-    """The arguments of a NumPy function with tensors replaced by arrays, in lists too; collects the tensors."""
-    if isinstance(given, list | tuple):
-        return (list if isinstance(given, list) else tuple)(_values(x, tensors) for x in given)
-    if isinstance(given, Tensor):
-        tensors.append(given)
-        return given.numpy()
-    return given
-
-
-def _has_floats(result: Any) -> bool:
-    """True where the result of a NumPy function holds floating-point or complex numbers."""
-    if isinstance(result, list | tuple):
-        return any(map(_has_floats, result))
-    return isinstance(result, np.ndarray | np.generic) and result.dtype.kind in "fc"
 
 
 def _restored(values: np.ndarray, device: str, requires_grad: bool) -> Tensor:

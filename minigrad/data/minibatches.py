@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.create import Generator, tensor
+from minigrad.create import tensor
 from minigrad.data.folders import ImageFiles
 from minigrad.data.prefetching import prefetch
 from minigrad.devices import check, default_device
 from minigrad.devices.dtypes import to_host
+from minigrad.devices.random import Generator
 from minigrad.errors import require, require_bool, require_int
 from minigrad.tensor import Tensor
 

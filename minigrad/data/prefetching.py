@@ -23,7 +23,7 @@ def prefetch(
 ) -> Iterator[tuple[Tensor, ...]]:
     """The same batches as tensors on a device; another thread makes up to `ahead` of them while the step runs.
 
-    On `cuda` that thread also copies them, beside the kernels. `for x, y in data.prefetch(data.batches(images, labels,
+    On `cuda` that thread also copies them, while kernels run. `for x, y in data.prefetch(data.batches(images, labels,
     device="numpy"), "cuda")`: batches come from the host. An error in a batch is raised where the loop would get it;
     where a loop ends early, the thread ends after the batch that it is making.
 
