@@ -4,6 +4,9 @@
 #ifndef COLUMNS
 #define COLUMNS 128
 #endif
+#ifndef WIDE
+#define WIDE 64
+#endif
 #include "conv2d/tensor_cores.cuh"
 
 // y = patches @ w^T + bias. A row is a pixel (n, p, q) of y, a column a kernel; both factors have the sum over (r, s, c)
@@ -21,20 +24,22 @@ __device__ void forward(
         if (bias) first += number(bias[column]), second += number(bias[column + 1]);
         *reinterpret_cast<Pair<T>*>(y + row * kernels + column) = rounded(first, second, T());
     };
-    product<Arithmetic>(Patches<T, ROWS>(x, taps_of(at), top, pixels), Matrix<T, COLUMNS, ALONG>(w, left, kernels, terms), terms, store);
+    product<Arithmetic>(
+        Patches<LeftTile<T, ALONG>>(x, taps_of(at), top, pixels),
+        Matrix<RightTile<T, ALONG>, ALONG>(w, left, kernels, terms), terms, store);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) conv2d_mma_tf32(
+extern "C" __global__ void __launch_bounds__(THREADS, 256 / THREADS) conv2d_mma_tf32(
     const float* x, const float* w, const float* bias, float* y, Window at, int kernels, int images) {
     forward<Tf32>(x, w, bias, y, at, kernels, images);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) conv2d_mma_bf16(
+extern "C" __global__ void __launch_bounds__(THREADS, 256 / THREADS) conv2d_mma_bf16(
     const bfloat16* x, const bfloat16* w, const bfloat16* bias, bfloat16* y, Window at, int kernels, int images) {
     forward<Bf16>(x, w, bias, y, at, kernels, images);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) conv2d_mma_3xtf32(
+extern "C" __global__ void __launch_bounds__(THREADS, 256 / THREADS) conv2d_mma_3xtf32(
     const float* x, const float* w, const float* bias, float* y, Window at, int kernels, int images) {
     forward<Tf32x3>(x, w, bias, y, at, kernels, images);
 }

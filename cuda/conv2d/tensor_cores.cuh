@@ -1,9 +1,6 @@
 // The three products of a convolution on tensor cores, of images and kernels whose channels are last in memory:
 // x (N, H, W, C), w (K, R, S, C), y (N, P, Q, K). Channels and kernels are multiples of 16 bytes, windows at most 16 x 16.
 #pragma once
-#ifndef WIDE
-#define WIDE (ROWS * COLUMNS > 16384 ? 64 : 32)  // columns of a warp, so that a block has eight warps
-#endif
 #include "matmul/tensor_cores.cuh"
 #include "window.cuh"
 
@@ -34,29 +31,33 @@ __device__ inline Taps taps_of(const Window& at) {
 }
 
 // A factor whose row is a pixel, and whose sum goes along its taps and their channels, (r, s, c), as in memory.
-template <class T, int EXTENT>
-struct Patches : Tile<T, EXTENT, ALONG> {
-    using Its = Tile<T, EXTENT, ALONG>;
+template <class Its>
+struct Patches : Its {
+    using T = typename Its::T;
+    struct Pixel {
+        int corner;       // the offset of tap (0, 0), which may lie in the padding
+        unsigned inside;  // bit r: tap row r lies in the image; bit 16 + s: tap column s does
+    };
     const T* image;
+    const Pixel* pixel;  // of each row, in shared memory
     int rows, step_y, step_x;
     Division by_channels, by_columns;
-    int corner[Its::RUNS];          // the offset of tap (0, 0) of each row's pixel; it may lie in the padding
-    unsigned inside[Its::RUNS];  // bit r: tap row r lies in the image; bit 16 + s: tap column s does
 
     __device__ Patches(const T* image, const Taps& at, int first, int pixels)
         : image(image), rows(at.rows), step_y(at.step_y * at.width * at.channels), step_x(at.step_x * at.channels),
           by_channels(at.channels), by_columns(max(at.columns, 1)) {
+        __shared__ Pixel table[Its::HEIGHT];
         Division by_image(at.grid_height * at.grid_width), by_row(at.grid_width);
-#pragma unroll
-        for (int i = 0; i < Its::RUNS; ++i) {
-            int pixel = first + Its::y() + i * Its::STEP, n = by_image.of(pixel), place = by_image.rest(pixel, n);
+        for (int i = threadIdx.x; i < Its::HEIGHT; i += THREADS) {
+            int number = first + i, n = by_image.of(number), place = by_image.rest(number, n);
             int y = by_row.of(place), x = by_row.rest(place, y), h = y * at.move_y + at.first_y, v = x * at.move_x + at.first_x;
-            corner[i] = ((n * at.height + h) * at.width + v) * at.channels;
-            inside[i] = 0;
-            for (int t = 0; t < at.rows; ++t) inside[i] |= (unsigned)(h + t * at.step_y) < at.height ? 1u << t : 0;
-            for (int t = 0; t < at.columns; ++t) inside[i] |= (unsigned)(v + t * at.step_x) < at.width ? 1u << 16 + t : 0;
-            if (pixel >= pixels) inside[i] = 0;
+            unsigned inside = 0;
+            for (int t = 0; t < at.rows; ++t) inside |= (unsigned)(h + t * at.step_y) < at.height ? 1u << t : 0;
+            for (int t = 0; t < at.columns; ++t) inside |= (unsigned)(v + t * at.step_x) < at.width ? 1u << 16 + t : 0;
+            table[i] = {((n * at.height + h) * at.width + v) * at.channels, number < pixels ? inside : 0};
         }
+        __syncthreads();
+        pixel = table;
     }
     __device__ void copy(T* tile, int start) const {
         int term = start + Its::x(), place = by_channels.of(term), r = by_columns.of(place), s = by_columns.rest(place, r);
@@ -64,16 +65,17 @@ struct Patches : Tile<T, EXTENT, ALONG> {
         unsigned both = r < rows ? 1u << r | 1u << 16 + s : ~0u;
 #pragma unroll
         for (int i = 0; i < Its::RUNS; ++i) {
-            bool in = (inside[i] & both) == both;
-            Its::copy_run(tile, i, image + (in ? corner[i] + tap : 0), in);
+            Pixel own = pixel[Its::y() + i * Its::STEP];
+            bool in = (own.inside & both) == both;
+            Its::copy_run(tile, i, image + (in ? own.corner + tap : 0), in);
         }
     }
 };
 
 // A factor whose column is a tap and a channel, (r, s, c), and whose sum goes down its pixels, from `start` to `stop`.
-template <class T, int EXTENT>
-struct Pixels : Tile<T, EXTENT, DOWN> {
-    using Its = Tile<T, EXTENT, DOWN>;
+template <class Its>
+struct Pixels : Its {
+    using T = typename Its::T;
     const T* image;
     Taps at;
     Division by_image, by_row;

@@ -4,6 +4,9 @@
 #ifndef COLUMNS
 #define COLUMNS 256
 #endif
+#ifndef WIDE
+#define WIDE 64
+#endif
 #include "conv2d/tensor_cores.cuh"
 
 // dw = dy^T @ patches. A row is a kernel, a column a place (r, s, c) of it; the sum goes down the pixels of both factors. It
@@ -23,21 +26,21 @@ __device__ void backward_w(
         *reinterpret_cast<Pair<float>*>(parts + (blockIdx.z * kernels + row) * places + column) = {first, second};
     };
     product<Arithmetic>(
-        Matrix<T, ROWS, DOWN>(dy + first * kernels, top, stop - first, kernels),
-        Pixels<T, COLUMNS>(x, taps_of(at), first, stop, left), stop - first, store);
+        Matrix<LeftTile<T, DOWN>, DOWN>(dy + first * kernels, top, stop - first, kernels),
+        Pixels<RightTile<T, DOWN>>(x, taps_of(at), first, stop, left), stop - first, store);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) conv2d_mma_tf32_backward_w(
+extern "C" __global__ void __launch_bounds__(THREADS, 256 / THREADS) conv2d_mma_tf32_backward_w(
     const float* dy, const float* x, float* parts, Window at, int kernels, int images, int chunk) {
     backward_w<Tf32>(dy, x, parts, at, kernels, images, chunk);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) conv2d_mma_bf16_backward_w(
+extern "C" __global__ void __launch_bounds__(THREADS, 256 / THREADS) conv2d_mma_bf16_backward_w(
     const bfloat16* dy, const bfloat16* x, float* parts, Window at, int kernels, int images, int chunk) {
     backward_w<Bf16>(dy, x, parts, at, kernels, images, chunk);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) conv2d_mma_3xtf32_backward_w(
+extern "C" __global__ void __launch_bounds__(THREADS, 256 / THREADS) conv2d_mma_3xtf32_backward_w(
     const float* dy, const float* x, float* parts, Window at, int kernels, int images, int chunk) {
     backward_w<Tf32x3>(dy, x, parts, at, kernels, images, chunk);
 }

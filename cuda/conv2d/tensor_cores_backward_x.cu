@@ -4,6 +4,9 @@
 #ifndef COLUMNS
 #define COLUMNS 128
 #endif
+#ifndef WIDE
+#define WIDE 64
+#endif
 #include "conv2d/tensor_cores.cuh"
 
 // The taps of the window that meet row h = i * stride + parity of x, for all i: r = first, first + every, ... Tap number t
@@ -19,9 +22,9 @@ struct Parity {
 };
 
 // w as a factor whose sum goes down the taps of a parity and their kernels, (r, s, k); a column is a channel.
-template <class T, int EXTENT>
-struct Kernels : Tile<T, EXTENT, DOWN> {
-    using Its = Tile<T, EXTENT, DOWN>;
+template <class Its>
+struct Kernels : Its {
+    using T = typename Its::T;
     const T* w;
     Division by_tap, by_row;
     Parity y, x;
@@ -65,21 +68,21 @@ __device__ void backward_x(
         *reinterpret_cast<Pair<T>*>(to) = rounded(first, second, T());
     };
     product<Arithmetic>(
-        Patches<T, ROWS>(dy, taps, top, pixels), Kernels<T, COLUMNS>(w, at, y, x, kernels, left),
+        Patches<LeftTile<T, ALONG>>(dy, taps, top, pixels), Kernels<RightTile<T, DOWN>>(w, at, y, x, kernels, left),
         y.taps * x.taps * kernels, store);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) conv2d_mma_tf32_backward_x(
+extern "C" __global__ void __launch_bounds__(THREADS, 256 / THREADS) conv2d_mma_tf32_backward_x(
     const float* dy, const float* w, float* dx, Window at, int kernels, int images) {
     backward_x<Tf32>(dy, w, dx, at, kernels, images);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) conv2d_mma_bf16_backward_x(
+extern "C" __global__ void __launch_bounds__(THREADS, 256 / THREADS) conv2d_mma_bf16_backward_x(
     const bfloat16* dy, const bfloat16* w, bfloat16* dx, Window at, int kernels, int images) {
     backward_x<Bf16>(dy, w, dx, at, kernels, images);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) conv2d_mma_3xtf32_backward_x(
+extern "C" __global__ void __launch_bounds__(THREADS, 256 / THREADS) conv2d_mma_3xtf32_backward_x(
     const float* dy, const float* w, float* dx, Window at, int kernels, int images) {
     backward_x<Tf32x3>(dy, w, dx, at, kernels, images);
 }

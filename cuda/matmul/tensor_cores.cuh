@@ -13,7 +13,9 @@
 #ifndef WIDE
 #define WIDE 64
 #endif
-constexpr int WARP = 64, THREADS = ROWS / WARP * (COLUMNS / WIDE) * 32, SHARED = 221184;
+constexpr int WARP = 64, WARPS = ROWS / WARP * (COLUMNS / WIDE), THREADS = 32 * WARPS;
+// Bytes of shared memory: what a multiprocessor has is shared by blocks with eight warps in all.
+constexpr int SHARED = 27648 * WARPS;
 
 // The direction of the sum in a matrix in memory: ALONG its rows, as for a in a @ b, or DOWN its columns, as for b.
 enum Way { ALONG, DOWN };
@@ -25,52 +27,54 @@ template <> struct Unit<float> { static constexpr int DEPTH = 32, SLICE = 8; };
 
 // No instruction transposes 32-bit numbers on their way to the registers. For the first factor a lane needs pairs of
 // neighbors, if 16 columns are taken in the order 0, 2, .., 14, 1, 3, .., 15; so for floats the kernel computes
-// c^T = b^T @ a^T.
+// c^T = b^T @ a^T: b is the first factor of its instructions.
 template <class T> constexpr bool SWAPPED = sizeof(T) == 4;
 
 // The part of a factor that a stage holds: EXTENT rows or columns of c, DEPTH terms of the sum. In memory it has HEIGHT
-// rows of WIDTH; with the pitch the simultaneous reads of a warp begin in different banks.
-template <class T, int EXTENT, Way WAY>
+// rows of WIDTH; with the pitch the simultaneous reads of a warp begin in different banks. FIRST: of the factors of an mma.
+template <class Type, int EXTENT, Way WAY, bool FIRST>
 struct Tile {
+    using T = Type;
     static constexpr int DEPTH = Unit<T>::DEPTH, HEIGHT = WAY == ALONG ? EXTENT : DEPTH, WIDTH = WAY == ALONG ? DEPTH : EXTENT;
     static constexpr int RUN = 16 / sizeof(T), PITCH = WIDTH + (WAY == ALONG ? RUN : 8), SIZE = HEIGHT * PITCH;
     static constexpr int ACROSS = WIDTH / RUN, STEP = THREADS / ACROSS, RUNS = HEIGHT / STEP;
-    static_assert(STEP * RUNS == HEIGHT, "each thread copies as many runs");
+    static_assert(STEP * RUNS == HEIGHT && STEP % 16 * (WAY == ALONG) == 0, "each thread copies as many runs");
     struct alignas(16) Run { T at[RUN]; };
 
     // The runs of this thread: rows y, y + STEP, ... of the tile, from column x on.
     static __device__ int y() { return threadIdx.x / ACROSS; }
     static __device__ int x() { return threadIdx.x % ACROSS * RUN; }
 
-    // Starts to copy 16 bytes to row y() + i * STEP, or zeros.
-    static __device__ void copy_run(T* tile, int i, const T* from, bool inside) {
-        copy_async(reinterpret_cast<Run*>(tile + (y() + i * STEP) * PITCH + x()), reinterpret_cast<const Run*>(from), inside);
+    // The run number i in the tile. Of a first factor of floats the even rows of each 16 come before the odd ones: the
+    // order in which a warp fetches them, so that neighbors in the fetch are neighbors in the tile.
+    static __device__ T* run(T* tile, int i) {
+        int row = y();
+        if (WAY == ALONG && FIRST && SWAPPED<T>) row = row / 16 * 16 + row % 2 * 8 + row % 16 / 2;
+        return tile + (row + i * STEP) * PITCH + x();
     }
-    // The first factor of an mma: 16 rows (or columns) of c and a slice of the sum.
-    static __device__ void fetch_tall(unsigned (&own)[4], const T* tile, int extent, int slice) {
+    // Starts to copy 16 bytes to it, or zeros.
+    static __device__ void copy_run(T* tile, int i, const T* from, bool inside) {
+        copy_async(reinterpret_cast<Run*>(run(tile, i)), reinterpret_cast<const Run*>(from), inside);
+    }
+    // What a lane holds of the first factor of an mma, 16 rows (or columns) of c and a slice of the sum; or of the second
+    // factors of two mma, a slice of the sum and 8 columns (or rows) of c each.
+    static __device__ void fetch(unsigned (&own)[4], const T* tile, int extent, int slice) {
         int lane = threadIdx.x % 32, half = lane % 8 + lane / 16 * 8, other = lane / 8 % 2;
-        if constexpr (WAY == ALONG && !SWAPPED<T>) {
+        if constexpr (WAY == ALONG && FIRST) {
             load_matrices(own, tile + (extent + lane % 16) * PITCH + slice + lane / 16 * RUN);
         } else if constexpr (WAY == ALONG) {
-            load_matrices(own, tile + (extent + lane % 8 * 2 + other) * PITCH + slice + lane / 16 * RUN);
-        } else if constexpr (!SWAPPED<T>) {
+            load_matrices(own, tile + (extent + half) * PITCH + slice + other * RUN);
+        } else if constexpr (!SWAPPED<T> && FIRST) {
             load_transposed(own, tile + (slice + half) * PITCH + extent + other * 8);
-        } else {
+        } else if constexpr (!SWAPPED<T>) {
+            load_transposed(own, tile + (slice + lane % 16) * PITCH + extent + lane / 16 * 8);
+        } else if constexpr (FIRST) {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const T* at = tile + (slice + lane % 4 + i * 4) * PITCH + extent + lane / 4 * 2;
                 float2 two = *reinterpret_cast<const float2*>(at);
                 own[i * 2] = __float_as_uint(two.x), own[i * 2 + 1] = __float_as_uint(two.y);
             }
-        }
-    }
-    // The second factors of two mma: a slice of the sum and 8 columns (or rows) of c each.
-    static __device__ void fetch_flat(unsigned (&own)[4], const T* tile, int extent, int slice) {
-        int lane = threadIdx.x % 32, half = lane % 8 + lane / 16 * 8, other = lane / 8 % 2;
-        if constexpr (WAY == ALONG) {
-            load_matrices(own, tile + (extent + half) * PITCH + slice + other * RUN);
-        } else if constexpr (!SWAPPED<T>) {
-            load_transposed(own, tile + (slice + lane % 16) * PITCH + extent + lane / 16 * 8);
         } else {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
@@ -79,14 +83,16 @@ struct Tile {
         }
     }
 };
+template <class T, Way WAY> using LeftTile = Tile<T, ROWS, WAY, !SWAPPED<T>>;
+template <class T, Way WAY> using RightTile = Tile<T, COLUMNS, WAY, SWAPPED<T>>;
 
 // A loader of the tiles of a matrix, rows x columns, from its row or column `first` on. A product calls copy for one stage
 // after the other: it starts to copy a tile, from term `start` on, with zeros beyond the end of the sum. Where rows begin
 // at multiples of 16 bytes, a thread copies 16 bytes per instruction and repeats the last row or column of c beyond the
 // end: their results are never stored, and this saves a test. Elsewhere it copies elements one by one, synchronously.
-template <class T, int EXTENT, Way WAY, bool ALIGNED = true>
-struct Matrix : Tile<T, EXTENT, WAY> {
-    using Its = Tile<T, EXTENT, WAY>;
+template <class Its, Way WAY, bool ALIGNED = true>
+struct Matrix : Its {
+    using T = typename Its::T;
     const T* matrix;
     int first, rows, columns;
     __device__ Matrix(const T* matrix, int first, int rows, int columns)
@@ -105,7 +111,7 @@ struct Matrix : Tile<T, EXTENT, WAY> {
             } else {
                 bool inside = row < rows && column < columns;
                 const T* from = matrix + (inside ? row * columns + column : 0);
-                T* to = tile + (Its::y() + i * Its::STEP) * Its::PITCH + Its::x();
+                T* to = Its::run(tile, i);
 #pragma unroll
                 for (int j = 0; j < RUN; ++j) to[j] = inside && column + j < columns ? from[j] : T(0);
             }
@@ -192,11 +198,9 @@ __device__ void product(A a, B b, int terms, Store store) {
         const T *a_tile = tiles + stage * STAGE, *b_tile = a_tile + A::SIZE;
 #pragma unroll
         for (int i = 0; i < WARP / 16; ++i) {  // of both in turn, as the multiplications will use them
-            if constexpr (SWAPPED<T>) A::fetch_flat(flat[buffer][i], a_tile, down + i * 16, slice * SLICE);
-            else A::fetch_tall(tall[buffer][i], a_tile, down + i * 16, slice * SLICE);
+            A::fetch(SWAPPED<T> ? flat[buffer][i] : tall[buffer][i], a_tile, down + i * 16, slice * SLICE);
             if (i >= WIDE / 16) continue;
-            if constexpr (SWAPPED<T>) B::fetch_tall(tall[buffer][i], b_tile, right + i * 16, slice * SLICE);
-            else B::fetch_flat(flat[buffer][i], b_tile, right + i * 16, slice * SLICE);
+            B::fetch(SWAPPED<T> ? tall[buffer][i] : flat[buffer][i], b_tile, right + i * 16, slice * SLICE);
         }
     };
     // [fill the pipeline]
@@ -269,12 +273,12 @@ __device__ void matrices(
     int a_rows = A_WAY == ALONG ? m : k, a_columns = A_WAY == ALONG ? k : m;
     int b_rows = B_WAY == ALONG ? n : k, b_columns = B_WAY == ALONG ? k : n;
     if (a_columns * sizeof(T) % 16 == 0 && b_columns * sizeof(T) % 16 == 0) {
-        Matrix<T, ROWS, A_WAY> left_factor(a, top, a_rows, a_columns);
-        Matrix<T, COLUMNS, B_WAY> right_factor(b, left, b_rows, b_columns);
+        Matrix<LeftTile<T, A_WAY>, A_WAY> left_factor(a, top, a_rows, a_columns);
+        Matrix<RightTile<T, B_WAY>, B_WAY> right_factor(b, left, b_rows, b_columns);
         product<Arithmetic>(left_factor, right_factor, k, store);
     } else {
-        Matrix<T, ROWS, A_WAY, false> left_factor(a, top, a_rows, a_columns);
-        Matrix<T, COLUMNS, B_WAY, false> right_factor(b, left, b_rows, b_columns);
+        Matrix<LeftTile<T, A_WAY>, A_WAY, false> left_factor(a, top, a_rows, a_columns);
+        Matrix<RightTile<T, B_WAY>, B_WAY, false> right_factor(b, left, b_rows, b_columns);
         product<Arithmetic>(left_factor, right_factor, k, store);
     }
 }

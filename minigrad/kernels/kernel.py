@@ -27,7 +27,7 @@ class Kernel:
     grid and block are tuples of words: "n/BLOCK" is ceil(n / BLOCK), "rows" and "BLOCK" are themselves. sizes names the
     arguments of `launch`, e.g. "m n k batch=1". A tunable is a tuple of its legal values, the default first; where the
     `.cu` has a macro of that name, the value is compiled in. fit(sizes by name) chooses values of tunables for a
-    launch, unless `using` has set them. shared: bytes of dynamic shared memory per launch.
+    launch, unless `using` has set them. shared: bytes of dynamic shared memory per launch, a number or such a word.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Kernel:
         sizes: str = "",
         defines: Mapping[str, Any] | None = None,
         fit: Callable[..., dict[str, int]] | None = None,
-        shared: int = 0,
+        shared: int | str = 0,
         **tunables: tuple[int, ...],
     ):
         self.source = Source.read(source) if isinstance(source, str) else source
@@ -47,7 +47,7 @@ class Kernel:
         self.name = name
         self.grid, self.block = (tuple(Span(*words.split("/")) for words in extent) for extent in (grid, block))
         self.sizes = parse_sizes(sizes)
-        self.tunables, self.fit, self.shared = tunables, fit, shared
+        self.tunables, self.fit, self.memory = tunables, fit, Span(str(shared))
         self.values = {key: legal[0] for key, legal in tunables.items()}
         self.defines = {key: str(int(v) if isinstance(v, bool) else v) for key, v in (defines or {}).items()}
         self.waits = False  # a kernel of the reader's own reports its faults at its own launch
@@ -66,6 +66,11 @@ class Kernel:
         """Use these values for launches of these sizes, and of sizes nearer to these than to other preferred ones."""
         self._preferred[sizes] = self._legal(dict(values))
         self._retuned()
+
+    @property
+    def shared(self) -> int:
+        """The bytes of dynamic shared memory, with the values of its tunables."""
+        return self.memory.value(self.values)
 
     @property
     def planned(self) -> list[Launch]:

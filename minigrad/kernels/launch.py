@@ -36,18 +36,19 @@ class Launch:
     values: dict[str, int]
     grid: Dim3
     block: Dim3
+    shared: int
 
     @staticmethod
     def plan(kernel: Any, sizes: dict[str, int], values: dict[str, int]) -> "Launch":
         """Compute grid and block. Raises LaunchError beyond the limits."""
         grid, block = (_extents(spans, {**sizes, **values}) for spans in (kernel.grid, kernel.block))
         check_limits(kernel, grid, block, 0, values)
-        return Launch(kernel, sizes, values, grid, block)
+        return Launch(kernel, sizes, values, grid, block, kernel.memory.value({**sizes, **values}))
 
     def __call__(self, *args: Any) -> None:
         """Run the kernel; an extent of 0 means no work and no launch."""
         if 0 not in self.grid:
-            self.kernel.run(args, self.grid, self.block, self.kernel.shared, self.values)
+            self.kernel.run(args, self.grid, self.block, self.shared, self.values)
 
     def standalone(self, path: Any, *args: Any) -> Any:
         """Write the launch as a CUDA C++ program of its own: see `Kernel.standalone`."""

@@ -77,7 +77,7 @@ def launch(
     """y, by the rung that fits, in the layout of x, or with the channels last if those of w are."""
     at = Window.over(x.shape, w.shape[-2:], stride, padding, dilation)
     last = x.channels_last or w.channels_last
-    if rung := channels_last.rung(kernels, x.spec, w.spec, at, groups, precision):
+    if rung := channels_last.rung(kernels, "forward", x.spec, w.spec, at, groups, precision):
         return in_layout(channels_last.forward(kernels, rung, x, w, bias, at), last)
     x, w = rounded(precision, in_layout(x, False), in_layout(w, False))
     return in_layout(by_rows.forward(kernels, x, w, bias, at, groups), last)
@@ -91,22 +91,24 @@ def launch_backward(
     at = Window.over(shapes[0], shapes[1][-2:], stride, padding, dilation)
     grads: list[Array | None] = [None, None, None]
     image, window = (spec_of(dy.device, shape, dy.dtype) for shape in shapes[:2])
-    rung = channels_last.rung(kernels, image, window, at, groups, precision)
     if needs[2:] and needs[2]:
         grads[2] = sum_of_pixels(dy)
-    if not rung:
-        dy, x, w = rounded(precision, *(in_layout(a, False) for a in (dy, x, w)))
-    if needs[0]:
-        grads[0] = (
-            channels_last.gradient_x(kernels, rung, dy, w, shapes, at) if rung
-            else by_rows.gradient_x(kernels, dy, w, shapes, at, groups)
-        )  # fmt: skip
-    if needs[1]:
-        grads[1] = (
-            channels_last.gradient_w(kernels, rung, dy, x, shapes, at) if rung
-            else by_rows.gradient_w(kernels, dy, x, shapes, at, groups)
-        )  # fmt: skip
+    for i, (role, other) in enumerate((("backward_x", w), ("backward_w", x))):
+        if needs[i]:
+            rung = channels_last.rung(kernels, role, image, window, at, groups, precision)
+            last, rows = GRADIENTS[role]
+            if rung:
+                grads[i] = last(kernels, rung, dy, other, shapes, at)
+            else:
+                factors = rounded(precision, in_layout(dy, False), in_layout(other, False))
+                grads[i] = rows(kernels, *factors, shapes, at, groups)
     return tuple(grads[: len(shapes)])
+
+
+GRADIENTS: dict[str, Any] = {
+    "backward_x": (channels_last.gradient_x, by_rows.gradient_x),
+    "backward_w": (channels_last.gradient_w, by_rows.gradient_w),
+}
 
 
 def sum_of_pixels(dy: Array) -> Any:

@@ -25,12 +25,15 @@ RUN, WIDEST = 16, 16  # bytes that a thread copies at once; the rows or columns 
 FLOAT = np.dtype(np.float32)
 
 
-def rung(kernels: Mapping[str, Kernel], x: Any, w: Any, at: Window, groups: int, precision: str) -> str:
-    """The rung on tensor cores for inputs like these, or "" where another is faster or the only one.
+def rung(kernels: Mapping[str, Kernel], role: str, x: Any, w: Any, at: Window, groups: int, precision: str) -> str:
+    """The rung on tensor cores for the forward pass or a gradient, or "" where another is faster or the only one.
 
     Raises LaunchError where `using` selects one that cannot do it.
     """
-    requested = next((name for name in TENSOR_CORES if kernels["forward"] is kernels[name]), "")
+    requested = ""
+    for name in TENSOR_CORES:
+        if kernels["forward"] is kernels[name] or kernels[role] is kernels.get(f"{name}_{role}"):
+            requested = name
     wanted = "mma_bf16" if is_bfloat16(x.dtype) else PRECISIONS.get(precision, "") if x.dtype == FLOAT else ""
     unit = RUN // x.dtype.itemsize
     fits = groups == 1 and w.shape[0] % unit == 0 and max(at.rows, at.columns) <= WIDEST
@@ -75,11 +78,12 @@ def gradient_w(kernels: Mapping[str, Kernel], rung: str, dy: Array, x: Array, sh
     k, channels, *window = shapes[1]
     dy, x, at = in_layout(dy, True), with_channels(kernels, x), filled(at, dy.dtype)
     shape, pixels = (k, at.channels, *window), dy.size // k
-    chunk = chunk_of(k, prod(shape[1:]), pixels, dy.device.processors)
+    kernel = kernels[f"{rung}_backward_w"]
+    chunk = chunk_of(k, prod(shape[1:]), pixels, kernel.values["WIDE"], dy.device.processors)
     count = ceil_div(pixels, chunk)
     dw = Array.empty(dy.device, shape, FLOAT, True)
     parts = dw if count == 1 else Array.empty(dy.device, (count, dw.size), FLOAT)
-    launch = kernels[f"{rung}_backward_w"].launch(k, prod(shape[1:]), count, dy.device.processors)
+    launch = kernel.launch(k, prod(shape[1:]), count, dy.device.processors)
     launch(dy, x, parts, at, k, dy.shape[0], chunk)
     if count > 1:
         add_up(parts, dw, count, dw.size)
@@ -89,13 +93,14 @@ def gradient_w(kernels: Mapping[str, Kernel], rung: str, dy: Array, x: Array, sh
 PIXELS, LAUNCH, MOST = 64, 200, 132  # a chunk is a multiple; a launch takes as long as so many pixels; chunks at most
 
 
-def chunk_of(kernels: int, places: int, pixels: int, processors: int) -> int:
+def chunk_of(kernels: int, places: int, pixels: int, wide: int, processors: int) -> int:
     """The pixels that one block adds up: as few as keep all multiprocessors busy, since all parts are added up, too."""
 
     def time(count: int) -> float:
-        rows, columns = fitting("_backward_w", kernels, places, count, processors)
-        blocks = ceil_div(kernels, rows) * ceil_div(places, columns) * count
-        return ceil_div(blocks, processors) * (pixels / count + LAUNCH) * rows * columns + kernels * places * count * 16
+        rows, columns = fitting("_backward_w", wide, kernels, places, count, processors)
+        blocks, at_once = ceil_div(kernels, rows) * ceil_div(places, columns) * count, 512 * wide // (rows * columns)
+        waves = ceil_div(blocks, processors * at_once) * at_once
+        return waves * (pixels / count + LAUNCH) * rows * columns + kernels * places * count * 16
 
     count = min(range(1, min(MOST, max(pixels // LAUNCH, 1)) + 1), key=time)
     return ceil_div(pixels, count * PIXELS) * PIXELS

@@ -1,16 +1,17 @@
 """The kernels of conv2d: a ladder, each rung one idea faster than the one before, with their gradients."""
 
-from collections.abc import Mapping
+from math import prod
 
+from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.ops.elementwise import per_element
-from minigrad.ops.matmul.kernels import ON, SHARED, tile
+from minigrad.ops.matmul.kernels import ON
 from minigrad.ops.window import BLOCKS
 
 TILES = (16, 8, 32)
 WAYS = ("", "_backward_x", "_backward_w")
-# On tensor cores, (rows, columns) of a tile -> the time for one of its elements.
-SHAPES = {(256, 128): 1.0, (256, 64): 1.15, (128, 128): 1.15, (128, 256): 1.0, (64, 256): 1.15}
+# On tensor cores, (rows, columns) of a tile -> the time for one of its elements, on all warps of a multiprocessor.
+SHAPES = {(256, 128): 1.0, (256, 64): 1.1, (128, 128): 1.1, (128, 256): 1.0, (64, 256): 1.1}
 TENSOR_CORES = ("mma_tf32", "mma_bf16", "mma_3xtf32")
 
 
@@ -23,29 +24,41 @@ def implicit(way: str) -> Kernel:
 def tensor_cores(name: str, way: str) -> Kernel:
     """A product on tensor cores; layers: the parities of dx, the parts of dw."""
 
+    wide = 32 if name == "mma_3xtf32" else 64  # columns of a warp, which holds both parts of its factors
+
     def fit(**sizes: int) -> dict[str, int]:
-        rows, columns = fitting(way, **sizes)
-        return {"ROWS": rows, "COLUMNS": columns}
+        rows, columns = fitting(way, wide, **sizes)
+        return {"ROWS": rows, "COLUMNS": columns, "WARPS": rows // 64 * columns // wide}
 
     return Kernel(
         f"conv2d/tensor_cores{way}.cu",
         f"conv2d_{name}{way}",
         grid=("rows/ROWS", "columns/COLUMNS", "layers"),
-        block=("256",),
+        block=("32*WARPS",),
         sizes="rows columns layers=1" + ON,
         fit=fit,
-        shared=SHARED,
+        shared="27648*WARPS",
         ROWS=(256, 128, 64),
         COLUMNS=(128, 64, 256),
+        WIDE=(wide,),
+        WARPS=(8, 4),
     )
 
 
-def fitting(way: str, rows: int, columns: int, layers: int, processors: int) -> tuple[int, int]:
-    """The tile for a result of this size: dw has few rows, the others many."""
-    costs: Mapping[tuple[int, int], float] = {
-        shape: cost for shape, cost in SHAPES.items() if (shape[1] == 256) == (way == "_backward_w")
+def fitting(way: str, wide: int, rows: int, columns: int, layers: int, processors: int) -> tuple[int, int]:
+    """The tile for a result of this size: dw has few rows, the others many. Eight warps share a multiprocessor."""
+    costs = {
+        shape: cost
+        for shape, cost in SHAPES.items()
+        if (shape[1] == 256) == (way == "_backward_w") and prod(shape) <= 8 * 64 * wide
     }
-    return tile(rows, columns, layers, processors, costs)
+
+    def time(shape: tuple[int, int]) -> float:
+        blocks = ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * layers
+        at_once = 8 * 64 * wide // prod(shape)  # blocks on a multiprocessor
+        return ceil_div(blocks, processors * at_once) * prod(shape) * at_once * costs[shape]
+
+    return min(costs, key=time)
 
 
 kernels = {
