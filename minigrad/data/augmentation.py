@@ -1,4 +1,4 @@
-"""Augmentation: random changes of a batch of images that leave its labels right, made anew in every epoch.
+"""Augmentation: random changes of a batch of images that leave its labels right, other ones in every epoch.
 
 An augmentation is a function of images (n, ..., height, width), a NumPy array, and a random generator; it returns the
 changed images. A Loader gives each epoch a generator of its own; without one, that of `manual_seed` is used.
