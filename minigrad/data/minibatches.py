@@ -81,7 +81,7 @@ class Loader:
         """The batches of an epoch on the host. Raises ValueError where an augmentation changes the number of images."""
         order = rng.permutation(len(self.labels)) if self.shuffle else np.arange(len(self.labels))
         for start in range(0, self._used, self.batch_size):
-            rows = order[start : min(start + self.batch_size, self._used)]
+            rows = order[start : start + self.batch_size]
             images = self.images[rows]
             for step in self.augment:
                 images = step(images, rng)

@@ -204,14 +204,16 @@ def test_batches_in_vain_are_let_go_of_by_the_thread_that_makes_them(gpu, driver
         begun.set()
         assert end.wait(20)
         yield (np.ones(300, np.float32),)
+        made.append("a batch that was queued, and is wanted no longer")
 
+    made = []
     loop = mg.data.prefetch(batches(), "cuda")
     (x,) = next(loop)
     assert begun.wait(20)
     with gpu.context.lock:
         end.set()
         loop.close()
-    assert nothing_in_flight(gpu) and x.numpy().sum() == 300
+    assert nothing_in_flight(gpu) and x.numpy().sum() == 300 and not made
 
 
 def test_launches_go_on_while_a_large_batch_is_copied_to_page_locked_memory(gpu, driver, monkeypatch):
