@@ -1,4 +1,4 @@
-"""Augmentation: random changes of a batch of images that leave its labels right, drawn again in every epoch.
+"""Augmentation: random changes of a batch of images that leave its labels right, other ones in every epoch.
 
 An augmentation is a function of images (n, ..., height, width), a NumPy array, and a random generator; it returns the
 changed images. A Loader gives each epoch a generator of its own; without one, that of `manual_seed` is used.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from minigrad.devices.random import Generator
+from minigrad.create import Generator
 from minigrad.errors import require_int, require_number
 
 

@@ -55,7 +55,9 @@ class ImageFiles:
         path, size = self.paths[row], self.shape[-1]
         try:
             with Image.open(path, formats=tuple(FORMATS)) as file:
-                image = _in_colors(ImageOps.exif_transpose(file))
+                file.draft(None, (self._resize, self._resize))  # a JPEG much larger than that is decoded smaller
+                ImageOps.exif_transpose(file, in_place=True)
+                image = _in_colors(file)
         except Exception as error:  # each format has its own errors for damage
             why = f"cannot be read as an image ({type(error).__name__}: {str(error) or 'no reason given'})"
             raise damaged("image_folder", path, why, "Fetch it again, or remove it.") from error
@@ -128,4 +130,4 @@ def _in_colors(image: Any) -> Any:
         raise ValueError(f"pixels of 32 bits, mode {image.mode}; save it with 8 or 16 bits")
     if image.mode.startswith("I;16"):  # Pillow would make 255 of every larger number
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")

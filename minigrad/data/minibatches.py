@@ -51,9 +51,9 @@ class Loader:
         self.images, self.labels = _rows("Loader", images, labels)
         self.batch_size = require_int("Loader", "batch_size", batch_size, 1)
         self.shuffle = require_bool("Loader", "shuffle", shuffle)
-        self.augment: tuple[Augmentation, ...] = (augment,) if callable(augment) else tuple(augment)
-        for step in self.augment:
-            require("Loader: augment", step, Callable, "functions of images and a random generator")
+        wanted = "a function of images and a random generator, or a list of such"
+        steps = (augment,) if callable(augment) else require("Loader: augment", augment, Sequence, wanted)
+        self.augment = tuple(require("Loader: augment", step, Callable, wanted) for step in steps)
         self.seed = None if seed is None else require_int("Loader", "seed", seed)
         self.device = default_device() if device is None else check(device)
         self.epoch, self._ahead = 0, require_int("Loader", "ahead", ahead, 1)
@@ -82,7 +82,7 @@ class Loader:
         """The batches of an epoch on the host. Raises ValueError where an augmentation changes the number of images."""
         order = rng.permutation(len(self.labels)) if self.shuffle else np.arange(len(self.labels))
         for start in range(0, self._used, self.batch_size):
-            rows = order[start : min(start + self.batch_size, self._used)]
+            rows = order[start : start + self.batch_size]
             images = self.images[rows]
             for step in self.augment:
                 images = step(images, rng)

@@ -23,7 +23,7 @@ def prefetch(
 ) -> Iterator[tuple[Tensor, ...]]:
     """The same batches as tensors on a device; another thread makes up to `ahead` of them while the step runs.
 
-    On `cuda` that thread also copies them, while kernels run. `for x, y in data.prefetch(data.batches(images, labels,
+    On `cuda` that thread also copies them while kernels run. `for x, y in data.prefetch(data.batches(images, labels,
     device="numpy"), "cuda")`: batches come from the host. An error in a batch is raised where the loop would get it;
     where a loop ends early, the thread ends after the batch that it is making.
 
@@ -44,11 +44,12 @@ def in_background(items: Iterator[T], ahead: int, unwanted: Callable[[T], Any] =
     holds; it calls `unwanted` with each item that it made in vain.
     """
     pool = ThreadPoolExecutor(1, "minigrad-batches")  # joined when Python exits, before a GPU is closed
-    coming = deque(pool.submit(next, items, END) for _ in range(ahead))
+    coming: deque[Future[Any]] = deque()
     try:
+        coming.extend(pool.submit(next, items, END) for _ in range(ahead))
         while (item := coming[0].result()) is not END:
             coming.append(pool.submit(next, items, END))
-            yield item  # type: ignore[misc]
+            yield item
             coming.popleft()  # not before: Ctrl-C may come between any two lines
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

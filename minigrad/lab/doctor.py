@@ -128,6 +128,7 @@ CHECKS: tuple[tuple[str, Callable[[], str], str, str], ...] = (
     ("ipywidgets", partial(metadata.version, "ipywidgets"), "sliders", LAB),
     ("matplotlib", partial(metadata.version, "matplotlib"), "plots", LAB),
     ("scikit-learn", partial(metadata.version, "scikit-learn"), "data.digits", "pip install 'minigrad-cuda[data]'"),
+    ("Pillow", partial(metadata.version, "pillow"), "data.image_folder", "pip install 'minigrad-cuda[data]'"),
     ("NVIDIA driver", _driver, "device cuda", NO_GPU),
     ("GPU", _gpu, "device cuda", "the driver is there and finds no GPU: see what nvidia-smi says."),
     ("CUDA compiler", _nvcc, "device cuda", CUDA),

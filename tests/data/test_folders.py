@@ -75,6 +75,15 @@ def test_a_photograph_is_turned_upright_as_its_camera_noted(tmp_path):
     np.testing.assert_array_equal(only(path), np.rot90(given, -1))
 
 
+def test_a_large_photograph_is_decoded_smaller_and_looks_the_same(tmp_path):
+    y, x = np.mgrid[0:1:480j, 0:1:640j]
+    given, note = np.stack([255 * x, 255 * y, 255 * (1 - x)], -1), Image.Exif()
+    note[0x0112] = 3  # upside down
+    found = only(save(tmp_path / "cats/a.jpg", given, exif=note, quality=95), 24)
+    whole = np.asarray(Image.fromarray(given.astype(np.uint8)[::-1, ::-1]).resize((32, 24), Image.Resampling.BILINEAR))
+    np.testing.assert_allclose(found, whole[:, 4:28], atol=6)
+
+
 def test_classes_are_folders_by_name_and_files_are_sorted(tmp_path):
     colors = {
         "dogs/b.png": 1,

@@ -1,5 +1,7 @@
 """Batches that another thread makes ahead of their use, and copies to the GPU: order, errors, ends, memory."""
 
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -202,14 +204,16 @@ def test_batches_in_vain_are_let_go_of_by_the_thread_that_makes_them(gpu, driver
         begun.set()
         assert end.wait(20)
         yield (np.ones(300, np.float32),)
+        made.append("a batch that was queued, and is wanted no longer")
 
+    made = []
     loop = mg.data.prefetch(batches(), "cuda")
     (x,) = next(loop)
     assert begun.wait(20)
     with gpu.context.lock:
         end.set()
         loop.close()
-    assert nothing_in_flight(gpu) and x.numpy().sum() == 300
+    assert nothing_in_flight(gpu) and x.numpy().sum() == 300 and not made
 
 
 def test_launches_go_on_while_a_large_batch_is_copied_to_page_locked_memory(gpu, driver, monkeypatch):
@@ -252,3 +256,16 @@ def test_a_loop_that_outlives_the_gpu_ends_quietly(gpu, driver, monkeypatch, cap
     loop.close()
     wait_for_the_threads()
     assert not caplog.records
+
+
+@pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "1 / 0"])
+def test_a_program_may_end_within_a_loop(end):
+    program = f"""
+import itertools, numpy, minigrad as mg
+loop = mg.data.prefetch(((numpy.ones(3),) for _ in itertools.count()), "numpy")
+next(loop)
+{end}
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == {"": 0, "1 / 0": 1}.get(end, 3)
+    assert done.stderr.strip().endswith("ZeroDivisionError: division by zero") if "/" in end else not done.stderr

@@ -63,6 +63,7 @@ PICTURES = {
     "one row": lambda: mg.show.row_major(1, 48, 0, 47),
     "images": lambda: mg.show.images(*digits()),
     "images alone": lambda: mg.show.images(digits()[0].reshape(-1, 8, 8), count=7),
+    "colors": lambda: mg.show.images(255 * mg.data.shapes(3, channels=3).images, np.array(["disc", "bar", "ring"])),
     "mistakes": lambda: mg.show.wrong_predictions(*digits(), count=11),
     "no mistakes": lambda: mg.show.wrong_predictions(*digits()[:2], digits()[1]),
     "confusion": lambda: mg.show.confusion(*digits()[1:]),
@@ -263,7 +264,7 @@ def test_wrong_predictions_are_the_wrong_ones():
     shown = mg.show.wrong_predictions(images, labels, predicted, count=5)
     assert shown.title == f"{len(wrong)} of {len(labels)} predicted wrongly, 5 shown"
     assert shown.numbers == " | ".join(f"{predicted[i]}, not {labels[i]}" for i in wrong[:5])
-    with pytest.raises(ValueError, match=r"images are \(n, height, width\) .* got shape \(2, 7\)"):
+    with pytest.raises(ValueError, match=r"images are \(n, height, width\), .* got shape \(2, 7\)"):
         mg.show.images(np.zeros((2, 7)))
     with pytest.raises(ValueError, match="images: count=0 must be a whole number of at least 1"):
         mg.show.images(images, count=0)

@@ -34,7 +34,7 @@ def progress(items: Iterable[T], label: str = "") -> Iterator[T]:
         for item in items:
             yield item
             bar.count(item)
-            if bar.done == total or monotonic() - shown >= PAUSE:
+            if monotonic() - shown >= PAUSE:
                 show(bar.text())
                 shown = monotonic()
         show(bar.text())

@@ -131,8 +131,8 @@ def step_time(found: TrainingStep) -> Picture:
 def images(images: Any, labels: Any = None, predictions: Any = None, count: int = 20) -> Picture:
     """The first images with their labels; with predictions, the wrong ones say so.
 
-    images are (n, height, width) or (n, pixels) of square ones, dark where large; predictions are (n,) classes or
-    (n, classes) scores.
+    images are (n, height, width), (n, 1, height, width) or (n, pixels) of square ones, dark where large, or (n, 3,
+    height, width) in red, green and blue; predictions are (n,) classes or (n, classes) scores.
     """
     pixels, truth, predicted = _checked(images, labels, predictions)
     shown = range(min(require_int("images", "count", count, 1), len(pixels)))
@@ -187,14 +187,22 @@ def confusion(labels: Any, predictions: Any = None, names: Any = None) -> Pictur
 
 
 def _checked(images: Any, labels: Any, predictions: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Images as (n, height, width), and the classes that are known. Raises ValueError for other shapes."""
+    """Images as (n, height, width), or (n, height, width, 3), and the classes that are known.
+
+    Raises ValueError for other shapes.
+    """
     pixels = np.asarray(images)
     if pixels.ndim == 4 and pixels.shape[1] == 1:
         pixels = pixels[:, 0]
+    if colored := pixels.ndim == 4 and pixels.shape[1] == 3:
+        pixels = np.moveaxis(pixels, 1, -1)
     if pixels.ndim == 2 and isqrt(pixels.shape[1]) ** 2 == pixels.shape[1]:
         pixels = pixels.reshape(len(pixels), isqrt(pixels.shape[1]), -1)
-    if pixels.ndim != 3 or not len(pixels):
-        raise ValueError(f"images are (n, height, width) or (n, pixels) of square ones; got shape {pixels.shape}.")
+    if pixels.ndim != 3 + colored or not len(pixels):
+        raise ValueError(
+            "images are (n, height, width), (n, 1 or 3, height, width) or (n, pixels) of square ones; "
+            f"got shape {np.shape(images)}."
+        )
     return pixels, _classes(labels, len(pixels)), _classes(predictions, len(pixels))
 
 
@@ -219,7 +227,8 @@ def _contact_sheet(title: str, pixels: np.ndarray, shown: Sequence[int], truth: 
     for place, (i, (text, wrong)) in enumerate(zip(shown, captions, strict=True)):
         x, y = place % COLUMNS * 1.1, place // COLUMNS * 1.4
         extent = (x, x + 1, y + 1, y)
-        axes.imshow(pixels[i], cmap="gray_r", vmin=low, vmax=high, extent=extent, interpolation="nearest", zorder=1)
+        shown_as = pixels[i] if pixels.ndim == 3 else (pixels[i] - low) / (high - low or 1.0)  # colors are 0 to 1
+        axes.imshow(shown_as, cmap="gray_r", vmin=low, vmax=high, extent=extent, interpolation="nearest", zorder=1)
         edge, width = (VERMILLION, 2.5) if wrong else ("#bbbbbb", 0.8)
         box(axes, x, y, 1, 1, "none", edgecolor=edge, linewidth=width, zorder=2)
         bold = {"color": RUST, "fontweight": "bold"} if wrong else {}
