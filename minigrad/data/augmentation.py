@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from minigrad.create import Generator
+from minigrad.devices.random import Generator
 from minigrad.errors import require_int, require_number
 
 
