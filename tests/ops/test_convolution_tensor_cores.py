@@ -1,4 +1,4 @@
-"""Convolution on tensor cores, on sim: values and gradients at odd shapes, in both layouts; races, and what is rejected."""
+"""Convolution on tensor cores, on sim: values and gradients at odd shapes, races, and what is rejected."""
 
 import numpy as np
 import pytest
