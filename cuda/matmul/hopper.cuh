@@ -49,6 +49,16 @@ __device__ inline void copy_box(void* to, const TensorMap* map, int x, int y, in
             shared_address(to)), "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z) : "memory");
 }
 
+// The same for images (N, H, W, C): 128 bytes of channels from c on, of pixel (n, h, v) and those after it, moved by the tap
+// (down, across) of a window; the map knows how many pixels, their stride and where each row of them ends.
+__device__ inline void copy_pixels(
+    void* to, const TensorMap* map, int c, int v, int h, int n, int across, int down, Barrier* barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+        "[%2], {%7, %8};" ::"r"(shared_address(to)), "l"(map), "r"(shared_address(barrier)), "r"(c), "r"(v), "r"(h), "r"(n),
+        "h"((unsigned short)across), "h"((unsigned short)down) : "memory");
+}
+
 // A tile in swizzled rows of 128 bytes, in groups of eight that are 1024 bytes apart; where a row of the tile is longer,
 // its next 128 bytes are `next` bytes further on. The instruction takes addresses in units of 16 bytes.
 __device__ inline Tile describe(const void* tile, int next) {
@@ -68,21 +78,27 @@ __device__ void wgmma_wait(float (&c)[128]) {
     asm volatile("wgmma.wait_group.sync.aligned %128;" : ALL : "n"(PENDING) : "memory");
 }
 
+#define REGISTERS                                                                                                            \
+    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,"      \
+    "%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60," \
+    "%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90," \
+    "%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,"     \
+    "%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}"
+
 // c += a @ b: (64, 16) @ (16, 256) of bfloat16, by four warps, asynchronously. TURNED: the tile is stored
 // transposed, with the sum down the columns. Each lane has 128 numbers of c: pairs, 8 columns apart, of two rows.
 template <bool A_TURNED, bool B_TURNED>
 __device__ void wgmma(float (&c)[128], Tile a, Tile b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-        "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,"
-        "%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,"
-        "%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,"
-        "%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,"
-        "%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127},"
-        "%128, %129, 1, 1, 1, %130, %131;"
-        : ALL
-        : "l"(a), "l"(b), "n"(A_TURNED), "n"(B_TURNED));
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 " REGISTERS ", %128, %129, 1, 1, 1, %130, %131;"
+                 : ALL : "l"(a), "l"(b), "n"(A_TURNED), "n"(B_TURNED));
 }
+
+// The same of TF32: (64, 8) @ (8, 256), with the sum along the rows of both tiles, the only way that it takes.
+__device__ inline void wgmma_tf32(float (&c)[128], Tile a, Tile b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 " REGISTERS ", %128, %129, 1, 1, 1;"
+                 : ALL : "l"(a), "l"(b));
+}
+#undef REGISTERS
 #undef FOUR
 #undef SIXTEEN
 #undef ALL

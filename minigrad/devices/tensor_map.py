@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Sequence
+from typing import Any
 
 from minigrad.devices.array import Array
 
@@ -19,3 +20,26 @@ class TensorMap(ctypes.Structure):
     def __init__(self, array: Array, shape: Sequence[int], box: Sequence[int]):
         super().__init__(array.address)
         self.array, self.shape, self.box = array, tuple(shape), tuple(box)
+
+
+class ImageMap(TensorMap):
+    """A map of images (N, C, H, W) whose channels are last in memory, fetched by pixels with some of their channels.
+
+    The pixels are those at which a window begins, one after the other through rows and images; they may lie in the
+    padding. A copy moves them all by one tap of the window.
+    """
+
+    def __init__(self, array: Array, at: Any, channels: int, pixels: int):
+        super().__init__(array, array.spec.stored, (pixels, channels))
+        self.stride, (self.lower, self.upper) = (at.stride_y, at.stride_x), corners(at)
+
+
+def corners(at: Any) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Row and column of a window's first place, and of its last, as distances from the image's first and last pixel."""
+    lower, outs = (-at.top, -at.left), (at.out_height, at.out_width)
+    steps, extents = (at.stride_y, at.stride_x), (at.height, at.width)
+    down, across = (
+        low + (count - 1) * step - extent + 1
+        for low, count, step, extent in zip(lower, outs, steps, extents, strict=True)
+    )
+    return lower, (down, across)

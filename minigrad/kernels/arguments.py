@@ -134,7 +134,7 @@ def _scalar(kernel: str, i: int, param: Param, kind: str, arg: Any) -> Any:
     """The argument as a by-value parameter of the C type `kind`."""
     if type(arg) is int and kind == "int" and -(2**31) <= arg < 2**31:
         return arg  # the most common argument
-    if isinstance(arg, ctypes.Structure) and type(arg).__name__ == kind:
+    if isinstance(arg, STRUCTS.get(kind, ())):
         return arg
     if isinstance(arg, np.generic) or (isinstance(arg, np.ndarray) and arg.ndim == 0):
         arg = arg.item()

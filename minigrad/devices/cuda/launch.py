@@ -8,9 +8,10 @@ from typing import Any
 from minigrad.devices.cuda import libcuda
 from minigrad.devices.cuda.context import Context
 from minigrad.devices.device import MAX_SHARED, PlacedLaunch
-from minigrad.devices.tensor_map import TensorMap
+from minigrad.devices.tensor_map import ImageMap, TensorMap
 
-BFLOAT16 = 9  # CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+# CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 and _TFLOAT32, which rounds floats on their way, by the bytes of an element.
+TYPES = {2: 9, 4: 11}
 LAYOUT = (0, 3, 2, 0)  # rows not interleaved, SWIZZLE_128B, L2_PROMOTION_128B, zeros outside
 SIZE, ALIGNED = 128, 64  # bytes of a map and its alignment
 
@@ -42,11 +43,19 @@ def _encoded(library: Any, tensor_map: TensorMap, place: int) -> tuple[libcuda.D
     rank = len(shape)
     uint64s, uint32s = ctypes.c_uint64 * rank, ctypes.c_uint32 * rank
     strides = [prod(shape[:axis]) * itemsize for axis in range(1, rank)]  # in bytes; the innermost axis has none
-    layout = (uint64s(*shape), uint64s(*strides), uint32s(*tensor_map.box[::-1]), uint32s(*[1] * rank), *LAYOUT)
+    extents = uint64s(*shape), uint64s(*strides)
+    if isinstance(tensor_map, ImageMap):
+        lower, upper = ((ctypes.c_int * 2)(*corner[::-1]) for corner in (tensor_map.lower, tensor_map.upper))
+        pixels, channels = tensor_map.box
+        steps = uint32s(1, *tensor_map.stride[::-1], 1)
+        encode, places = library.cuTensorMapEncodeIm2col, [lower, upper, channels, pixels, steps]
+    else:
+        encode, places = library.cuTensorMapEncodeTiled, [uint32s(*tensor_map.box[::-1]), uint32s(*[1] * rank)]
     memory = ctypes.create_string_buffer(SIZE + ALIGNED)
     target = -(-ctypes.addressof(memory) // ALIGNED) * ALIGNED
     address = ctypes.c_void_p.from_address(place)
-    call = libcuda.DriverCall(library.cuTensorMapEncodeTiled, ctypes.c_void_p(target), BFLOAT16, rank, address, *layout)
+    target_type = ctypes.c_void_p(target), TYPES[itemsize]
+    call = libcuda.DriverCall(encode, *target_type, rank, address, *extents, *places, *LAYOUT)
     call.keep = memory
     call.message = lambda error: (
         f"no tensor map of {tensor_map.shape} in boxes of {tensor_map.box}: {error}. "

@@ -12,16 +12,18 @@ import numpy as np
 from minigrad.devices.array import Array
 from minigrad.devices.device import MAX_GRID
 from minigrad.devices.dtypes import is_bfloat16
+from minigrad.devices.tensor_map import ImageMap, TensorMap, corners
 from minigrad.errors import LaunchError
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.window import Window
 from minigrad.layouts import in_layout
-from minigrad.ops.conv2d.kernels import SHAPES, TENSOR_CORES, fitting
+from minigrad.ops.conv2d.kernels import HOPPER, OTHERS, SHAPES, TENSOR_CORES, fitting
 from minigrad.ops.matmul.kernels import PRECISIONS, has_tensor_cores
 from minigrad.ops.matmul.strategies import add_up
 
-RUN, WIDEST = 16, 16  # bytes that a thread copies at once; the rows or columns of the largest window
+# Bytes that a thread copies at once, and the copy engine; the rows or columns of the largest window.
+RUN, WIDE, WIDEST = 16, 128, 16
 FLOAT = np.dtype(np.float32)
 
 
@@ -41,15 +43,45 @@ def rung(kernels: Mapping[str, Kernel], role: str, x: Any, w: Any, at: Window, g
     fits = fits and x.size > 0 and columns <= MAX_GRID[1] * min(min(shape) for shape in SHAPES)
     fits = fits and not (x.offset or w.offset)
     if requested:
-        if not fits or is_bfloat16(x.dtype) != (requested == "mma_bf16") or x.dtype.itemsize == 8:
+        if not fits or x.dtype.itemsize != (2 if "bf16" in requested else 4):
             raise LaunchError(
                 f"conv2d: {requested} takes groups=1, kernels in multiples of {unit}, windows of at most {WIDEST} x "
-                f"{WIDEST} and {'bfloat16' if requested == 'mma_bf16' else 'float32'}; x is {x.dtype} {x.shape} and w "
+                f"{WIDEST} and {'bfloat16' if 'bf16' in requested else 'float32'}; x is {x.dtype} {x.shape} and w "
                 f"{w.shape}, groups={groups}. Without `using` conv2d finds a kernel itself."
             )
-        return requested
-    free = f"precision_{wanted.removeprefix('mma_')}" in kernels
-    return wanted if wanted and free and fits and has_tensor_cores(x.device.arch) else ""
+        wanted = requested
+    elif not (wanted and fits and f"fast_{wanted}" in kernels and has_tensor_cores(x.device.arch)):
+        return ""
+    if fits_wgmma(role, x, w, at):
+        return HOPPER.get(wanted, wanted) if f"fast_{wanted}" in kernels and x.device.arch == "sm_90a" else wanted
+    return OTHERS.get(wanted, wanted)
+
+
+def fits_wgmma(role: str, x: Any, w: Any, at: Window) -> bool:
+    """True where the copy engine (TMA) fetches whole stages: 128 bytes of the channels that are summed up."""
+    (rows, terms), depth, strides = w.shape[:2], WIDE // x.dtype.itemsize, (at.stride_y, at.stride_x)
+    if role == "backward_x":
+        at, rows, terms = turned(at, w.shape[0]), terms, rows
+    near = all(-128 <= end < 128 for corner in corners(at) for end in corner)
+    short = max((at.rows - 1) * at.dilation_y, (at.columns - 1) * at.dilation_x) < 256
+    possible = role == "forward" or (role == "backward_x" and strides == (1, 1))
+    return possible and near and short and rows % 64 == 0 and terms % depth == 0
+
+
+def turned(at: Window, kernels: int) -> Window:
+    """The window over dy of the convolution that gives dx, where the stride is 1."""
+    top, left = (at.rows - 1) * at.dilation_y - at.top, (at.columns - 1) * at.dilation_x - at.left
+    size, out = (at.rows, at.columns), (at.height, at.width)
+    return Window(kernels, at.out_height, at.out_width, *size, *out, 1, 1, top, left, at.dilation_y, at.dilation_x)
+
+
+def by_wgmma(kernel: Kernel, x: Array, w: Array, bias: Array | None, y: Array, at: Window) -> Array:
+    """y, or dx of a turned window: kernels w (K, C, R, S) over images x, all with their channels last."""
+    depth, kernels = WIDE // x.dtype.itemsize, w.shape[0]
+    launch = kernel.launch(kernels, x.device.processors)
+    w_map = TensorMap(w, (1, kernels, w.size // kernels), (1, 64 * launch.values["DOWN"], depth))
+    launch(w_map, ImageMap(x, at, depth, 256), bias, y, at, kernels, x.shape[0])
+    return y
 
 
 def forward(kernels: Mapping[str, Kernel], rung: str, x: Array, w: Array, bias: Array | None, at: Window) -> Array:
@@ -57,6 +89,8 @@ def forward(kernels: Mapping[str, Kernel], rung: str, x: Array, w: Array, bias: 
     x, w, at = with_channels(kernels, x), with_channels(kernels, w), filled(at, x.dtype)
     shape = (x.shape[0], w.shape[0], at.out_height, at.out_width)
     y = Array.empty(x.device, shape, x.dtype, True)
+    if rung in OTHERS:
+        return by_wgmma(kernels[rung], x, w, bias, y, at)
     launch = kernels[rung].launch(y.size // shape[1], shape[1], 1, x.device.processors)
     launch(x, w, bias, y, at, shape[1], shape[0])
     return y
@@ -67,6 +101,10 @@ def gradient_x(kernels: Mapping[str, Kernel], rung: str, dy: Array, w: Array, sh
     (n, channels, *extents), k = shapes[0], shapes[1][0]
     dy, w, at = in_layout(dy, True), with_channels(kernels, w), filled(at, dy.dtype)
     dx = Array.empty(dy.device, (n, at.channels, *extents), dy.dtype, True)
+    if rung in OTHERS:
+        flipped = Array.empty(w.device, (channels, k, *w.shape[2:]), w.dtype, True)
+        kernels["turn"].launch(w.size)(w, flipped, k, channels, at.rows * at.columns, w.size)
+        return by_wgmma(kernels[f"{rung}_backward_x"], dy, flipped, None, dx, turned(at, k))
     pixels = n * ceil_div(at.height, at.stride_y) * ceil_div(at.width, at.stride_x)
     launch = kernels[f"{rung}_backward_x"].launch(pixels, at.channels, at.stride_y * at.stride_x, dy.device.processors)
     launch(dy, w, dx, at, k, n)

@@ -12,7 +12,9 @@ TILES = (16, 8, 32)
 WAYS = ("", "_backward_x", "_backward_w")
 # On tensor cores, (rows, columns) of a tile -> the time for one of its elements, on all warps of a multiprocessor.
 SHAPES = {(256, 128): 1.0, (256, 64): 1.1, (128, 128): 1.1, (128, 256): 1.0, (64, 256): 1.1}
-TENSOR_CORES = ("mma_tf32", "mma_bf16", "mma_3xtf32")
+TENSOR_CORES = ("mma_tf32", "mma_bf16", "mma_3xtf32", "wgmma_tf32", "wgmma_bf16")
+HOPPER = {"mma_tf32": "wgmma_tf32", "mma_bf16": "wgmma_bf16"}  # the rung that replaces another where it fits
+OTHERS = {wgmma: mma for mma, wgmma in HOPPER.items()}
 
 
 def implicit(way: str) -> Kernel:
@@ -61,6 +63,21 @@ def fitting(way: str, wide: int, rows: int, columns: int, layers: int, processor
     return min(costs, key=time)
 
 
+def wgmma(name: str) -> Kernel:
+    """A product by wgmma: persistent blocks, one on each multiprocessor, which loop over the tiles."""
+    return Kernel(
+        "conv2d/wgmma.cu",
+        f"conv2d_{name}",
+        grid=("processors",),
+        block=("384",),
+        sizes="kernels" + ON,
+        fit=lambda kernels, processors: {"DOWN": 2, "SHARED": 196672} if kernels % 128 == 0 else {"DOWN": 1},
+        shared="SHARED",
+        DOWN=(1, 2),
+        SHARED=(221232, 196672),
+    )
+
+
 kernels = {
     "naive": per_element("conv2d.cu", "conv2d_naive", "size", BLOCKS),
     "backward_x": per_element("conv2d.cu", "conv2d_backward_x", "size", BLOCKS),
@@ -70,7 +87,9 @@ kernels = {
 kernels["forward"] = kernels["naive"]
 kernels["im2col"] = per_element("conv2d.cu", "conv2d_im2col", "size", BLOCKS)
 kernels["im2col_backward_x"] = per_element("conv2d.cu", "conv2d_col2im", "size", BLOCKS)
-kernels |= {f"{name}{way}": tensor_cores(name, way) for name in TENSOR_CORES for way in WAYS}
+kernels |= {f"{name}{way}": tensor_cores(name, way) for name in TENSOR_CORES if name not in OTHERS for way in WAYS}
+kernels |= {f"{name}{way}": wgmma(name) for name in OTHERS for way in WAYS[:2]}
+kernels["turn"] = per_element("conv2d/turn.cu", "conv2d_turn", "size", BLOCKS)
 kernels["recount"] = per_element("conv2d/recount.cu", "conv2d_recount", "size", BLOCKS)
 # Role -> kernel, until `using` selects another kernel.
-FAST = {f"precision_{name.removeprefix('mma_')}": name for name in TENSOR_CORES}
+FAST = {f"fast_{name}": name for name in TENSOR_CORES}
