@@ -12,6 +12,7 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape
 from minigrad.kernels.window import Pair, Sides, Window, must_fit, pair, sides
 from minigrad.op import OPS, Case, Op, unbroadcast
+from minigrad.ops import winograd
 from minigrad.ops.elementwise import per_element
 from minigrad.ops.matmul import launch_backward as products_backward
 from minigrad.ops.window import BLOCKS, patches, scattered
@@ -71,16 +72,19 @@ for end in ("", "_backward_x", "_backward_w"):
 kernels["forward"] = kernels["naive"]
 kernels["im2col"] = per_element("conv2d.cu", "conv2d_im2col", "size", BLOCKS)
 kernels["im2col_backward_x"] = per_element("conv2d.cu", "conv2d_col2im", "size", BLOCKS)
+kernels |= winograd.KERNELS
 
 
 def launch(
     kernels: dict[str, Kernel], x: Array, w: Array, bias: Array | None = None, *, stride: Pair, padding: Sides,
     dilation: Pair, groups: int,
 ) -> Array:  # fmt: skip
-    """One launch, or patches and a matrix product."""
+    """One launch, or patches and a matrix product, or Winograd's transforms and 36 products."""
     at = Window.over(x.shape, w.shape[-2:], stride, padding, dilation)
     if kernels["forward"].name == "conv2d_im2col":
         return by_product(kernels, x, w, bias, at, groups)
+    if kernels["forward"].name == "conv2d_winograd":
+        return winograd.convolution(kernels, x, w, bias, at, groups)
     y = Array.empty(x.device, (x.shape[0], w.shape[0], at.out_height, at.out_width), x.dtype)
     if kernels["forward"].name == "conv2d_implicit":
         tiles = kernels["forward"].launch(w.shape[0] // groups, x.shape[0] * at.out_height * at.out_width, groups)
@@ -102,7 +106,9 @@ def launch_backward(
         if kernel.name == f"conv2d_{role}":
             chosen[role] = kernels.get(f"{rung}_{role}", kernel)
     dx = dw = None
-    if needs[0]:
+    if needs[0] and chosen["backward_x"].name == "conv2d_winograd_backward_x":
+        dx = winograd.gradient_x({**kernels, **chosen}, dy, w, at, groups)
+    elif needs[0]:
         dx = gradient_x(chosen["backward_x"], dy, w, shapes, at, groups)
     if needs[1] and rung == "im2col":
         dw = gradient_w_by_product(kernels, dy, x, shapes, at, groups)
