@@ -86,7 +86,7 @@ def honest_check(convolution, gradient, x, w):
         Wrong("abs(dx[at] - slope) > 1e-4", "dx[at] != slope", "value",
               "A central difference is rounded: leave room for that."),
         Wrong("            return False\n    return True", "            return False\n        return True", "value",
-              "This returns after the first row of the loop: every pixel counts."),
+              "This returns after the first pixel: all of them count."),
     ],
     truth=lambda name: name.startswith("the right one"),
     cases=[(name,) for name in GRADIENTS],
