@@ -56,7 +56,7 @@ def photos(title: str, given: Mapping[str, Any]) -> Picture:
     shown: dict[str, Any] = {name: np.asarray(image, dtype=float) for name, image in given.items()}
     _check(shown, {}, [given], "photos")
     tallest = max(image.shape[0] / image.shape[1] for image in shown.values())
-    figure = blank_figure(WIDTH, min(5.5, WIDTH / len(shown) * tallest + 0.8), title)
+    figure = blank_figure(WIDTH, min(5.5, WIDTH / len(shown) * tallest + 0.6), title)
     for axes, (name, image) in zip(np.ravel(figure.subplots(1, len(shown), squeeze=False)), shown.items(), strict=True):
         low, high, _ = _limits(float(image.min()), float(image.max()))
         axes.imshow(image, cmap="gray", vmin=low, vmax=high, interpolation="nearest")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from minigrad.display import folded, plural
 from minigrad.errors import require, require_int
@@ -95,15 +96,15 @@ def _terms(reads: np.ndarray) -> list[Term]:
         number = np.cumsum(is_most) - 1 if opens else np.cumsum(is_most) - is_most
         for i in range(int(number.max()) + 1):
             one = rows[number == i]
-            pairs = zip(one["variable"].tolist(), one["element"].tolist(), strict=True)
-            found.append((i, int(one["thread"][0]), Term(dict(pairs))))
+            elements = {str(row["variable"]): int(row["element"]) for row in one}
+            found.append((i, int(one["thread"][0]), Term(elements)))
     return [term for *_, term in sorted(found, key=lambda each: each[:2])]
 
 
 def _figure(
     record: Inspection, title: str, inputs: Sequence[str], whole: Sequence[Term], alone: Sequence[Term],
     target: tuple[str, int],
-) -> object:  # fmt: skip
+) -> Figure:  # fmt: skip
     """The inputs with the numbers of the terms in their cells, and the result with its element marked."""
     out, element = target
     panels = [record.variables[name] for name in dict.fromkeys([*inputs, out])]

@@ -22,9 +22,8 @@ def reference(dy: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def picture(record: Inspection) -> object:
-    """The terms of a pixel in the middle."""
-    height, width = record.variables["dx"].shape
-    return show.terms(record, height // 2 * width + width // 2)
+    """The terms of pixel (3, 3), which the first block has."""
+    return show.terms(record, 3 * record.variables["dx"].shape[1] + 3)
 
 
 image_gradient = KernelExercise(
@@ -33,8 +32,8 @@ image_gradient = KernelExercise(
 **The gradient of the image.** A convolution with a window of 3 x 3, `stride=2` and `padding=1`: output $(p, q)$ at
 place $(r, s)$ of the window meets pixel $(2p - 1 + r,\; 2q - 1 + s)$. Write the kernel for $dx$, one thread for each
 pixel. Turn the question round: at place $(r, s)$ of the window, *which output* met my pixel $(h, v)$? There is one only
-if $h + 1 - r$ and $v + 1 - s$ are even, and only if it lies within $dy$. In CUDA C++ as in Python, `%` gives the
-remainder; dividing two `int` drops it.
+if $h + 1 - r$ and $v + 1 - s$ are even, and only if it lies within $dy$. In CUDA C++ `%` gives the remainder of a
+division (that of -1 by 2 is -1), and dividing two `int` drops it.
 """,
     solution="""
 extern "C" __global__ void image_gradient(

@@ -29,9 +29,8 @@ def reference(dy: np.ndarray, taps: np.ndarray) -> np.ndarray:
 
 
 def picture(record: Inspection) -> object:
-    """The outputs that a pixel in the middle asks."""
-    height, width = record.variables["dx"].shape
-    return show.terms(record, height // 2 * width + width // 2)
+    """The outputs that pixel (3, 1) asks: it is in the first block, and the largest in one of four windows."""
+    return show.terms(record, 3 * record.variables["dx"].shape[1] + 1)
 
 
 pool_backward = KernelExercise(
