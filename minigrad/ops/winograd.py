@@ -8,6 +8,7 @@ every output of its tile. dw has no kernels of its own.
 from collections.abc import Mapping
 
 from minigrad.devices.array import Array
+from minigrad.errors import UnfitKernel
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.window import Window
 from minigrad.op import OPS
@@ -26,7 +27,7 @@ KERNELS = {
 def convolution(
     kernels: Mapping[str, Kernel], x: Array, w: Array, bias: Array | None, at: Window, groups: int
 ) -> Array:
-    """y = A^T ((G w G^T) * (B^T x B)) A + bias for each tile. Raises ValueError for windows that it cannot do."""
+    """y = A^T ((G w G^T) * (B^T x B)) A + bias for each tile. Raises UnfitKernel for windows that it cannot do."""
     must_be_3_by_3(at)
     kernel_count, each = w.shape[:2]
     u = Array.empty(w.device, (PLACES, groups, kernel_count // groups, each), w.dtype)
@@ -37,7 +38,7 @@ def convolution(
 def gradient_x(kernels: Mapping[str, Kernel], dy: Array, w: Array, at: Window, groups: int) -> Array:
     """dx: dy convolved with the windows turned by half a turn, and padded by what they reach beyond x's own padding.
 
-    Raises ValueError for windows that it cannot do.
+    Raises UnfitKernel for windows that it cannot do.
     """
     must_be_3_by_3(at)
     share, each = w.shape[0] // groups, w.shape[1]
@@ -60,10 +61,10 @@ def of_tiles(kernels: Mapping[str, Kernel], x: Array, u: Array, bias: Array | No
 
 
 def must_be_3_by_3(at: Window) -> None:
-    """Raise ValueError unless the window is 3 x 3 with stride and dilation 1."""
+    """Raise UnfitKernel unless the window is 3 x 3 with stride and dilation 1."""
     size, stride, dilation = (at.rows, at.columns), (at.stride_y, at.stride_x), (at.dilation_y, at.dilation_x)
     if (size, stride, dilation) != ((3, 3), (1, 1), (1, 1)):
-        raise ValueError(
+        raise UnfitKernel(
             f"conv2d_winograd: the window is {size[0]} x {size[1]} with stride {stride} and dilation {dilation}; this "
             'way is for windows of 3 x 3 with stride 1 and dilation 1. Take mg.conv2d, or mg.conv2d.using("implicit").'
         )

@@ -26,7 +26,7 @@ _HOMES = {  # a public function must not have the name of a module here: importi
     ".training": ("memory", "confusion", "images", "loss_curve", "step_time", "wrong_predictions"),
     ".maps": ("fields", "lines", "photos"),
     ".convolution_ladder": ("convolutions",),
-    ".terms": ("terms",),
+    ".index_maps": ("terms",),
     ".draw.picture": ("Picture",),
     "minigrad.display": ("Table", "highlight", "table"),
 }
