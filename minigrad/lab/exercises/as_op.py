@@ -56,10 +56,11 @@ def one_shape(a: Array, b: Array) -> str:
 
 def one_image(x: Array, w: Array, bias: Array | None = None, **params: Any) -> str:
     """For a convolution of one image with one window, both of one channel, without padding and steps."""
-    plain = params == {"stride": (1, 1), "padding": ((0, 0), (0, 0)), "dilation": (1, 1), "groups": 1}
-    if bias is not None or not plain or (*x.shape[:2], *w.shape[:2]) != (1, 1, 1, 1):
-        return "it is not one image of one channel under one window, without bias, padding and stride"
-    return ""
+    usual = {"stride": (1, 1), "padding": ((0, 0), (0, 0)), "dilation": (1, 1), "groups": 1}
+    plain = bias is None and all(params[key] == value for key, value in usual.items())
+    single = {*x.shape[:2], *w.shape[:2]} == {1}
+    words = "it is not one image of one channel under one window, without bias, padding and stride"
+    return "" if plain and single else words
 
 
 def as_images(y: Array, *arrays: Array, **params: Any) -> Array:
