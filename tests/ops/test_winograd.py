@@ -45,8 +45,8 @@ def test_a_gradient_is_the_same_without_the_others(wanted, kernel_device):
     np.testing.assert_allclose(xs[wanted].grad.numpy(), exact[wanted], atol=1e-12)
 
 
-def test_float32_loses_a_digit_or_two(kernel_device):
-    """1e-5 of the largest output, where the sum itself is off by less than 1e-6."""
+def test_float32_loses_about_a_digit(kernel_device):
+    """3e-6 of the largest output, where the sum itself is off by 6e-7."""
     rng = np.random.default_rng(0)
     hosts = [rng.standard_normal(shape) for shape in ((1, 64, 14, 14), (16, 64, 3, 3))]
     exact = mg.conv2d(*(mg.tensor(x, device="numpy") for x in hosts)).numpy()
@@ -55,7 +55,7 @@ def test_float32_loses_a_digit_or_two(kernel_device):
         inputs = (mg.tensor(x, dtype="float32", device=kernel_device) for x in hosts)
         return np.abs(mg.conv2d.using(rung)(*inputs).numpy() - exact).max() / np.abs(exact).max()
 
-    assert error("naive") < 1e-6 < error("winograd") < 2e-5
+    assert error("naive") < 1e-6 < error("winograd") < 1e-5
 
 
 @pytest.mark.parametrize(
