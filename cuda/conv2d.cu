@@ -1,21 +1,24 @@
 #include "reduce.cuh"
 #include "window.cuh"
 
-// y[n,k,p,q] = bias[k] + sum over c, r, s of x[n, c, row(p,r), column(q,s)] w[k,c,r,s], with 0 outside of the image.
-// A kernel k of a group sees the channels of its group alone. thread -> one element of y.
+// y[n,k,p,q] = bias[k] + sum over c, r, s of x[n, c, row(p,r), column(q,s)] w[k,c,r,s], with 0 outside
+// of the image. A kernel k of a group sees the channels of its group alone. thread -> one element of y.
 extern "C" __global__ void conv2d_naive(
-    const real* x, const real* w, const real* bias, real* y, Window at, int kernels, int groups, int size) {
+    const real* x, const real* w, const real* bias, real* y, Window at, int kernels, int groups,
+    int size) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
     int q = i % at.out_width, p = i / at.out_width % at.out_height;
-    int k = i / (at.out_width * at.out_height) % kernels, n = i / (at.out_width * at.out_height * kernels);
+    int k = i / (at.out_width * at.out_height) % kernels;
+    int n = i / (at.out_width * at.out_height * kernels);
     int each = at.channels / groups, first = k / (kernels / groups) * each;
     real sum = bias ? bias[k] : real(0);
     for (int c = 0; c < each; ++c) {
         for (int r = 0; r < at.rows; ++r) {
             for (int s = 0; s < at.columns; ++s) {
                 int h = at.row(p, r), v = at.column(q, s);
-                real pixel = at.inside(h, v) ? x[((n * at.channels + first + c) * at.height + h) * at.width + v] : 0;
+                int row = (n * at.channels + first + c) * at.height + h;
+                real pixel = at.inside(h, v) ? x[row * at.width + v] : 0;
                 sum += pixel * w[((k * each + c) * at.rows + r) * at.columns + s];
             }
         }
@@ -61,13 +64,15 @@ extern "C" __global__ void conv2d_backward_w(
     if (threadIdx.x == 0) dw[blockIdx.x] = sum;
 }
 
-// The patch under each place of the window as a column: patches[n, (c,r,s), (p,q)] = x[n, c, row(p,r), column(q,s)], so
-// that y[n] = w @ patches[n] is a matrix product. Each pixel is copied up to rows * columns times.
+// The patch under each place of the window as a column,
+// patches[n, (c,r,s), (p,q)] = x[n, c, row(p,r), column(q,s)],
+// so that y[n] = w @ patches[n] is a matrix product. Each pixel is copied up to rows * columns times.
 // thread -> one element of patches.
 extern "C" __global__ void conv2d_im2col(const real* x, real* patches, Window at, int size) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
-    int q = i % at.out_width, p = i / at.out_width % at.out_height, term = i / (at.out_width * at.out_height);
+    int q = i % at.out_width, p = i / at.out_width % at.out_height;
+    int term = i / (at.out_width * at.out_height);
     int s = term % at.columns, r = term / at.columns % at.rows, plane = term / (at.columns * at.rows);
     int h = at.row(p, r), v = at.column(q, s);
     patches[i] = at.inside(h, v) ? x[(plane * at.height + h) * at.width + v] : 0;

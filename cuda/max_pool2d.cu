@@ -24,8 +24,8 @@ extern "C" __global__ void max_pool2d_forward(const real* x, real* y, unsigned c
     taps[i] = tap;
 }
 
-// dx[n,c,h,v] = sum of the dy whose window found its largest number here. thread -> one element of dx: it asks each
-// window over it, so no atomics are needed.
+// dx[n,c,h,v] = sum of the dy whose window found its largest number here. thread -> one element of dx:
+// it asks each window over it, so no atomics are needed.
 extern "C" __global__ void max_pool2d_backward(
     const real* dy, const unsigned char* taps, real* dx, Window at, int size) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -25,6 +25,10 @@ class LaunchError(ValueError):
     """A launch that was rejected before it ran: its arguments, block, grid or shared memory do not fit."""
 
 
+class UnfitKernel(ValueError):
+    """A kernel that was selected by its name, and is not for inputs like these."""
+
+
 @dataclass(eq=False, repr=False)
 class KernelError(RuntimeError):
     """A kernel that failed while it ran.

@@ -33,7 +33,8 @@ extern "C" __global__ void conv2d_implicit(
     auto weight = [=](int k, int term) { return w[(group * share + k) * each * places + term]; };
     auto patch = [=](int term, int pixel) {
         int c = group * each + term / places, r = term % places / at.columns, s = term % at.columns;
-        int n = pixel / pixels, h = at.row(pixel % pixels / at.out_width, r), v = at.column(pixel % at.out_width, s);
+        int n = pixel / pixels, p = pixel % pixels / at.out_width, q = pixel % at.out_width;
+        int h = at.row(p, r), v = at.column(q, s);
         return at.inside(h, v) ? x[((n * at.channels + c) * at.height + h) * at.width + v] : real(0);
     };
     // [store]

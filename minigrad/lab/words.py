@@ -186,6 +186,17 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "epoch": "One pass over all examples.",
         "confusion matrix": "A table of how often each digit was taken for each other one.",
     },
+    "10": {
+        "window": "A small array of numbers that is laid on each place of an image in turn.",
+        ("convolution", r"convolutions?|convolv(?:e|es|ed|ing)"): "At each place of a window, the sum of its numbers "
+        "times the pixels under them.",
+        "channel": "One of the images that belong together, as red, green and blue, or the results of several windows.",
+        ("patch", r"patch(?:es)?"): "The pixels under one place of a window.",
+        ("im2col", r"im2col"): "A copy of an image with a column for each patch, so that a convolution becomes a "
+        "matrix product.",
+        ("pooling", r"poolings?"): "One number for each place of a window, the largest or the mean, which makes an "
+        "image smaller.",
+    },
     "15": {
         "adjoint": "The kernel that takes the gradients of another kernel's outputs and adds up those of its inputs.",
     },

@@ -268,7 +268,7 @@ class Accesses:
         width = max((len(line.variable) for line in self.lines), default=1)
         names = [("space", "U6"), ("kind", "U6"), ("variable", f"U{width}")]
         numbers = [(name, "i4") for name in ("phase", "block", "thread", "line")]
-        more = [("element", "i8"), ("offset", "i8"), ("bytes", "i4"), ("request", "i4"), ("site", "i4")]
+        more = [("element", "i8"), ("offset", "i8"), ("bytes", "i4"), ("request", "i4"), ("site", "i4"), ("time", "i4")]
         order = np.lexsort((self.rows["thread"], self.requests.of_row))
         rows, line = self.rows[order], self.line[order]
         traffic = np.zeros(len(rows), [*numbers, *names, *more])
@@ -277,7 +277,7 @@ class Accesses:
         for name in ("line", "space", "kind", "variable") if self.lines else ():
             traffic[name] = np.array([getattr(each, name) for each in self.lines])[line]
         traffic["element"] = rows["offset"] // self.variables.itemsize[rows["variable"]]
-        traffic["request"], traffic["site"] = self.requests.of_row[order], line
+        traffic["request"], traffic["site"], traffic["time"] = self.requests.of_row[order], line, order
         return traffic
 
 

@@ -74,7 +74,9 @@ class OpKernel(NamedTuple):
         """The op through this kernel, without the fast ones that would replace it."""
         op = self.op.with_kernel(self.name, kernel)
         if not self.in_gradient:
-            return op if self.name.startswith("forward_") else op.using(self.name)
+            whole = next((name for name in op.kernels if self.name.startswith(f"forward_{name}_")), "")
+            own = "" if self.name.startswith("forward_") else self.name
+            return op.using(whole or own) if whole or own else op
         roles = [role for role, name in self.op.fast.items() if name == self.name]
         roles = roles or [role for role in op.kernels if "backward" in role and self.name.endswith(role)]
         return op.with_kernels(op.kernels, dict.fromkeys(roles, self.name))

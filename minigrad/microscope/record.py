@@ -87,7 +87,8 @@ class Inspection:
         """A structured array with a row for each access of a thread in the recorded blocks.
 
         phase: barriers before it. block, thread: linear indices. line, space, kind, variable. element: flat index.
-        bytes. request: number of the warp's instruction. site: index in lines.
+        bytes. request: number of the warp's instruction. site: index in lines. time: its place among all accesses, in
+        the order of each thread.
         """
         return self._read.traffic()
 

@@ -122,6 +122,11 @@ def in_float64(*shapes):
     return [rng.standard_normal(shape) for shape in shapes]
 
 
+def convolved(x, w):
+    """A convolution of one image of one channel."""
+    return (np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], (2, 3)) * w[0, 0]).sum((4, 5))
+
+
 CALLS = {  # of each op that the kernel of an exercise can be: the arrays, the parameters, and NumPy's result
     "matmul": [(in_float64((9, 17), (17, 5)), {}, lambda a, b: a @ b)],
     "softmax": [(in_float64((7, 33)), {"axis": 1}, lambda x: mg.softmax.forward(x))],
@@ -130,6 +135,7 @@ CALLS = {  # of each op that the kernel of an exercise can be: the arrays, the p
         (in_float64((3, 50)), {"axis": (0, 1), "keepdims": False}, lambda x: x.sum()),
     ],
     "add": [(in_float64((5, 7), (5, 7)), {}, lambda a, b: a + b)],
+    "conv2d": [(in_float64((1, 1, 5, 7), (1, 1, 3, 2)), {}, lambda x, w: convolved(x, w))],
     "transpose": [(in_float64((5, 7)), {"axes": (1, 0)}, lambda x: x.T)],
 }
 

@@ -87,6 +87,15 @@ def test_no_way_of_convolution_has_a_problem(rung):
     assert report.problems == []
 
 
+@pytest.mark.parametrize("padding", [1, ((0, 2), (3, 1))])
+def test_the_transforms_of_winograd_have_no_problem(padding):
+    inputs = [mg.randn(*shape, device="sim", requires_grad=True) for shape in ((2, 4, 6, 9), (6, 2, 3, 3), (6,))]
+    with watching() as report:
+        mg.conv2d.using("winograd")(*inputs, padding=padding, groups=2).sum().backward()
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+
+
 def test_the_optimizers_have_no_problem():
     with watching() as report:
         p, g, v = (mg.randn(1025, device="sim") for _ in range(3))

@@ -54,6 +54,20 @@ def one_shape(a: Array, b: Array) -> str:
     return "" if a.shape == b.shape else "one array is broadcast over the other"
 
 
+def one_image(x: Array, w: Array, bias: Array | None = None, **params: Any) -> str:
+    """For a convolution of one image with one window, both of one channel, without padding and steps."""
+    usual = {"stride": (1, 1), "padding": ((0, 0), (0, 0)), "dilation": (1, 1), "groups": 1}
+    plain = bias is None and all(params[key] == value for key, value in usual.items())
+    single = {*x.shape[:2], *w.shape[:2]} == {1}
+    words = "it is not one image of one channel under one window, without bias, padding and stride"
+    return "" if plain and single else words
+
+
+def as_images(y: Array, *arrays: Array, **params: Any) -> Array:
+    """An image (H, W) in the shape (1, 1, H, W)."""
+    return y.reshape((1, 1, *y.shape))
+
+
 def reduced(y: Array, x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     """The sums in the shape of the op's result."""
     return y.reshape(reduced_shape(x.shape, axis, keepdims))

@@ -24,7 +24,9 @@ _HOMES = {  # a public function must not have the name of a module here: importi
     ".history": ("timeline",),
     ".adjoint": ("adjoint_costs", "adjoint_growth"),
     ".training": ("memory", "confusion", "images", "loss_curve", "step_time", "wrong_predictions"),
-    ".maps": ("fields", "lines"),
+    ".maps": ("fields", "lines", "photos"),
+    ".convolution_ladder": ("convolutions",),
+    ".index_maps": ("terms",),
     ".draw.picture": ("Picture",),
     "minigrad.display": ("Table", "highlight", "table"),
 }

@@ -1,4 +1,4 @@
-"""Fields over a grid as maps, and functions of one variable as lines."""
+"""Fields over a grid as maps, images in gray, and functions of one variable as lines."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -48,11 +48,31 @@ def fields(
     return Picture(figure, title, repr(table(rows, ("field", "smallest", "largest"))))
 
 
-def _check(maps: Mapping[str, Any], masks: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> None:
+def photos(title: str, given: Mapping[str, Any]) -> Picture:
+    """Images in gray side by side, (height, width) each, by name; one that goes well below 0 has middle gray at 0.
+
+    Raises ValueError for other shapes.
+    """
+    shown: dict[str, Any] = {name: np.asarray(image, dtype=float) for name, image in given.items()}
+    _check(shown, {}, [given], "photos")
+    tallest = max(image.shape[0] / image.shape[1] for image in shown.values())
+    figure = blank_figure(WIDTH, min(5.5, WIDTH / len(shown) * tallest + 0.6), title)
+    for axes, (name, image) in zip(np.ravel(figure.subplots(1, len(shown), squeeze=False)), shown.items(), strict=True):
+        low, high, _ = _limits(float(image.min()), float(image.max()))
+        axes.imshow(image, cmap="gray", vmin=low, vmax=high, interpolation="nearest")
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(name, fontsize=FONT, color=INK, loc="left")
+    rows = [(name, *image.shape) for name, image in shown.items()]
+    return Picture(figure, title, repr(table(rows, ("image", "rows", "columns"))))
+
+
+def _check(
+    maps: Mapping[str, Any], masks: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], what: str = "fields"
+) -> None:
     """Raise ValueError for maps that cannot be drawn, masks of another shape, or a step without one of the maps."""
     if not 0 < len(maps) <= MAPS or any(field.ndim != 2 or not field.size for field in maps.values()):
         shapes = ", ".join(f"{name} {field.shape}" for name, field in maps.items()) or "none"
-        raise ValueError(f"fields draws 1 to {MAPS} fields of shape (height, width); got {shapes}.")
+        raise ValueError(f"{what} draws 1 to {MAPS} {what} of shape (height, width); got {shapes}.")
     for name, mask in masks.items():
         if mask is not None and (wrong := {field.shape for field in maps.values()} - {np.shape(mask)}):
             raise ValueError(f"fields: {name} has shape {np.shape(mask)}, and a field {min(wrong)}; give both one.")
@@ -84,13 +104,17 @@ def _range(steps: Sequence[Any]) -> tuple[float, float]:
     return min(float(step.min()) for step in steps), max(float(step.max()) for step in steps)
 
 
+def _limits(low: float, high: float) -> tuple[float, float, bool]:
+    """The ends of the scale, and True where it has 0 in its middle: for numbers that go well below 0."""
+    largest = max(abs(low), abs(high))
+    return (-largest, largest, True) if low < -SIGNED * largest else (low, high, False)
+
+
 def _map(axes: Axes, name: str, field: Any, low: float, high: float) -> None:
     """One field, with a scale from low to high."""
-    largest = max(abs(low), abs(high))
-    signed = low < -SIGNED * largest
-    limits, colours = ((-largest, largest), "RdBu_r") if signed else ((low, high), "cividis")
+    low, high, signed = _limits(low, high)
     axes.set_facecolor(EDGE)  # of hidden elements
-    drawn = axes.imshow(field, origin="lower", cmap=colours, vmin=limits[0], vmax=limits[1])
+    drawn = axes.imshow(field, origin="lower", cmap="RdBu_r" if signed else "cividis", vmin=low, vmax=high)
     axes.set(xticks=[], yticks=[], aspect="auto" if field.shape[0] > 3 * field.shape[1] else "equal")
     axes.set_title(name, fontsize=FONT, color=INK, loc="left")
     scale = axes.figure.colorbar(drawn, ax=axes, orientation="horizontal", shrink=0.9, pad=0.03, ticks=MaxNLocator(5))

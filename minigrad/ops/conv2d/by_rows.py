@@ -1,4 +1,4 @@
-"""The rungs of conv2d for images (N, C, H, W) in C order: naive, im2col with a matrix product, implicit."""
+"""The rungs of conv2d for images (N, C, H, W) in C order: naive, im2col with a matrix product, implicit, Winograd."""
 
 from collections.abc import Mapping
 from math import prod
@@ -9,6 +9,7 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape
 from minigrad.kernels.window import Window
 from minigrad.op import OPS, unbroadcast
+from minigrad.ops.conv2d import winograd
 from minigrad.ops.matmul import launch_backward as products_backward
 
 FLOAT32 = {"precision": "float32"}
@@ -19,6 +20,8 @@ def forward(kernels: Kernels, x: Array, w: Array, bias: Array | None, at: Window
     """y, by one launch, or by patches and a matrix product."""
     if kernels["forward"].name == "conv2d_im2col":
         return by_product(kernels, x, w, bias, at, groups)
+    if kernels["forward"].name == "conv2d_winograd":
+        return winograd.convolution(kernels, x, w, bias, at, groups)
     y = Array.empty(x.device, (x.shape[0], w.shape[0], at.out_height, at.out_width), x.dtype)
     if kernels["forward"].name == "conv2d_implicit":
         tiles = kernels["forward"].launch(w.shape[0] // groups, x.shape[0] * at.out_height * at.out_width, groups)
@@ -37,7 +40,10 @@ def kernel_of(kernels: Kernels, role: str) -> Kernel:
 def gradient_x(kernels: Kernels, dy: Array, w: Array, shapes: tuple, at: Window, groups: int) -> Array:
     """dx, by a thread for each element, in tiles, or of the patches' gradient w^T @ dy."""
     image, window = shapes[:2]
-    kernel, dx = kernel_of(kernels, "backward_x"), Array.empty(dy.device, image, dy.dtype)
+    kernel = kernel_of(kernels, "backward_x")
+    if kernel.name == "conv2d_winograd_backward_x":
+        return winograd.gradient_x({**kernels, "backward_x": kernel}, dy, w, at, groups)
+    dx = Array.empty(dy.device, image, dy.dtype)
     if kernel.name == "conv2d_col2im":
         rows, dys = w.reshape(rows_of(window, groups)), per_group(dy, groups)
         columns = (image[0], groups, prod(window[1:]), prod(dy.shape[2:]))

@@ -4,6 +4,7 @@ from math import prod
 
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
+from minigrad.ops.conv2d import winograd
 from minigrad.ops.elementwise import per_element
 from minigrad.ops.matmul.kernels import ON
 from minigrad.ops.window import BLOCKS
@@ -87,6 +88,7 @@ kernels = {
 kernels["forward"] = kernels["naive"]
 kernels["im2col"] = per_element("conv2d.cu", "conv2d_im2col", "size", BLOCKS)
 kernels["im2col_backward_x"] = per_element("conv2d.cu", "conv2d_col2im", "size", BLOCKS)
+kernels |= winograd.KERNELS
 kernels |= {f"{name}{way}": tensor_cores(name, way) for name in TENSOR_CORES if name not in OTHERS for way in WAYS}
 kernels |= {f"{name}{way}": wgmma(name) for name in OTHERS for way in WAYS[:2]}
 kernels["turn"] = per_element("conv2d/turn.cu", "conv2d_turn", "size", BLOCKS)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import PIL.Image
+import PIL.ImageChops
 from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
@@ -24,6 +25,7 @@ from minigrad.lab.show.draw.colours import EDGE, FONT, INK
 DPI, SCREEN_DPI = 144, 96  # drawn finer than it is shown, for sharp text
 WIDTH = 9.6  # inches, of most pictures
 TITLE, POINTS = FONT + 2, 72  # the size of a title in points, of which an inch has 72
+GRAYS = 64  # levels of a picture without colours
 HATCH = {"hatch": "////", "edgecolor": EDGE, "linewidth": 0.8}
 _drawing = threading.RLock()  # a slider may draw on another thread than a cell, and fonts are shared
 
@@ -45,7 +47,7 @@ class Image:
         with _drawing:
             buffer = BytesIO()
             self.figure.savefig(buffer, format="png", dpi=DPI)
-            few = PIL.Image.open(buffer).convert("RGB").quantize(method=PIL.Image.Quantize.FASTOCTREE)
+            few = _few_colours(PIL.Image.open(buffer).convert("RGB"))
         small = BytesIO()
         few.save(small, "png", optimize=True)  # a third of the size: notebooks are stored with their pictures
         return small.getvalue()
@@ -57,6 +59,14 @@ class Image:
         width, height = self.size
         data = {"image/png": base64.b64encode(self.png()).decode(), "text/plain": self.title}
         return data, {"image/png": {"width": width, "height": height}}
+
+
+def _few_colours(image: PIL.Image.Image) -> PIL.Image.Image:
+    """The image in at most 256 colours; one that is gray throughout, as a photograph, in GRAYS levels, all even."""
+    red, green, blue = image.split()
+    if any(PIL.ImageChops.difference(red, other).getbbox() for other in (green, blue)):
+        return image.quantize(method=PIL.Image.Quantize.FASTOCTREE)
+    return red.point([round(round(v * (GRAYS - 1) / 255) * 255 / (GRAYS - 1)) for v in range(256)])
 
 
 class Picture:
