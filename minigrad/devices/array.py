@@ -26,7 +26,7 @@ class Spec:
 
     def __init__(self, device: Device, shape: tuple[int, ...], dtype: np.dtype, offset: int, channels_last: bool):
         self.device, self.shape, self.dtype, self.offset = device, shape, dtype, offset
-        self.channels_last, self.stored = channels_last, in_memory(shape) if channels_last else shape
+        self.channels_last, self.stored = channels_last, (shape[0], *shape[2:], shape[1]) if channels_last else shape
         self.size = elements(shape)
         self.nbytes = self.size * dtype.itemsize
 
@@ -41,12 +41,6 @@ def spec_of(
     last = channels_last and len(shape) == 4 and shape[1] > 1 and shape[2] * shape[3] > 1
     key = (device, shape, dtype, address % ALIGNED, last)
     return _SPECS.get(key) or _SPECS.setdefault(key, Spec(*key))
-
-
-def in_memory(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape (N, C, H, W) of images in the order of memory with the channels last: (N, H, W, C)."""
-    n, c, h, w = shape
-    return n, h, w, c
 
 
 def elements(shape: Sequence[int]) -> int:

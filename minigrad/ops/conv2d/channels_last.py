@@ -128,7 +128,7 @@ def gradient_w(kernels: Mapping[str, Kernel], rung: str, dy: Array, x: Array, sh
     return with_channels(kernels, dw, channels)
 
 
-PIXELS, LAUNCH, MOST = 64, 200, 132  # a chunk is a multiple; a launch takes as long as so many pixels; chunks at most
+PIXELS, LAUNCH, MOST = 64, 100, 132  # a chunk is a multiple; a launch takes as long as so many pixels; chunks at most
 
 
 def chunk_of(kernels: int, places: int, pixels: int, wide: int, processors: int) -> int:
@@ -138,7 +138,7 @@ def chunk_of(kernels: int, places: int, pixels: int, wide: int, processors: int)
         rows, columns = fitting("_backward_w", wide, kernels, places, count, processors)
         blocks, at_once = ceil_div(kernels, rows) * ceil_div(places, columns) * count, 512 * wide // (rows * columns)
         waves = ceil_div(blocks, processors * at_once) * at_once
-        return waves * (pixels / count + LAUNCH) * rows * columns + kernels * places * count * 16
+        return waves * (pixels / count + LAUNCH) * rows * columns + kernels * places * count
 
     count = min(range(1, min(MOST, max(pixels // LAUNCH, 1)) + 1), key=time)
     return ceil_div(pixels, count * PIXELS) * PIXELS
