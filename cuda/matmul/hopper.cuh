@@ -70,38 +70,60 @@ __device__ inline Tile describe(const void* tile, int next) {
 // instructions, so that the compiler moves no use of one across either.
 #define FOUR(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
 #define SIXTEEN(i) FOUR(i), FOUR(i + 4), FOUR(i + 8), FOUR(i + 12)
-#define ALL SIXTEEN(0), SIXTEEN(16), SIXTEEN(32), SIXTEEN(48), SIXTEEN(64), SIXTEEN(80), SIXTEEN(96), SIXTEEN(112)
-__device__ inline void wgmma_fence(float (&c)[128]) { asm volatile("wgmma.fence.sync.aligned;" : ALL : : "memory"); }
+#define ALL_64 SIXTEEN(0), SIXTEEN(16), SIXTEEN(32), SIXTEEN(48)
+#define ALL_128 ALL_64, SIXTEEN(64), SIXTEEN(80), SIXTEEN(96), SIXTEEN(112)
+#define NAMES_64                                                                                                              \
+    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"  \
+    "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61," \
+    "%62,%63"
+#define NAMES_128                                                                                                             \
+    NAMES_64                                                                                                                  \
+    ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,"   \
+    "%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,"  \
+    "%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+__device__ inline void wgmma_fence(float (&c)[64]) { asm volatile("wgmma.fence.sync.aligned;" : ALL_64 : : "memory"); }
+__device__ inline void wgmma_fence(float (&c)[128]) { asm volatile("wgmma.fence.sync.aligned;" : ALL_128 : : "memory"); }
 __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int PENDING>
-__device__ void wgmma_wait(float (&c)[128]) {
-    asm volatile("wgmma.wait_group.sync.aligned %128;" : ALL : "n"(PENDING) : "memory");
+__device__ void wgmma_wait(float (&c)[64]) {
+    asm volatile("wgmma.wait_group.sync.aligned %64;" : ALL_64 : "n"(PENDING) : "memory");
 }
-
-#define REGISTERS                                                                                                            \
-    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,"      \
-    "%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60," \
-    "%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90," \
-    "%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,"     \
-    "%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}"
+template <int PENDING>
+__device__ void wgmma_wait(float (&c)[128]) {
+    asm volatile("wgmma.wait_group.sync.aligned %128;" : ALL_128 : "n"(PENDING) : "memory");
+}
 
 // c += a @ b: (64, 16) @ (16, 256) of bfloat16, by four warps, asynchronously. TURNED: the tile is stored
 // transposed, with the sum down the columns. Each lane has 128 numbers of c: pairs, 8 columns apart, of two rows.
 template <bool A_TURNED, bool B_TURNED>
 __device__ void wgmma(float (&c)[128], Tile a, Tile b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 " REGISTERS ", %128, %129, 1, 1, 1, %130, %131;"
-                 : ALL : "l"(a), "l"(b), "n"(A_TURNED), "n"(B_TURNED));
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" NAMES_128 "}, %128, %129, 1, 1, 1, %130, %131;"
+        : ALL_128 : "l"(a), "l"(b), "n"(A_TURNED), "n"(B_TURNED));
+}
+// The same with 128 columns.
+template <bool A_TURNED, bool B_TURNED>
+__device__ void wgmma(float (&c)[64], Tile a, Tile b) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" NAMES_64 "}, %64, %65, 1, 1, 1, %66, %67;"
+        : ALL_64 : "l"(a), "l"(b), "n"(A_TURNED), "n"(B_TURNED));
 }
 
-// The same of TF32: (64, 8) @ (8, 256), with the sum along the rows of both tiles, the only way that it takes.
+// The same of TF32: (64, 8) @ (8, 256 or 128), with the sum along the rows of both tiles, the only way that it takes.
 __device__ inline void wgmma_tf32(float (&c)[128], Tile a, Tile b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 " REGISTERS ", %128, %129, 1, 1, 1;"
-                 : ALL : "l"(a), "l"(b));
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {" NAMES_128 "}, %128, %129, 1, 1, 1;"
+                 : ALL_128 : "l"(a), "l"(b));
 }
-#undef REGISTERS
+__device__ inline void wgmma_tf32(float (&c)[64], Tile a, Tile b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" NAMES_64 "}, %64, %65, 1, 1, 1;"
+                 : ALL_64 : "l"(a), "l"(b));
+}
 #undef FOUR
 #undef SIXTEEN
-#undef ALL
+#undef ALL_64
+#undef ALL_128
+#undef NAMES_64
+#undef NAMES_128
 
 // Two neighbors, rounded to bfloat16.
 __device__ inline unsigned to_bf16(float first, float second) {

@@ -75,12 +75,27 @@ def turned(at: Window, kernels: int) -> Window:
     return Window(kernels, at.out_height, at.out_width, *size, *out, 1, 1, top, left, at.dilation_y, at.dilation_x)
 
 
-def by_wgmma(kernel: Kernel, x: Array, w: Array, bias: Array | None, y: Array, at: Window) -> Array:
+def by_wgmma(
+    kernels: Mapping[str, Kernel], name: str, x: Array, w: Array, bias: Array | None, y: Array, at: Window
+) -> Array:
     """y, or dx of a turned window: kernels w (K, C, R, S) over images x, all with their channels last."""
-    depth, kernels = WIDE // x.dtype.itemsize, w.shape[0]
-    launch = kernel.launch(kernels, x.device.processors)
-    w_map = TensorMap(w, (1, kernels, w.size // kernels), (1, 64 * launch.values["DOWN"], depth))
-    launch(w_map, ImageMap(x, at, depth, 256), bias, y, at, kernels, x.shape[0])
+    count, depth = w.shape[0], WIDE // x.dtype.itemsize
+    launch = kernels[name].launch(count, y.size // count, x.device.processors)
+    factors = [w, rest(kernels, w), x, rest(kernels, x)] if "3x" in name else [w, x]
+    maps: list[TensorMap] = []
+    for i, factor in enumerate(factors):
+        if i < len(factors) // 2:
+            maps.append(TensorMap(factor, (1, count, w.size // count), (1, 64 * launch.values["DOWN"], depth)))
+        else:
+            maps.append(ImageMap(factor, at, depth, launch.values["PIXELS"]))
+    launch(*maps, bias, y, at, count, x.shape[0])
+    return y
+
+
+def rest(kernels: Mapping[str, Kernel], x: Array) -> Array:
+    """What TF32 leaves out of each number."""
+    y = Array.empty(x.device, x.shape, x.dtype, x.channels_last)
+    kernels["rest"].launch(x.size)(x, y, x.size)
     return y
 
 
@@ -90,7 +105,7 @@ def forward(kernels: Mapping[str, Kernel], rung: str, x: Array, w: Array, bias: 
     shape = (x.shape[0], w.shape[0], at.out_height, at.out_width)
     y = Array.empty(x.device, shape, x.dtype, True)
     if rung in OTHERS:
-        return by_wgmma(kernels[rung], x, w, bias, y, at)
+        return by_wgmma(kernels, rung, x, w, bias, y, at)
     launch = kernels[rung].launch(y.size // shape[1], shape[1], 1, x.device.processors)
     launch(x, w, bias, y, at, shape[1], shape[0])
     return y
@@ -104,7 +119,7 @@ def gradient_x(kernels: Mapping[str, Kernel], rung: str, dy: Array, w: Array, sh
     if rung in OTHERS:
         flipped = Array.empty(w.device, (channels, k, *w.shape[2:]), w.dtype, True)
         kernels["turn"].launch(w.size)(w, flipped, k, channels, at.rows * at.columns, w.size)
-        return by_wgmma(kernels[f"{rung}_backward_x"], dy, flipped, None, dx, turned(at, k))
+        return by_wgmma(kernels, f"{rung}_backward_x", dy, flipped, None, dx, turned(at, k))
     pixels = n * ceil_div(at.height, at.stride_y) * ceil_div(at.width, at.stride_x)
     launch = kernels[f"{rung}_backward_x"].launch(pixels, at.channels, at.stride_y * at.stride_x, dy.device.processors)
     launch(dy, w, dx, at, k, n)
@@ -128,7 +143,7 @@ def gradient_w(kernels: Mapping[str, Kernel], rung: str, dy: Array, x: Array, sh
     return with_channels(kernels, dw, channels)
 
 
-PIXELS, LAUNCH, MOST = 64, 100, 132  # a chunk is a multiple; a launch takes as long as so many pixels; chunks at most
+PIXELS, LAUNCH, MOST = 64, 100, 264  # a chunk is a multiple; a launch takes as long as so many pixels; chunks at most
 
 
 def chunk_of(kernels: int, places: int, pixels: int, wide: int, processors: int) -> int:

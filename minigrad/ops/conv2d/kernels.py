@@ -5,7 +5,7 @@ from math import prod
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.ops.conv2d import winograd
-from minigrad.ops.elementwise import per_element
+from minigrad.ops.elementwise import per_element, per_four
 from minigrad.ops.matmul.kernels import ON
 from minigrad.ops.window import BLOCKS
 
@@ -13,8 +13,9 @@ TILES = (16, 8, 32)
 WAYS = ("", "_backward_x", "_backward_w")
 # On tensor cores, (rows, columns) of a tile -> the time for one of its elements, on all warps of a multiprocessor.
 SHAPES = {(256, 128): 1.0, (256, 64): 1.1, (128, 128): 1.1, (128, 256): 1.0, (64, 256): 1.1}
-TENSOR_CORES = ("mma_tf32", "mma_bf16", "mma_3xtf32", "wgmma_tf32", "wgmma_bf16")
-HOPPER = {"mma_tf32": "wgmma_tf32", "mma_bf16": "wgmma_bf16"}  # the rung that replaces another where it fits
+TENSOR_CORES = ("mma_tf32", "mma_bf16", "mma_3xtf32", "wgmma_tf32", "wgmma_bf16", "wgmma_3xtf32")
+# The rung that replaces another on Hopper, where it fits.
+HOPPER = {name: name.replace("mma", "wgmma") for name in TENSOR_CORES if name.startswith("mma")}
 OTHERS = {wgmma: mma for mma, wgmma in HOPPER.items()}
 
 
@@ -66,16 +67,27 @@ def fitting(way: str, wide: int, rows: int, columns: int, layers: int, processor
 
 def wgmma(name: str) -> Kernel:
     """A product by wgmma: persistent blocks, one on each multiprocessor, which loop over the tiles."""
+    widths = {128: 1.0} if name == "wgmma_3xtf32" else {256: 1.0, 128: 1.35}  # pixels -> the time for one of them
+
+    def fit(kernels: int, pixels: int, processors: int) -> dict[str, int]:
+        down = 2 if kernels % 128 == 0 else 1
+
+        def time(width: int) -> float:
+            tiles = kernels // (64 * down) * ceil_div(pixels, width * 2 // down)
+            return ceil_div(tiles, processors) * width * widths[width]
+
+        return {"DOWN": down, "PIXELS": min(widths, key=time)}
+
     return Kernel(
-        "conv2d/wgmma.cu",
+        f"conv2d/{'wgmma_3xtf32' if name == 'wgmma_3xtf32' else 'wgmma'}.cu",
         f"conv2d_{name}",
         grid=("processors",),
         block=("384",),
-        sizes="kernels" + ON,
-        fit=lambda kernels, processors: {"DOWN": 2, "SHARED": 196672} if kernels % 128 == 0 else {"DOWN": 1},
-        shared="SHARED",
-        DOWN=(1, 2),
-        SHARED=(221232, 196672),
+        sizes="kernels pixels" + ON,
+        fit=fit,
+        shared=221312,
+        DOWN=(2, 1),
+        PIXELS=tuple(widths),
     )
 
 
@@ -91,6 +103,7 @@ kernels["im2col_backward_x"] = per_element("conv2d.cu", "conv2d_col2im", "size",
 kernels |= winograd.KERNELS
 kernels |= {f"{name}{way}": tensor_cores(name, way) for name in TENSOR_CORES if name not in OTHERS for way in WAYS}
 kernels |= {f"{name}{way}": wgmma(name) for name in OTHERS for way in WAYS[:2]}
+kernels["rest"] = per_four("conv2d/rest.cu", "conv2d_rest", "n", BLOCKS)
 kernels["turn"] = per_element("conv2d/turn.cu", "conv2d_turn", "size", BLOCKS)
 kernels["recount"] = per_element("conv2d/recount.cu", "conv2d_recount", "size", BLOCKS)
 # Role -> kernel, until `using` selects another kernel.

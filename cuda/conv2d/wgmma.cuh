@@ -1,0 +1,142 @@
+// A convolution by wgmma, of images and kernels whose channels are last in memory.
+#pragma once
+#include "matmul/hopper.cuh"
+#include "window.cuh"
+
+// block -> tiles of 64 * DOWN kernels x PARTS * PIXELS pixels of y, one after another, so that it copies the next tile's
+// factors while it stores. Of its three groups of four warps two multiply, each 64 kernels x PIXELS pixels, and one thread
+// of the third feeds the copy engine. A stage, 128 bytes of a tap's channels of w and of x, passes from the third group to
+// the others.
+constexpr int PARTS = 2 / DOWN, GROUP = 128, BYTES = 128, SHARED = 221312;
+constexpr int W_SIZE = 64 * DOWN * BYTES, SIZE = W_SIZE + PARTS * PIXELS * BYTES;
+template <class T> constexpr int DEPTH = BYTES / sizeof(T);  // channels of a stage
+
+template <int N>
+__device__ void multiply(float (&sum)[N], const unsigned char* w, const unsigned char* x, bfloat16) {
+#pragma unroll
+    for (int i = 0; i < BYTES; i += 32) wgmma<false, false>(sum, describe(w + i, 16), describe(x + i, 16));
+}
+template <int N>
+__device__ void multiply(float (&sum)[N], const unsigned char* w, const unsigned char* x, float) {
+#pragma unroll
+    for (int i = 0; i < BYTES; i += 32) wgmma_tf32(sum, describe(w + i, 16), describe(x + i, 16));
+}
+
+// Four lanes have two rows each of four columns; after it each has two columns of four rows: an 8 x 8 matrix transposed.
+__device__ inline unsigned transposed(unsigned pair) {
+    unsigned turned;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(pair));
+    return turned;
+}
+
+// Stores a lane's sums of 64 kernels x PIXELS pixels: of every eighth pair of pixels those of kernels `row` and row + 8.
+__device__ inline void store(
+    const float (&sum)[PIXELS / 2], const float* bias, float* y, int kernel, int first, int kernels, int pixels, int lane) {
+    int row = kernel + lane / 4;
+    float low = bias ? bias[row] : 0, high = bias ? bias[row + 8] : 0;
+#pragma unroll
+    for (int i = 0; i < PIXELS / 4; ++i) {
+        int pixel = first + i / 2 * 8 + lane % 4 * 2 + i % 2;
+        if (pixel < pixels) {
+            y[pixel * kernels + row] = sum[i / 2 * 4 + i % 2] + low;
+            y[pixel * kernels + row + 8] = sum[i / 2 * 4 + i % 2 + 2] + high;
+        }
+    }
+}
+__device__ inline void store(
+    const float (&sum)[PIXELS / 2], const bfloat16* bias, bfloat16* y, int kernel, int first, int kernels, int pixels, int lane) {
+    int row = kernel + lane / 4, column = kernel + lane % 4 * 2;
+    float low = bias ? __uint_as_float(bias[row] << 16) : 0, high = bias ? __uint_as_float(bias[row + 8] << 16) : 0;
+#pragma unroll
+    for (int i = 0; i < PIXELS / 8; ++i) {
+        unsigned upper = transposed(to_bf16(sum[i * 4] + low, sum[i * 4 + 1] + low));
+        unsigned lower = transposed(to_bf16(sum[i * 4 + 2] + high, sum[i * 4 + 3] + high));
+        int pixel = first + i * 8 + lane / 4;
+        if (pixel < pixels) {
+            *reinterpret_cast<unsigned*>(y + pixel * kernels + column) = upper;
+            *reinterpret_cast<unsigned*>(y + pixel * kernels + column + 8) = lower;
+        }
+    }
+}
+
+// y^T = w @ patches^T + bias. Its rows are kernels, a multiple of 64, and its columns pixels (n, p, q). The sum goes along
+// the rows of both, as wgmma wants it: (r, s, c), channels in multiples of 128 bytes. The copy engine finds the patches:
+// its map of x holds stride and padding, and it rounds floats to TF32.
+// SPLIT: w_rest and x_rest are what that rounding leaves out. A product of two sums is w x + w x_rest + w_rest x, and
+// what is missing, w_rest x_rest, is 2^-22 of it. Tensor cores round their sums toward zero, so the sum of each stage is
+// added to the total by ordinary additions.
+template <class T, bool SPLIT>
+__device__ void product(
+    const TensorMap& w, const TensorMap& w_rest, const TensorMap& x, const TensorMap& x_rest, const T* bias, T* y,
+    const Window& at, int kernels, int images) {
+    constexpr int STAGE = SIZE * (1 + SPLIT), FIT = SHARED / (STAGE + 16), STAGES = FIT < 4 ? FIT : 4;
+    extern __shared__ __align__(1024) unsigned char stages[];
+    Barrier *full = reinterpret_cast<Barrier*>(stages + STAGES * STAGE), *empty = full + STAGES;
+    int group = threadIdx.x / GROUP, image = at.out_height * at.out_width, pixels = images * image, turn = 0;
+    int tall = kernels / (64 * DOWN), tiles = (pixels + PARTS * PIXELS - 1) / (PARTS * PIXELS) * tall;
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) barrier_init(&full[stage], 1), barrier_init(&empty[stage], 2);
+        barriers_ready();
+    }
+    __syncthreads();
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        // [own]
+        int kernel = tile % tall * 64 * DOWN, first = tile / tall * PARTS * PIXELS;
+        int steps = at.rows * at.columns * at.channels / DEPTH<T>;
+        // [copy]
+        if (group == 2) {
+            if (threadIdx.x != 2 * GROUP) return;
+            auto copy = [&](unsigned char* to, const TensorMap& w, const TensorMap& x, int step, int c, int tap, Barrier* barrier) {
+                copy_box(to, &w, step * DEPTH<T>, kernel, 0, barrier);
+#pragma unroll
+                for (int part = 0; part < PARTS; ++part) {
+                    int n = (first + part * PIXELS) / image, place = (first + part * PIXELS) % image;
+                    copy_pixels(
+                        to + W_SIZE + part * PIXELS * BYTES, &x, c, at.column(place % at.out_width, 0),
+                        at.row(place / at.out_width, 0), n, tap % at.columns * at.dilation_x, tap / at.columns * at.dilation_y,
+                        barrier);
+                }
+            };
+            for (int step = 0, c = 0, tap = 0; step < steps; ++step, ++turn) {
+                int stage = turn % STAGES, round = turn / STAGES;
+                if (round > 0) barrier_wait(&empty[stage], (round - 1) % 2);
+                barrier_expect(&full[stage], STAGE);
+                copy(stages + stage * STAGE, w, x, step, c, tap, &full[stage]);
+                if (SPLIT) copy(stages + stage * STAGE + SIZE, w_rest, x_rest, step, c, tap, &full[stage]);
+                c += DEPTH<T>;
+                if (c == at.channels) c = 0, ++tap;
+            }
+            continue;
+        }
+        // [multiply]
+        int w_at = DOWN == 2 ? group * 64 * BYTES : 0, x_at = W_SIZE + (DOWN == 1 ? group * PIXELS * BYTES : 0);
+        float sum[PIXELS / 2] = {}, total[SPLIT ? PIXELS / 2 : 1] = {};
+        for (int step = 0; step < steps; ++step, ++turn) {
+            int stage = turn % STAGES;
+            const unsigned char *its = stages + stage * STAGE, *rest = its + SIZE;
+            barrier_wait(&full[stage], turn / STAGES % 2);
+            wgmma_fence(sum);
+            if (SPLIT) multiply(sum, rest + w_at, its + x_at, T()), multiply(sum, its + w_at, rest + x_at, T());
+            multiply(sum, its + w_at, its + x_at, T());
+            wgmma_commit();
+            if (SPLIT) {
+                wgmma_wait<0>(sum);
+                if (threadIdx.x % GROUP == 0) barrier_arrive(&empty[stage]);
+#pragma unroll
+                for (int i = 0; i < PIXELS / 2; ++i) total[SPLIT ? i : 0] += sum[i], sum[i] = 0;
+            } else {
+                wgmma_wait<1>(sum);  // the products of the step before are complete: its stage is free
+                if (step > 0 && threadIdx.x % GROUP == 0) barrier_arrive(&empty[(turn - 1) % STAGES]);
+            }
+        }
+        if (!SPLIT) {
+            wgmma_wait<0>(sum);
+            if (threadIdx.x % GROUP == 0) barrier_arrive(&empty[(turn - 1) % STAGES]);
+        }
+        // [store]
+        int lane = threadIdx.x % 32, below = threadIdx.x / 32 % 4 * 16;
+        kernel += below + (DOWN == 2 ? group * 64 : 0), first += DOWN == 1 ? group * PIXELS : 0;
+        if constexpr (SPLIT) store(total, bias, y, kernel, first, kernels, pixels, lane);
+        else store(sum, bias, y, kernel, first, kernels, pixels, lane);
+    }
+}
