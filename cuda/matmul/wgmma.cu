@@ -5,5 +5,5 @@
 extern "C" __global__ void __launch_bounds__(3 * GROUP, 1) matmul_wgmma(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, bfloat16* c, int m, int n, int k, int count,
     View a_at, View b_at) {
-    product<true, false>(a, b, c, m, n, k, count, a_at, b_at);
+    product<bfloat16, true, false>(a, b, c, m, n, k, count, a_at, b_at);
 }

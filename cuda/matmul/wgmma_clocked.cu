@@ -13,6 +13,6 @@ extern "C" __global__ void __launch_bounds__(3 * GROUP, 1) matmul_wgmma_clocked(
     View a_at, View b_at, long long* clocks, int launch) {
     clocks += 4 * (launch * gridDim.x + blockIdx.x);
     if (threadIdx.x == 0) clocks[0] = nanoseconds(), clocks[1] = clock64();
-    product<true, false>(a, b, c, m, n, k, count, a_at, b_at);
+    product<bfloat16, true, false>(a, b, c, m, n, k, count, a_at, b_at);
     if (threadIdx.x == 0) clocks[2] = nanoseconds(), clocks[3] = clock64();
 }

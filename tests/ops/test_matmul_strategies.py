@@ -44,6 +44,11 @@ CHOICES = {
     ((LONG, 2), (2, 3)): "slabs warp_tiled, slabs warp_tiled_backward_a, split_sum split_k_parts_backward_b 132",
     ((2, LONG), (LONG, 3)): "split_sum split_k_parts 132, tiles split_k_backward_a, transposed warp_tiled_backward_b",
 }
+TF32 = {
+    ((4096, 4096), (4096, 4096)): "turned wgmma_tf32, turned wgmma_tf32, turned wgmma_tf32",
+    ((2048, 2048), (2048, 2048)): "turned wgmma_tf32, turned wgmma_tf32, tiles mma_tf32_backward_b",
+    ((4096, 4094), (4094, 4096)): "tiles mma_tf32, tiles mma_tf32_backward_a, tiles mma_tf32_backward_b",
+}
 TENSOR_CORES = {
     ((5, 16), (16, 24)): "wgmma",
     ((4096, 4096), (4096, 4096)): "wgmma",
@@ -80,7 +85,14 @@ def test_the_strategy_of_each_shape(shapes):
 
 
 def test_every_strategy_is_among_these_shapes():
-    assert {words.split()[0] for line in CHOICES.values() for words in line.split(", ")} == set(STRATEGIES)
+    lines = [*CHOICES.values(), *TF32.values()]
+    assert {words.split()[0] for line in lines for words in line.split(", ")} == set(STRATEGIES)
+
+
+@pytest.mark.parametrize("shapes", TF32, ids=str)
+def test_the_strategy_where_factors_may_be_rounded(shapes):
+    with mg.precision("tf32"):
+        assert ", ".join(chosen(mg.matmul, *shapes)[1]) == TF32[shapes]
 
 
 def test_float64_has_the_kernels_for_vectors_and_the_plain_ones():

@@ -1,5 +1,6 @@
 """Products on tensor cores: right on a GPU that has them and on the simulator, where else they are rejected."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +16,7 @@ from minigrad.devices.cuda.toolkit import find_nvcc
 from minigrad.devices.dry_run import DryRun
 from minigrad.errors import CompileError, LaunchError
 from minigrad.lab.bench.workloads import suite
+from minigrad.ops.matmul.kernels import TENSOR_CORES
 from minigrad.ops.matmul.shapes import products
 from minigrad.ops.matmul.strategies import choose
 
@@ -118,12 +120,13 @@ def test_wgmma_is_repeated_and_replayed_on_other_arrays():
             np.testing.assert_array_equal(multiply(x, y).numpy().astype(float), i * 2 * 64)
 
 
-@pytest.mark.parametrize("name", ["mma_tf32", "mma_bf16", "wgmma"])
+@pytest.mark.parametrize("name", TENSOR_CORES)
 def test_their_shared_memory_is_more_than_some_gpus_have(name):
     kernel = mg.matmul[name]
     assert 48 * 1024 < kernel.shared <= 227 * 1024
     text = "".join(path.read_text() for path in kernel.source.included)
-    assert f"SHARED = {kernel.shared};" in text, "the kernel and its launch say the same"
+    warps, found = kernel.launch(256, 256, 256).block[0] // 32, re.search(r"SHARED = (\d+)( \* WARPS)?[;,]", text)
+    assert int(found[1]) * (warps if found[2] else 1) == kernel.shared, "the kernel and its launch say the same"
 
 
 @pytest.mark.parametrize("rung", ["mma_tf32", "mma_bf16"])

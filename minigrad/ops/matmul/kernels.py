@@ -19,7 +19,7 @@ ON = f" processors={PROCESSORS}"  # a size of the launch, since it differs betwe
 LARGE = {(128, 128): 1.0, (64, 128): 1.1, (64, 64): 1.3}
 SMALL = {(32, 32): 1.8, (16, 32): 2.3}
 SHARED = 221184  # bytes of shared memory in a block of the rungs mma_...
-TENSOR_CORES = ("mma_tf32", "mma_bf16", "wgmma", "mma_3xtf32")
+TENSOR_CORES = ("mma_tf32", "mma_bf16", "wgmma", "mma_3xtf32", "wgmma_tf32")
 PRECISIONS = {"tf32": "mma_tf32", "bf16": "mma_tf32", "3xtf32": "mma_3xtf32"}  # for float32
 STRIP, HEIGHTS = 32, (16, 32, 64, 128)  # columns of a block of vector_columns, and the rows that it reads at once
 
@@ -88,7 +88,8 @@ def fitting(sizes: Mapping[str, int], y: str, x: str, costs: Mapping[tuple[int, 
 def tensor_cores(name: str, end: str, x: str, y: str) -> Kernel:
     """A product on tensor cores, of matrices as they are or, for a gradient, with one of them transposed."""
     file, sizes = f"{'wgmma' if name == 'wgmma' else 'tensor_cores'}{'_backward' if end else ''}", "m n k batch=1"
-    if name == "wgmma":  # persistent blocks, one on each multiprocessor, which loop over the tiles
+    if "wgmma" in name:  # persistent blocks, one on each multiprocessor, which loop over the tiles
+        file = "wgmma_tf32" if name == "wgmma_tf32" else file
         grid: tuple[str, ...] = ("processors", "1")
         return Kernel(f"matmul/{file}.cu", f"matmul_{name}{end}", grid, ("384",), sizes + ON, shared=196672)
     if name == "mma_3xtf32":
@@ -138,7 +139,12 @@ kernels |= {way: per_tile(way, x, y) for way, x, y in BACKWARD}
 kernels |= {f"warp_tiled_{way}": warp_tiled(f"warp_tiled_{way}", x, y) for way, x, y in BACKWARD}
 kernels |= {f"split_k_{way}": split_k(f"split_k_{way}", x, y) for way, x, y in BACKWARD}
 kernels |= {f"split_k_parts_{way}": split_k(f"split_k_parts_{way}", x, y, "parts") for way, x, y in BACKWARD}
-kernels |= {f"{name}_{way}": tensor_cores(name, f"_{way}", x, y) for way, x, y in BACKWARD for name in TENSOR_CORES}
+kernels |= {
+    f"{name}_{way}": tensor_cores(name, f"_{way}", x, y)
+    for way, x, y in BACKWARD
+    for name in TENSOR_CORES
+    if name != "wgmma_tf32"  # one kernel for all three products, of copies where they are stored otherwise
+}
 kernels["forward"] = kernels["tiled"]
 kernels["vector_rows"] = with_vector(vector_rows, "outputs*SHARE/256", ("256",), SHARE=(32, 1, 2, 4, 8, 16, 256))
 kernels["vector_columns"] = with_vector(vector_columns, f"outputs/{STRIP}", ("8", "HEIGHT"), HEIGHT=HEIGHTS)
@@ -150,7 +156,7 @@ INSTEAD = {"packed": "warp_tiled", "split_k_parts": "split_k", "vector_rows": "t
 FAST = {f"{way}_float32": f"warp_tiled{end}" for way, end in ENDS.items()}
 FAST |= {f"{way}_small": f"split_k{end}" for way, end in ENDS.items()} | {"large": "packed"}
 FAST |= {f"{way}_long": f"split_k_parts{end}" for way, end in ENDS.items()}
-FAST |= {"along": "vector_rows", "down": "vector_columns"}
+FAST |= {"along": "vector_rows", "down": "vector_columns", "turned": "wgmma_tf32"}
 
 
 def pick(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y: Spec) -> Kernel:

@@ -14,6 +14,7 @@ import numpy as np
 from minigrad.devices.array import MAX_ELEMENTS, Array, Spec
 from minigrad.devices.device import MAX_GRID
 from minigrad.devices.tensor_map import TensorMap
+from minigrad.errors import LaunchError
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import View
@@ -68,6 +69,8 @@ def choose(
             return product("rows_sum" if along else "columns_sum", kernel, chunk=chunk_of(terms, chunks, LANES))
     if chunks := splits_sum(kernels, way, shapes, x):
         return product("split_sum", kernels[f"split_k_parts{ENDS[way]}"], chunk=chunk_of(terms, chunks, STAGE))
+    if turns(kernels, way, shapes, x, y, precision):
+        return product("turned", kernels["wgmma_tf32"])
     rounds = precision != "float32" and may_round(kernels, rows, columns, shapes.count, x, y)
     if not rounds and packs(kernels, way, shapes, x):
         return product("packed", kernels["packed"])
@@ -234,10 +237,44 @@ def packed(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
     launch(a.pack(x), b.pack(y), out, rows, columns, terms, a.shape[1] // LANES, b.shape[1] // LANES)
 
 
+# --- turned operands: wgmma takes TF32 with the sum along the rows of both factors alone ---
+
+TURNED = 1700  # multiplications that save as much time as copying an element takes, as measured on an H200
+SUM_DOWN = {"forward": (False, True), "backward_a": (False, False), "backward_b": (True, True)}  # of x, of y
+
+
+def turns(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y: Spec, precision: str) -> bool:
+    """True for one product that wgmma takes, if it is worth the copies or `using` selects it. Raises LaunchError."""
+    (rows, columns, terms), down = shapes.extents(way), SUM_DOWN[way]
+    requested = kernels["forward"] is kernels["wgmma_tf32"]
+    copied = rows * terms * down[0] + columns * terms * down[1]
+    worth = precision in ("tf32", "bf16") and "turned" in kernels and rows * columns * terms >= TURNED * copied
+    fits = shapes.count == 1 and rows * columns * terms > 0 and not any(n % LANES for n in (rows, columns, terms))
+    fits = fits and x.dtype == np.float32 and not (x.offset or y.offset)
+    if requested and not (fits and x.device.arch == "sm_90a"):
+        raise LaunchError(
+            f"matmul: wgmma_tf32 takes one product of float32 with extents in multiples of {LANES}, on a Hopper GPU "
+            f"(sm_90a); this one is {rows} x {terms} @ {terms} x {columns} of {x.dtype} on {x.device.arch or 'no GPU'}."
+        )
+    large = not is_small(rows, columns, 1, x.device.processors)
+    return requested or (worth and fits and large and x.device.arch == "sm_90a")
+
+
+def turned(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
+    """out = x times y, of copies with the sum along their rows."""
+    rows, columns, terms = strategy.shapes.extents(strategy.way)
+    left, right = (
+        OPS["transpose"].run([z.reshape((terms, lines))], {"axes": (1, 0)}) if down else z.reshape((lines, terms))
+        for z, lines, down in zip((x, y), (rows, columns), SUM_DOWN[strategy.way], strict=True)
+    )
+    _launch(strategy.kernel, (rows, columns, terms), left, right, out)
+
+
 # --- tiles: one launch for the whole batch, or one per matrix; more where a matrix is longer than a grid along y ---
 
-# Rows and columns of both matrices of each kernel with tensor maps, and the rows of a box of 64 columns.
+# Rows and columns of both matrices of each kernel with tensor maps, and the rows of a box of 128 bytes.
 BOXES = {
+    "matmul_wgmma_tf32": (("m", "k", 128), ("n", "k", 256)),
     "matmul_wgmma": (("m", "k", 128), ("k", "n", 64)),
     "matmul_wgmma_backward_a": (("m", "n", 128), ("k", "n", 256)),
     "matmul_wgmma_backward_b": (("m", "k", 64), ("m", "n", 64)),
@@ -324,7 +361,7 @@ def _maps(boxes: Sequence[tuple[str, str, int]], sizes: Sizes, *arrays: Array) -
     extents = dict(zip("mnk", sizes, strict=True))
     for array, (rows, columns, tall) in zip(arrays, boxes, strict=True):
         shape = extents[rows], extents[columns]
-        yield TensorMap(array, (array.size // prod(shape), *shape), (1, tall, 64))
+        yield TensorMap(array, (array.size // prod(shape), *shape), (1, tall, 128 // array.dtype.itemsize))
 
 
 # Name -> how to run it, and the reason for which it is chosen.
@@ -333,6 +370,7 @@ STRATEGIES: dict[str, tuple[Callable[[Strategy, Array, Array, Array], None], str
     "rows_sum": (vector_sums, "a product with a vector"),
     "columns_sum": (vector_sums, "a product with a vector"),
     "split_sum": (split_sum, "a long sum of a small result"),
+    "turned": (turned, "large enough to turn the operands first"),
     "packed": (packed, "large enough to copy the operands first"),
     "tiles": (tiles, "one launch"),
     "slabs": (slabs, "more rows than one launch takes"),
