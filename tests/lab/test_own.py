@@ -162,6 +162,15 @@ def test_without_own_kernels_the_course_runs(solved):
         assert (train(2) == course).all()
 
 
+def test_an_update_with_weight_decay_is_the_courses(solved):
+    w = mg.ones(2, requires_grad=True, device="sim")
+    w.grad = mg.ones(2, device="sim")
+    mine, sgd = solved("sgd_step"), mg.optim.SGD([w], lr=0.5, weight_decay=0.5)
+    with mg.using(*mine):
+        sgd.step()
+    assert w.numpy().tolist() == [0.25, 0.25] and "1: it has weight_decay" in repr(mine)
+
+
 def test_a_call_that_a_kernel_cannot_do_is_the_courses_with_a_reason(solved):
     a, b = (mg.randn(2, 3, 3, device="sim") for _ in range(2))
     wide = mg.randn(4, 4, device="sim", dtype="float64")
