@@ -21,7 +21,7 @@ class StepRecorder:
         self._grads: dict[int, tuple[Tensor, Any, Tensor | None]] = {}
         self._cleared: set[int] = set()  # leaves, by id, whose gradient was cleared first
         self._older: list[tuple[Tensor, Tensor | None]] = []  # leaves, with the gradient from before the step
-        self._settings: list[tuple[Any, tuple]] = []  # optimizers with the settings that they used
+        self._settings: list[tuple[Any, tuple]] = []  # optimizers, with the settings in their launches
         self._earlier: list[Any] = []  # those before the last step of a schedule
         self.on_host: list[Callable[[], Any]] = []  # work of the host before each replay
         self._memory: set[int] = set()  # addresses that the captured launches work on
@@ -82,7 +82,7 @@ class StepRecorder:
         """True if an optimizer's settings, the array of a leaf, or an older gradient that the step reads is another."""
         moved = any(leaf.array is not array for leaf, array, _ in self._grads.values())
         older = any(leaf._grad is not grad for leaf, grad in self._older)
-        others = any(optimizer.launched != launched for optimizer, launched in self._settings)
+        others = any(x not in optimizer.settings for optimizer, launched in self._settings for x in launched)
         return moved or older or others
 
     def undo(self) -> None:
