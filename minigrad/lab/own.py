@@ -241,26 +241,27 @@ def _product(own: Sequence[OwnKernel], x: Array, y: Array, turned: tuple[bool, b
     return None
 
 
-def _through_softmax(kernels: Any, logits: Array, labels: Array, reduction: str) -> Array:
-    """The loss of each row, -log(softmax(x)[label]), then their sum or mean.
+def _through_softmax(kernels: Any, logits: Array, labels: Array, reduction: str, label_smoothing: float) -> Array:
+    """The loss of each row, -log(softmax(x)[label]) or as it is smoothed, then their sum or mean.
 
     A probability below the smallest float32 makes it infinite, which the course's own kernel avoids.
     """
     rows, classes = logits.shape
     p, losses = _softmax(logits), Array.empty(logits.device, (rows,), logits.dtype)
-    OF_SOFTMAX.launch(rows)(p, labels, losses, rows, classes)
+    OF_SOFTMAX.launch(rows)(p, labels, losses, rows, classes, label_smoothing)
     if reduction == "none":
         return losses
     return reduce(OPS["sum"].running, losses, (0,), False, divisor(reduction, rows))
 
 
 def _through_softmax_backward(
-    kernels: Any, needs: tuple, dy: Array, logits: Array, labels: Array, reduction: str
+    kernels: Any, needs: tuple, dy: Array, logits: Array, labels: Array, reduction: str, label_smoothing: float
 ) -> tuple[Array, None]:
-    """dx = (softmax(x) - onehot(label)) * dy / rows."""
+    """dx = (softmax(x) - target) * dy / rows."""
     (rows, classes), dx = logits.shape, Array.empty(logits.device, logits.shape, logits.dtype)
     p, step = _softmax(logits), int(reduction == "none")
-    OF_SOFTMAX_BACKWARD.launch(p.size)(dy, p, labels, dx, p.size, classes, step, divisor(reduction, rows))
+    launch = OF_SOFTMAX_BACKWARD.launch(p.size)
+    launch(dy, p, labels, dx, p.size, classes, label_smoothing, step, divisor(reduction, rows))
     return dx, None
 
 

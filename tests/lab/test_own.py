@@ -200,12 +200,12 @@ def test_the_loss_goes_through_the_readers_softmax_for_every_reduction(solved):
     mine = solved("softmax_row")
     logits = mg.tensor(np.random.default_rng(1).standard_normal((9, 4)).astype("float32"), True, device="sim")
     labels = mg.tensor(np.arange(9) % 4, device="sim")
-    for reduction in ("mean", "sum", "none"):
+    for reduction, smoothing in (("mean", 0.0), ("sum", 0.2), ("none", 0.0)):
         found = []
         for block in ((), mine):
             logits.grad = None
             with mg.using(*block):
-                loss = mg.cross_entropy(logits, labels, reduction=reduction)
+                loss = mg.cross_entropy(logits, labels, reduction, smoothing)
                 loss.backward(mg.ones(9, device="sim") if reduction == "none" else None)
             found.append((loss.numpy(), logits.grad.numpy()))
         assert all(np.allclose(*pair, atol=1e-6) for pair in zip(*found, strict=True)), reduction
@@ -219,8 +219,8 @@ def test_a_label_that_is_no_class_gives_nan_and_reads_nothing_else():
     p = Array.upload(device, np.full((2, 3), 1 / 3, np.float32))
     labels, dy = Array.upload(device, np.array([7, 1])), Array.upload(device, np.ones((), np.float32))
     losses, dx = Array.empty(device, (2,), np.dtype("float32")), Array.empty(device, (2, 3), np.dtype("float32"))
-    own.OF_SOFTMAX.launch(2)(p, labels, losses, 2, 3)
-    own.OF_SOFTMAX_BACKWARD.launch(6)(dy, p, labels, dx, 6, 3, 0, 2)
+    own.OF_SOFTMAX.launch(2)(p, labels, losses, 2, 3, 0.0)
+    own.OF_SOFTMAX_BACKWARD.launch(6)(dy, p, labels, dx, 6, 3, 0.0, 0, 2)
     assert np.isnan(losses.numpy()).tolist() == [True, False] and losses.numpy()[1] == np.float32(np.log(3))
     assert np.isnan(dx.numpy()[0]).all() and np.allclose(dx.numpy()[1], np.array([1, -2, 1]) / 6)
 
