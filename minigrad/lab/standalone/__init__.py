@@ -1,5 +1,6 @@
 """kernel.standalone: a kernel as a CUDA C++ program of its own, with the host code that a launch needs."""
 
+import ctypes
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -12,7 +13,6 @@ from minigrad.devices.array import Array
 from minigrad.devices.device import Arguments, Device, Dim3
 from minigrad.errors import LaunchError, require
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.view import View
 from minigrad.lab.standalone.device_code import Piece, device_code
 from minigrad.lab.standalone.host_code import SeenLaunch, host_code
 from minigrad.microscope import on_sim
@@ -116,7 +116,7 @@ def uploaded(kernel: str, args: Sequence[Any]) -> list[Any]:
 
 
 def values_of(kernel: str, params: Sequence[Param], arguments: Arguments) -> list[Any]:
-    """The value of each parameter: a copy of an array or, for an earlier one again, its name; a View, a number."""
+    """The value of each parameter: a copy of an array or, for an earlier one again, its name; a struct, a number."""
     found: list[Any] = []
     arrays = dict(arguments.arrays)
     first: dict[int, tuple[Param, Array]] = {}  # by buffer, the parameter that has it first
@@ -130,5 +130,5 @@ def values_of(kernel: str, params: Sequence[Param], arguments: Arguments) -> lis
             if its.spec is not array.spec or its.address != array.address or other.type != param.type:
                 raise LaunchError(f"{kernel}: {other.name} and {param.name} share memory; give two arrays.")
             value = array.numpy() if other is param else other.name
-        found.append(View.from_buffer_copy(value) if isinstance(value, View) else value)
+        found.append(type(value).from_buffer_copy(value) if isinstance(value, ctypes.Structure) else value)
     return found

@@ -1,5 +1,6 @@
 """The host code of one launch: memory, copies, the launch itself, and a look at the results."""
 
+import ctypes
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ from minigrad.devices.device import Dim3
 from minigrad.display import plural
 from minigrad.errors import LaunchError
 from minigrad.kernels.arguments import C_NAMES
-from minigrad.kernels.view import View
 from minigrad.source import Param
 
 LITERAL = 32  # elements of an array that is written out; a formula fills a longer one
@@ -64,7 +64,7 @@ class Given:
 
 @dataclass(frozen=True)
 class SeenLaunch:
-    """A launch: the value of each parameter is an array, the name of an earlier one, a number, a View, or None."""
+    """A launch: the value of each parameter is an array, the name of an earlier one, a number, a struct, or None."""
 
     kernel: str
     params: Sequence[Param]
@@ -243,11 +243,12 @@ def number(value: Any, kind: str) -> str:
 
 def scalar(call: SeenLaunch, param: Param, value: Any) -> str:
     """The value of a parameter that is no pointer."""
-    if not isinstance(value, View):
+    if not isinstance(value, ctypes.Structure):
         return number(value, call.c_type(param))
-    axes = max(value.ndim, 1)
-    extents, strides = (", ".join(map(str, list(row)[:axes])) for row in (value.shape, value.stride))
-    return f"{{{value.ndim}, {value.offset}, {{{extents}}}, {{{strides}}}}}"
+    axes = max(getattr(value, "ndim", 1), 1)  # of a View or a Frame; the rest of their rows is 0
+    fields = (getattr(value, name) for name, *_ in value._fields_)
+    words = (f"{{{', '.join(map(str, x[:axes]))}}}" if isinstance(x, ctypes.Array) else str(x) for x in fields)
+    return f"{{{', '.join(words)}}}"
 
 
 def is_array(value: Any) -> bool:
