@@ -1,6 +1,6 @@
 """Adam: steps of a length that the gradients' own size does not change."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,8 +31,8 @@ class Adam(Optimizer):
 
     states = ("m", "v", "t")
     reads_lr = True
-    checks: ClassVar[Mapping[str, Callable]] = {
-        **Optimizer.checks, "betas": two_below_one, "eps": require_number, "weight_decay": require_number
+    checks: ClassVar = Optimizer.checks | {
+        "betas": two_below_one, "eps": require_number, "weight_decay": require_number
     }  # fmt: skip
 
     def __init__(

@@ -22,6 +22,7 @@ SGD_STEP = per_element("optim.cu", "sgd_step")  # of one parameter: the kernel t
 SGD_STEPS = multi_tensor("optim.cu", "sgd_steps")
 _REPLAYED = Cache()  # updates of all parameters of a device, by optimizer, settings and specs
 RETUNED.append(_REPLAYED.clear)
+ARRAYS = ("parameters", "_states", "_rate", "_lr")  # attributes of an optimizer that are no settings
 
 
 class Optimizer:
@@ -29,7 +30,10 @@ class Optimizer:
 
     states: tuple[str, ...]
     reads_lr = False  # True where the kernels read lr in device memory: another lr then changes no launch
-    checks: ClassVar[Mapping[str, Callable]] = {"lr": require_number}  # of the numbers that a user may set at any time
+    checks: ClassVar[dict[str, Callable]] = {"lr": require_number}  # of the numbers that a user may set at any time
+
+    def __init_subclass__(cls) -> None:
+        cls.reads_lr = vars(cls).get("reads_lr", cls.reads_lr and "_update" not in vars(cls))
 
     def __init__(self, parameters: Iterable[Tensor], lr: float | None):
         who = type(self).__name__
@@ -108,19 +112,15 @@ class Optimizer:
                 self._update(*row)
             return ()
         self._lr = arrays[-1]
+        owner = vars(next(c for c in type(self).__mro__ if "_update" in vars(c)))
         for few in chunks(rows):
-            self._owner.get("_launch", Optimizer._launch)(self, few)
+            owner.get("_launch", Optimizer._launch)(self, few)
         return ()
 
     def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Update these parameters, one after the other where the optimizer has no kernel for many."""
+        """Update these parameters: one by one, unless the class with `_update` has a kernel for many."""
         for row in rows:
             self._update(*row)
-
-    @property
-    def _owner(self) -> Mapping[str, Any]:
-        """The names of the class that updates one parameter: it also updates many."""
-        return vars(next(c for c in type(self).__mro__ if "_update" in vars(c)))
 
     def _states_of(self, i: int, p: Tensor) -> list[Tensor]:
         """The states of a parameter, on its device; they live as long as the optimizer."""
@@ -155,13 +155,13 @@ class Optimizer:
     @property
     def settings(self) -> tuple:
         """Everything besides arrays that the update depends on: every other attribute of the optimizer."""
-        arrays = ("parameters", "_states", "_rate", "_lr")
-        return tuple((name, value) for name, value in vars(self).items() if name not in arrays)
+        return tuple([x for x in vars(self).items() if x[0] not in ARRAYS])
 
     @property
     def launched(self) -> tuple:
         """The settings that are part of the launches."""
-        return tuple(x for x in self.settings if x[0] != "lr" or not self._owner.get("reads_lr"))
+        apart = (*ARRAYS, "lr") if self.reads_lr else ARRAYS
+        return tuple([x for x in vars(self).items() if x[0] not in apart])
 
     def _start(self, p: Any) -> list[np.ndarray]:
         """The states of a parameter before the first step."""
@@ -176,9 +176,7 @@ class SGD(Optimizer):
 
     states = ("v",)
     reads_lr = True
-    checks: ClassVar[Mapping[str, Callable]] = {
-        **Optimizer.checks, "momentum": require_number, "weight_decay": require_number
-    }  # fmt: skip
+    checks: ClassVar = Optimizer.checks | {"momentum": require_number, "weight_decay": require_number}
 
     def __init__(
         self, parameters: Iterable[Tensor], lr: float | None = None, momentum: float = 0.0, weight_decay: float = 0.0

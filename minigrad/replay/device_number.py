@@ -16,11 +16,12 @@ class DeviceNumber:
 
     def on(self, device: Any, value: float) -> Array:
         """The number as an array (1,) on a device; while a step is captured, it gets its value before each replay."""
-        if device.name not in self._held:
-            self._held[device.name] = Array.upload(device, np.array([value])), value
-        if not mode.recorder:
+        held = self._held.get(device.name)
+        if held is None:
+            held = self._held[device.name] = Array.upload(device, np.array([value])), value
+        elif held[1] != value and not mode.recorder:
             self.send(value)
-        return self._held[device.name][0]
+        return held[0]
 
     def send(self, value: float) -> None:
         """Write the value wherever another one is."""

@@ -20,7 +20,12 @@ class Run:
         like = {"device": device}
         self.device = device
         self.model = nn.Sequential(
-            nn.Conv2d(1, 3, 3, **like), nn.BatchNorm2d(3, **like), mg.relu, nn.Flatten(), nn.Linear(12, 2, **like)
+            nn.Conv2d(1, 3, 3, **like),
+            nn.BatchNorm2d(3, **like),
+            mg.relu,
+            nn.Flatten(),
+            nn.Dropout(0.25),
+            nn.Linear(12, 2, **like),
         )
         self.optimizer = make(self.model.parameters(), **settings)
         self.schedule = mg.optim.CosineAnnealingLR(self.optimizer, 9, warmup=2)
