@@ -2,23 +2,29 @@
 
 // Both kernels: block -> one row of logits; thread -> every BLOCK-th class of it. The softmax is never
 // stored: recomputing it in the backward pass costs less than writing and reading it.
+// The target of a class is onehot(label) * (1 - smoothing) + smoothing / classes.
 
-// loss = log(sum(exp(x))) - x[label]. A label that is no class gives NaN and is never used as an index.
+// The loss of a row, log(sum(exp(x))) - sum(target * x). A label that is no class gives NaN and is never an index. rest is
+// the sum of x - most over all classes, if there is smoothing.
+__device__ inline real loss_of(
+    const real* x, long long label, int classes, real most, real log_sum, real smoothing, real rest) {
+    if (label < 0 || label >= classes) return NAN;
+    real own = x[label] - most;
+    return log_sum - (smoothing > 0 ? (1 - smoothing) * own + smoothing / classes * rest : own);
+}
+
 extern "C" __global__ void cross_entropy_forward(
-    const real* logits, const long long* labels, real* losses, int classes) {
+    const real* logits, const long long* labels, real* losses, int classes, real smoothing) {
     const real* x = logits + blockIdx.x * classes;
     real most = block_max(classes, [=](int i) { return x[i]; });
     real log_sum = log(block_sum(classes, [=](int i) { return exp(x[i] - most); }));
-    if (threadIdx.x == 0) {
-        long long label = labels[blockIdx.x];
-        bool known = 0 <= label && label < classes;
-        losses[blockIdx.x] = known ? most - x[label] + log_sum : NAN;
-    }
+    real rest = smoothing > 0 ? block_sum(classes, [=](int i) { return x[i] - most; }) : 0;
+    if (threadIdx.x == 0) losses[blockIdx.x] = loss_of(x, labels[blockIdx.x], classes, most, log_sum, smoothing, rest);
 }
 
-// dx = (softmax(x) - onehot(label)) * dy / divisor. `step` is 0 if all rows share one dy, else 1.
+// dx = (softmax(x) - target) * dy / divisor. `step` is 0 if all rows share one dy, else 1.
 extern "C" __global__ void cross_entropy_backward(
-    const real* dy, const real* logits, const long long* labels, real* dx, int classes, int step,
+    const real* dy, const real* logits, const long long* labels, real* dx, int classes, real smoothing, int step,
     real divisor) {
     const real* x = logits + blockIdx.x * classes;
     dx += blockIdx.x * classes;
@@ -28,27 +34,24 @@ extern "C" __global__ void cross_entropy_backward(
     bool known = 0 <= label && label < classes;
     real upstream = known ? dy[blockIdx.x * step] / divisor : NAN;
     for (int i = threadIdx.x; i < classes; i += blockDim.x) {
-        dx[i] = (exp(x[i] - most) / sum - (i == label ? 1 : 0)) * upstream;
+        dx[i] = (exp(x[i] - most) / sum - (i == label ? 1 - smoothing : 0) - smoothing / classes) * upstream;
     }
 }
 
 // The same for a row that fits into the registers of a block: see row_in_registers.cuh.
 extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held(
-    const real* logits, const long long* labels, real* losses, int n) {
+    const real* logits, const long long* labels, real* losses, int n, real smoothing) {
     const real* x = logits + blockIdx.x * n;
     real own[HELD];
     hold(own, x, n, -INFINITY);
     real most = held_reduce(own, Max());
     real log_sum = log(held_exp(own, most));
-    if (threadIdx.x == 0) {
-        long long label = labels[blockIdx.x];
-        bool known = 0 <= label && label < n;
-        losses[blockIdx.x] = known ? most - x[label] + log_sum : NAN;
-    }
+    real rest = smoothing > 0 ? block_sum(n, [=](int i) { return x[i] - most; }) : 0;
+    if (threadIdx.x == 0) losses[blockIdx.x] = loss_of(x, labels[blockIdx.x], n, most, log_sum, smoothing, rest);
 }
 
 extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held_backward(
-    const real* dy, const real* logits, const long long* labels, real* dx, int n, int step, real divisor) {
+    const real* dy, const real* logits, const long long* labels, real* dx, int n, real smoothing, int step, real divisor) {
     real own[HELD];
     hold(own, logits + blockIdx.x * n, n, -INFINITY);
     real most = held_reduce(own, Max());
@@ -59,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held_
 #pragma unroll
     for (int j = 0; j < HELD; ++j) {
         int i = threadIdx.x * LANES + j / LANES * LANES * blockDim.x + j % LANES;
-        own[j] = (own[j] / sum - (i == label ? 1 : 0)) * upstream;
+        own[j] = (own[j] / sum - (i == label ? 1 - smoothing : 0) - smoothing / n) * upstream;
     }
     release(own, dx + blockIdx.x * n, n);
 }
@@ -71,22 +74,26 @@ extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held_
 
 // The same for a row that fits into the registers of some lanes of a warp: see short_row.cuh.
 extern "C" __global__ void cross_entropy_lanes(
-    const real* logits, const long long* labels, real* losses, int rows, int n) {
+    const real* logits, const long long* labels, real* losses, int rows, int n, real smoothing) {
     Short mine(rows, n);
     const real* x = logits + mine.row * n;
-    real own[MINE];
+    real own[MINE], rest = 0;
     mine.hold(own, x, -INFINITY);
     real most = lanes_reduce(own, Max());
+    if (smoothing > 0) {
+#pragma unroll
+        for (int j = 0; j < MINE; ++j) rest += mine.at(j) < mine.count ? own[j] - most : 0;
+        rest = lanes_reduce<SHARE>(rest, Add());
+    }
     real log_sum = log(lanes_exp(own, most));
     if (mine.share == 0 && mine.count > 0) {
-        long long label = labels[mine.row];
-        bool known = 0 <= label && label < n;
-        losses[mine.row] = known ? most - x[label] + log_sum : NAN;
+        losses[mine.row] = loss_of(x, labels[mine.row], n, most, log_sum, smoothing, rest);
     }
 }
 
 extern "C" __global__ void cross_entropy_lanes_backward(
-    const real* dy, const real* logits, const long long* labels, real* dx, int rows, int n, int step, real divisor) {
+    const real* dy, const real* logits, const long long* labels, real* dx, int rows, int n, real smoothing, int step,
+    real divisor) {
     Short mine(rows, n);
     real own[MINE];
     mine.hold(own, logits + mine.row * n, -INFINITY);
@@ -96,30 +103,36 @@ extern "C" __global__ void cross_entropy_lanes_backward(
     bool known = 0 <= label && label < n;
     real upstream = known && mine.count > 0 ? dy[mine.row * step] / divisor : NAN;
 #pragma unroll
-    for (int j = 0; j < MINE; ++j) own[j] = (own[j] / sum - (mine.at(j) == label ? 1 : 0)) * upstream;
+    for (int j = 0; j < MINE; ++j) {
+        own[j] = (own[j] / sum - (mine.at(j) == label ? 1 - smoothing : 0) - smoothing / n) * upstream;
+    }
     mine.release(own, dx + mine.row * n);
 }
 
 // From the softmax p of the logits, where another kernel has computed it.
-// loss = -log(p[label]). thread -> one row.
+// loss = -sum(target * log(p)). thread -> one row.
 extern "C" __global__ void cross_entropy_of_softmax(
-    const real* p, const long long* labels, real* losses, int rows, int classes) {
+    const real* p, const long long* labels, real* losses, int rows, int classes, real smoothing) {
     int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row < rows) {
         long long label = labels[row];
         bool known = 0 <= label && label < classes;
-        losses[row] = known ? -log(p[row * classes + label]) : NAN;
+        real loss = known ? -log(p[row * classes + label]) * (1 - smoothing) : NAN;
+        for (int i = 0; smoothing > 0 && i < classes; ++i) loss -= log(p[row * classes + i]) * smoothing / classes;
+        losses[row] = loss;
     }
 }
 
-// dx = (p - onehot(label)) * dy / divisor. thread -> one element of dx, of `size`.
+// dx = (p - target) * dy / divisor. thread -> one element of dx, of `size`.
 extern "C" __global__ void cross_entropy_of_softmax_backward(
-    const real* dy, const real* p, const long long* labels, real* dx, int size, int classes, int step, real divisor) {
+    const real* dy, const real* p, const long long* labels, real* dx, int size, int classes, real smoothing, int step,
+    real divisor) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < size) {
         int row = i / classes;
         long long label = labels[row];
         bool known = 0 <= label && label < classes;
-        dx[i] = known ? (p[i] - (i % classes == label ? 1 : 0)) * dy[row * step] / divisor : NAN;
+        real target = (i % classes == label ? 1 - smoothing : 0) + smoothing / classes;
+        dx[i] = known ? (p[i] - target) * dy[row * step] / divisor : NAN;
     }
 }

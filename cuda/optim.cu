@@ -31,9 +31,10 @@ __device__ bool owns(int& block, int n, Update update) {
     return false;
 }
 
-__device__ inline bool sgd(int& block, real* p, const real* g, real* v, int n, real lr, real momentum) {
+// v = momentum * v + g + decay * p; p -= lr * v. The rate is read from memory: so a captured step follows a schedule.
+__device__ inline bool sgd(int& block, real* p, const real* g, real* v, int n, real lr, real momentum, real decay) {
     return owns(block, n, [=](int i) {
-        real velocity = momentum * v[i] + g[i];
+        real velocity = momentum * v[i] + (g[i] + decay * p[i]);
         v[i] = velocity;
         p[i] -= lr * velocity;
     });
@@ -47,16 +48,17 @@ extern "C" __global__ void sgd_steps(
     real* p4, const real* g4, real* v4, int n4,
     real* p5, const real* g5, real* v5, int n5,
     real* p6, const real* g6, real* v6, int n6,
-    real* p7, const real* g7, real* v7, int n7, real lr, real momentum) {
+    real* p7, const real* g7, real* v7, int n7, const double* rate, real momentum, real decay) {
     int block = blockIdx.x;
-    if (sgd(block, p0, g0, v0, n0, lr, momentum)
-        || sgd(block, p1, g1, v1, n1, lr, momentum)
-        || sgd(block, p2, g2, v2, n2, lr, momentum)
-        || sgd(block, p3, g3, v3, n3, lr, momentum)
-        || sgd(block, p4, g4, v4, n4, lr, momentum)
-        || sgd(block, p5, g5, v5, n5, lr, momentum)
-        || sgd(block, p6, g6, v6, n6, lr, momentum)
-        || sgd(block, p7, g7, v7, n7, lr, momentum)) return;
+    real lr = *rate;
+    if (sgd(block, p0, g0, v0, n0, lr, momentum, decay)
+        || sgd(block, p1, g1, v1, n1, lr, momentum, decay)
+        || sgd(block, p2, g2, v2, n2, lr, momentum, decay)
+        || sgd(block, p3, g3, v3, n3, lr, momentum, decay)
+        || sgd(block, p4, g4, v4, n4, lr, momentum, decay)
+        || sgd(block, p5, g5, v5, n5, lr, momentum, decay)
+        || sgd(block, p6, g6, v6, n6, lr, momentum, decay)
+        || sgd(block, p7, g7, v7, n7, lr, momentum, decay)) return;
 }
 
 // Increments the step counters. thread -> the counter of one parameter.
@@ -68,12 +70,14 @@ extern "C" __global__ void adam_counts(int* t0, int* t1, int* t2, int* t3, int* 
 // The t-th Adam step, with c1 = 1 - b1 and c2 = 1 - b2 from the host: here in float, 1 - 0.999 would be wrong by 1e-5.
 // For the same reason 1 - b1^t is written as -expm1(t log1p(-c1)). thread -> one element.
 __device__ inline bool adam(
-    int& block, real* p, const real* g, real* m, real* v, const int* t, int n, real lr, real c1, real c2, real eps) {
+    int& block, real* p, const real* g, real* m, real* v, const int* t, int n, real lr, real c1, real c2, real eps,
+    real decay) {
     bool own = block < blocks_for(n);  // then both are computed once, not for each element
     real grown1 = own ? -expm1(*t * log1p(-c1)) : 1, grown2 = own ? -expm1(*t * log1p(-c2)) : 1;
     return owns(block, n, [=](int i) {
-        real mean = m[i] + c1 * (g[i] - m[i]);
-        real square = v[i] + c2 * (g[i] * g[i] - v[i]);
+        real slope = g[i] + decay * p[i];
+        real mean = m[i] + c1 * (slope - m[i]);
+        real square = v[i] + c2 * (slope * slope - v[i]);
         m[i] = mean;
         v[i] = square;
         p[i] -= lr * (mean / grown1) / (sqrt(square / grown2) + eps);
@@ -89,14 +93,15 @@ extern "C" __global__ void adam_steps(
     real* p5, const real* g5, real* m5, real* v5, const int* t5, int n5,
     real* p6, const real* g6, real* m6, real* v6, const int* t6, int n6,
     real* p7, const real* g7, real* m7, real* v7, const int* t7, int n7,
-    real lr, real c1, real c2, real eps) {
+    const double* rate, real c1, real c2, real eps, real decay) {
     int block = blockIdx.x;
-    if (adam(block, p0, g0, m0, v0, t0, n0, lr, c1, c2, eps)
-        || adam(block, p1, g1, m1, v1, t1, n1, lr, c1, c2, eps)
-        || adam(block, p2, g2, m2, v2, t2, n2, lr, c1, c2, eps)
-        || adam(block, p3, g3, m3, v3, t3, n3, lr, c1, c2, eps)
-        || adam(block, p4, g4, m4, v4, t4, n4, lr, c1, c2, eps)
-        || adam(block, p5, g5, m5, v5, t5, n5, lr, c1, c2, eps)
-        || adam(block, p6, g6, m6, v6, t6, n6, lr, c1, c2, eps)
-        || adam(block, p7, g7, m7, v7, t7, n7, lr, c1, c2, eps)) return;
+    real lr = *rate;
+    if (adam(block, p0, g0, m0, v0, t0, n0, lr, c1, c2, eps, decay)
+        || adam(block, p1, g1, m1, v1, t1, n1, lr, c1, c2, eps, decay)
+        || adam(block, p2, g2, m2, v2, t2, n2, lr, c1, c2, eps, decay)
+        || adam(block, p3, g3, m3, v3, t3, n3, lr, c1, c2, eps, decay)
+        || adam(block, p4, g4, m4, v4, t4, n4, lr, c1, c2, eps, decay)
+        || adam(block, p5, g5, m5, v5, t5, n5, lr, c1, c2, eps, decay)
+        || adam(block, p6, g6, m6, v6, t6, n6, lr, c1, c2, eps, decay)
+        || adam(block, p7, g7, m7, v7, t7, n7, lr, c1, c2, eps, decay)) return;
 }

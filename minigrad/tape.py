@@ -85,6 +85,9 @@ class Recorder(Protocol):
     def steps(self, optimizer: Any) -> None:
         """An optimizer updates its parameters."""
 
+    def repeats(self, action: Callable[[], Any]) -> None:
+        """The step does this on the host: not now, but before each replay."""
+
 
 class Tracer(Protocol):
     """The interface of `mg.fuse`: while a function is traced, its ops are recorded and not run."""

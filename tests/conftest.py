@@ -11,6 +11,7 @@ from minigrad.devices.caches import Cache
 from minigrad.devices.cuda import compiler as nvcc
 from minigrad.devices.cuda import libcuda
 from minigrad.devices.device import Arguments
+from minigrad.devices.random import Generator
 from minigrad.kernels.kernel import Kernel
 from minigrad.simulator import Simulator
 
@@ -63,8 +64,7 @@ def gpu(driver, monkeypatch):
     """The device `cuda` over the fake driver."""
     monkeypatch.delenv("CUDA_DEVICE", raising=False)
     yield _installed(monkeypatch, "cuda")
-    dtypes._constant.cache_clear()
-    dtypes._zero.cache_clear()
+    forget_arrays()
 
 
 @pytest.fixture
@@ -76,14 +76,12 @@ def two_gpus(driver, monkeypatch):
     DEVICES.why_not.cache_clear()
     yield both
     DEVICES.why_not.cache_clear()
-    dtypes._constant.cache_clear()
-    dtypes._zero.cache_clear()
+    forget_arrays()
 
 
 def _installed(monkeypatch, name):
     monkeypatch.setattr(DEVICES, "_made", {key: value for key, value in DEVICES._made.items() if key != name})
-    dtypes._constant.cache_clear()
-    dtypes._zero.cache_clear()
+    forget_arrays()
     return DEVICES.get(name)
 
 
@@ -92,11 +90,16 @@ def repeating(monkeypatch):
     """`sim` with replayed launches; constants of ops are made there, too."""
     made = Repeating()
     monkeypatch.setattr(dtypes, "get", lambda name: made)
-    dtypes._constant.cache_clear()
-    dtypes._zero.cache_clear()
+    forget_arrays()
     yield made
+    forget_arrays()
+
+
+def forget_arrays():
+    """Drop the arrays that are kept for a device of that name: it is another one now."""
     dtypes._constant.cache_clear()
     dtypes._zero.cache_clear()
+    Generator.states.clear()
 
 
 class Repeating(Simulator):

@@ -12,6 +12,7 @@ from minigrad.devices.device import Arguments, Device
 from minigrad.devices.dtypes import is_bfloat16
 from minigrad.devices.tensor_map import TensorMap
 from minigrad.errors import LaunchError
+from minigrad.kernels.frame import Frame
 from minigrad.kernels.view import View
 from minigrad.kernels.window import Window
 from minigrad.source import Param
@@ -37,7 +38,7 @@ _ELEMENTS = {
     for name, lanes in {c: 1, **vectors}.items()
 }
 # Structs that the package's kernels take by value, by their name in CUDA C++.
-STRUCTS: dict[str, type[ctypes.Structure]] = {"TensorMap": TensorMap, "View": View, "Window": Window}
+STRUCTS: dict[str, type[ctypes.Structure]] = {"TensorMap": TensorMap, "View": View, "Window": Window, "Frame": Frame}
 
 
 class BoundArguments(NamedTuple):

@@ -1,6 +1,6 @@
 """Multi-tensor kernels: one launch updates up to 8 parameters, since most are too small to be worth a launch."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minigrad.kernels.extents import ceil_div
@@ -18,6 +18,13 @@ def multi_tensor(file: str, name: str) -> Kernel:
 def blocks(rows: Sequence[Row]) -> int:
     """The number of blocks for these parameters."""
     return sum(ceil_div(row[0].size, CHUNK) for row in rows)
+
+
+def chunks(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """The rows that a launch takes together: those of one dtype, MANY at most, without the empty ones."""
+    for dtype in dict.fromkeys(row[0].dtype for row in rows):
+        alike = [row for row in rows if row[0].dtype == dtype and row[0].size]
+        yield from (alike[at : at + MANY] for at in range(0, len(alike), MANY))
 
 
 def arguments(rows: Sequence[Row]) -> Row:

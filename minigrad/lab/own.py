@@ -241,26 +241,27 @@ def _product(own: Sequence[OwnKernel], x: Array, y: Array, turned: tuple[bool, b
     return None
 
 
-def _through_softmax(kernels: Any, logits: Array, labels: Array, reduction: str) -> Array:
-    """The loss of each row, -log(softmax(x)[label]), then their sum or mean.
+def _through_softmax(kernels: Any, logits: Array, labels: Array, reduction: str, label_smoothing: float) -> Array:
+    """The loss of each row, -log(softmax(x)[label]) or as it is smoothed, then their sum or mean.
 
     A probability below the smallest float32 makes it infinite, which the course's own kernel avoids.
     """
     rows, classes = logits.shape
     p, losses = _softmax(logits), Array.empty(logits.device, (rows,), logits.dtype)
-    OF_SOFTMAX.launch(rows)(p, labels, losses, rows, classes)
+    OF_SOFTMAX.launch(rows)(p, labels, losses, rows, classes, label_smoothing)
     if reduction == "none":
         return losses
     return reduce(OPS["sum"].running, losses, (0,), False, divisor(reduction, rows))
 
 
 def _through_softmax_backward(
-    kernels: Any, needs: tuple, dy: Array, logits: Array, labels: Array, reduction: str
+    kernels: Any, needs: tuple, dy: Array, logits: Array, labels: Array, reduction: str, label_smoothing: float
 ) -> tuple[Array, None]:
-    """dx = (softmax(x) - onehot(label)) * dy / rows."""
+    """dx = (softmax(x) - target) * dy / rows."""
     (rows, classes), dx = logits.shape, Array.empty(logits.device, logits.shape, logits.dtype)
     p, step = _softmax(logits), int(reduction == "none")
-    OF_SOFTMAX_BACKWARD.launch(p.size)(dy, p, labels, dx, p.size, classes, step, divisor(reduction, rows))
+    launch = OF_SOFTMAX_BACKWARD.launch(p.size)
+    launch(dy, p, labels, dx, p.size, classes, label_smoothing, step, divisor(reduction, rows))
     return dx, None
 
 
@@ -269,14 +270,17 @@ def _softmax(logits: Array) -> Array:
 
 
 def _update_with(own: OwnKernel, course: Callable) -> Callable:
-    """SGD's update of each parameter, in place, by the reader's kernel; by the course's for another dtype."""
+    """SGD's update of each parameter, in place, by the reader's kernel, or the course's where that one cannot do it."""
 
     def launch(self: SGD, rows: Sequence[Sequence[Any]]) -> None:
         for p, g, v in rows:
-            if p.dtype == np.float32:
+            reason = "its numbers are no float32" * (p.dtype != np.float32) or "it has weight_decay" * (
+                self.weight_decay > 0
+            )
+            if not reason:
                 own.kernel.launch(p.size)(p, g, v, self.lr, self.momentum, p.size)
             else:
-                own.unfit["its numbers are no float32"] += 1
+                own.unfit[reason] += 1
                 course(self, [(p, g, v)])
 
     return launch
@@ -345,7 +349,7 @@ def _install(blocks: Sequence[Mine]) -> None:
     """The ops and the update of these blocks, one after the other on those of the course; they are active now."""
     for state in _COURSE:
         _set(*state)
-    SGD._launch = COURSE_UPDATE  # type: ignore[method-assign]
+    SGD._launch, SGD.reads_lr = COURSE_UPDATE, True  # type: ignore[method-assign]
     names = {each.name for block in blocks for each in block} - {UPDATE}
     names |= {"cross_entropy"} if "softmax" in names else set()  # whose loss goes through it
     _ACTIVE[:], _COURSE[:] = blocks, [(OPS[name], *_state(OPS[name])) for name in names]
@@ -361,6 +365,7 @@ def _install_one(block: Mine) -> None:
             _replace(OPS[each.name], *_state(each.op))
         else:
             SGD._launch = _update_with(each.kernels[-1], SGD._launch)  # type: ignore[method-assign]
+            SGD.reads_lr = False
     names = {each.name for each in block}
     if "softmax" in names and "cross_entropy" not in names:
         loss = OPS["cross_entropy"]

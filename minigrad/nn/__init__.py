@@ -7,6 +7,7 @@ import numpy as np
 from minigrad.devices.dtypes import to_host
 from minigrad.errors import require
 from minigrad.nn.conv import Conv2d
+from minigrad.nn.dropout import Dropout
 from minigrad.nn.linear import Linear
 from minigrad.nn.module import Module, Sequential
 from minigrad.nn.normalization import BatchNorm2d
@@ -16,8 +17,8 @@ from minigrad.ops.cross_entropy import check_labels
 from minigrad.tensor import Tensor
 
 __all__ = [
-    "AvgPool2d", "BatchNorm2d", "Conv2d", "Flatten", "GlobalAvgPool2d", "Linear", "MaxPool2d", "Module", "ResNet",
-    "Residual", "Sequential", "accuracy", "resnet18",
+    "AvgPool2d", "BatchNorm2d", "Conv2d", "Dropout", "Flatten", "GlobalAvgPool2d", "Linear", "MaxPool2d", "Module",
+    "ResNet", "Residual", "Sequential", "accuracy", "resnet18",
 ]  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def save(path: str | Path, state: Module | Mapping[str, Any] | None = None, /, *
         own = _state_of(value)
         named |= {f"{part}.{name}": x for name, x in own.items()} if isinstance(own, Mapping) else {part: own}
     named |= {RANDOM: random_state()} if parts else {}
-    arrays = {name: _plain(to_host(x, who=f"save: {name}")) for name, x in named.items()}
+    arrays = {name: _plain(to_host(np.asarray(x), who=f"save: {name}")) for name, x in named.items()}
     path, pack = _format("save", path, WRITERS)
     write(path, pack(arrays))
 

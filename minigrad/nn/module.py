@@ -1,9 +1,9 @@
 """Module: a part of a network, with parameters, buffers and a state that can be saved; Sequential joins several."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from minigrad.devices.dtypes import to_host
+from minigrad.devices.state import fitting
 from minigrad.errors import require, require_bool
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
@@ -101,20 +101,12 @@ class Module:
         A buffer without axes, a count, may be missing. Raises KeyError for other names, ValueError for other shapes;
         then nothing has been changed.
         """
-        own, transposed = dict(self._named_state()), {*self._transposed()}
-        given = {*require("load_state_dict", state, Mapping, "what state_dict() gives, arrays by name")}
-        missing, unexpected = [name for name in own.keys() - given if own[name].ndim], given - own.keys()
-        if missing or unexpected:
-            raise KeyError(f"load_state_dict: missing: {_listed(missing)}; unexpected: {_listed(unexpected)}.")
-        new = {}
-        for name in given:
-            host, p = to_host(state[name], own[name].dtype, name), own[name]
-            if host.shape != (shape := p.shape[::-1] if name in transposed else p.shape):
-                raise ValueError(f"load_state_dict: {name} is {host.shape}; this module's is {shape}.")
-            new[name] = p.fitting(host.T if name in transposed else host, "load_state_dict")
+        own, transposed, wanted = dict(self._named_state()), {*self._transposed()}, self.state_dict()
+        counts = [name for name, x in wanted.items() if not x.ndim]
+        new = fitting("load_state_dict", state, wanted, optional=counts)
         with no_grad():  # every entry fits, so a state is loaded whole or not at all
             for name, x in new.items():
-                own[name].assign(x)
+                own[name].assign(x.T if name in transposed else x)
 
     def _children(self) -> Iterator[tuple[str, Any]]:
         yield from vars(self).items()
@@ -125,12 +117,6 @@ class Module:
 
     def __call__(self, *inputs: Any) -> Any:
         return self.forward(*inputs)
-
-
-def _listed(names: Iterable[Any]) -> str:
-    """The first of these names, and the number of the others."""
-    ordered = sorted(map(str, names)) or ["none"]
-    return ", ".join(ordered[:5]) + f" and {len(ordered) - 5} more" * (len(ordered) > 5)
 
 
 class Sequential(Module):

@@ -6,6 +6,7 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import FLOATS
+from minigrad.errors import require_number
 from minigrad.kernels.kernel import Kernel
 from minigrad.op import OPS, Case, Op
 from minigrad.ops.log_softmax import forward as log_softmax
@@ -15,17 +16,31 @@ from minigrad.ops.rowwise import FAST, fitting, kernels_of
 REDUCTIONS = ("mean", "sum", "none")
 
 
-def forward(logits: np.ndarray, labels: np.ndarray, reduction: str = "mean") -> np.ndarray:
-    """loss = mean over the rows of log(sum(exp(x))) - x[label]"""
-    losses = -np.take_along_axis(log_softmax(logits), labels[:, None], axis=1)[:, 0]
+def forward(
+    logits: np.ndarray, labels: np.ndarray, reduction: str = "mean", label_smoothing: float = 0.0
+) -> np.ndarray:
+    """loss = mean over the rows of log(sum(exp(x))) - x[label]
+
+    With label smoothing s, x[label] is (1 - s) x[label] + s mean(x): the target of each class is s / classes, that of
+    the label 1 - s more.
+    """
+    logs, smoothing = log_softmax(logits), logits.dtype.type(label_smoothing)
+    losses = -np.take_along_axis(logs, labels[:, None], axis=1)[:, 0]
+    if label_smoothing:
+        losses = (1 - smoothing) * losses - smoothing * logs.mean(axis=1)
     return losses if reduction == "none" else losses.sum() / divisor(reduction, len(labels))
 
 
-def backward(dy: np.ndarray, logits: np.ndarray, labels: np.ndarray, reduction: str) -> tuple:
-    """dx = (softmax(x) - onehot(label)) * dy / rows"""
+def backward(dy: np.ndarray, logits: np.ndarray, labels: np.ndarray, reduction: str, label_smoothing: float) -> tuple:
+    """dx = (softmax(x) - onehot(label)) * dy / rows
+
+    With label smoothing s, onehot(label) is (1 - s) onehot(label) + s / classes.
+    """
+    smoothing = logits.dtype.type(label_smoothing)
     onehot = labels[:, None] == np.arange(logits.shape[1])
+    target = onehot * (1 - smoothing) + smoothing / max(logits.shape[1], 1)
     dlosses = dy.reshape(-1, 1) / divisor(reduction, len(labels))
-    return (np.exp(log_softmax(logits)) - onehot) * dlosses, None
+    return (np.exp(log_softmax(logits)) - target) * dlosses, None
 
 
 def divisor(reduction: str, rows: int) -> int:
@@ -33,30 +48,31 @@ def divisor(reduction: str, rows: int) -> int:
     return rows if reduction == "mean" else 1
 
 
-def launch(kernels: dict[str, Kernel], logits: Array, labels: Array, reduction: str = "mean") -> Array:
+def launch(kernels: dict[str, Kernel], logits: Array, labels: Array, reduction: str, label_smoothing: float) -> Array:
     """A loss for each row, then their sum or mean."""
     rows, classes = logits.shape
     losses = Array.empty(logits.device, (rows,), logits.dtype)
     launch, extents = fitting(kernels, "forward", rows, classes)
-    launch(logits, labels, losses, *extents)
+    launch(logits, labels, losses, *extents, label_smoothing)
     if reduction == "none":
         return losses
     return reduce(OPS["sum"].running, losses, (0,), False, divisor(reduction, rows))
 
 
 def launch_backward(
-    kernels: dict[str, Kernel], needs: tuple, dy: Array, logits: Array, labels: Array, reduction: str
-) -> tuple[Array, None]:
+    kernels: dict[str, Kernel], needs: tuple, dy: Array, logits: Array, labels: Array, reduction: str,
+    label_smoothing: float,
+) -> tuple[Array, None]:  # fmt: skip
     """One kernel, which recomputes the softmax."""
     (rows, classes), step = logits.shape, int(reduction == "none")
     dx = Array.empty(logits.device, logits.shape, logits.dtype)
     launch, extents = fitting(kernels, "backward", rows, classes)
-    launch(dy, logits, labels, dx, *extents, step, divisor(reduction, rows))
+    launch(dy, logits, labels, dx, *extents, label_smoothing, step, divisor(reduction, rows))
     return dx, None
 
 
-def prepare(logits: Any, labels: Any, reduction: str = "mean") -> dict[str, str]:
-    """Raises TypeError for dtypes, ValueError for shapes, for labels that are no class and for the reduction.
+def prepare(logits: Any, labels: Any, reduction: Any = "mean", label_smoothing: Any = 0.0) -> dict[str, Any]:
+    """Raises TypeError for dtypes, ValueError for shapes, for labels that are no class and for the parameters.
 
     Labels on `cuda` are not checked, since that would wait for the GPU: loss and gradient of a wrong one are NaN.
     """
@@ -73,7 +89,8 @@ def prepare(logits: Any, labels: Any, reduction: str = "mean") -> dict[str, str]
         raise ValueError(f"cross_entropy: reduction={reduction!r} is not one of {', '.join(REDUCTIONS)}.")
     if not (isinstance(labels, Array) and labels.device.is_gpu):
         check_labels("cross_entropy", labels.numpy() if isinstance(labels, Array) else labels, logits.shape[1])
-    return {"reduction": reduction}
+    smoothing = require_number("cross_entropy", "label_smoothing", label_smoothing, 0, 1 + 1e-9)
+    return {"reduction": reduction, "label_smoothing": smoothing}
 
 
 def check_labels(who: str, labels: np.ndarray, classes: int) -> None:
@@ -86,13 +103,13 @@ def check_labels(who: str, labels: np.ndarray, classes: int) -> None:
         )
 
 
-def cost(logits: Any, labels: Any, reduction: str = "mean") -> tuple[int, int]:
-    """Per logit a comparison, a subtraction, an exponential and an addition; logits and labels read once."""
+def cost(logits: Any, labels: Any, reduction: str = "mean", label_smoothing: float = 0.0) -> tuple[int, int]:
+    """Per logit a comparison, a subtraction, an exponential and an addition, or two; all read once."""
     losses = labels.size if reduction == "none" else 1
-    return 4 * logits.size, (logits.size + losses) * logits.dtype.itemsize + labels.size * 8
+    return (5 if label_smoothing else 4) * logits.size, (logits.size + losses) * logits.dtype.itemsize + labels.size * 8
 
 
-def _case(rows: int, classes: int, **params: str) -> Case:
+def _case(rows: int, classes: int, **params: Any) -> Case:
     labels = np.linspace(0, classes - 1, rows).astype(np.int64)  # from the first class to the last
     return Case(((rows, classes), labels), params)
 
@@ -111,6 +128,8 @@ cross_entropy = Op(
     cases=[
         *(_case(*shape) for shape in ((1, 1), (3, 2), (33, 10), (2, 1025), (3, 1024), (3, 516))),
         *(_case(9, 10, reduction=reduction) for reduction in ("sum", "none")),
+        *(_case(*shape, label_smoothing=0.1) for shape in ((1, 1), (33, 10), (2, 1025), (3, 516))),
+        _case(5, 3, reduction="none", label_smoothing=1.0),
         Case(((5, 3), np.arange(5) % 3), {"reduction": "none"}, nan=True),
         Case((np.array([[1000.0, -1000.0, 0.0]] * 2), np.array([0, 1]))),
     ],

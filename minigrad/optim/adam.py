@@ -1,6 +1,6 @@
 """Adam: steps of a length that the gradients' own size does not change."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,11 +26,14 @@ def two_below_one(who: str, name: str, value: Any) -> tuple[float, ...]:
 class Adam(Optimizer):
     """m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2, p = p - lr * m' / (sqrt(v') + eps), where m' = m / (1 - b1^t).
 
-    Source: Kingma and Ba, Adam: a method for stochastic optimization, 2015.
+    g is the gradient + weight_decay * p. Source: Kingma and Ba, Adam: a method for stochastic optimization, 2015.
     """
 
     states = ("m", "v", "t")
-    checks: ClassVar[Mapping[str, Callable]] = {**Optimizer.checks, "betas": two_below_one, "eps": require_number}
+    reads_lr = True
+    checks: ClassVar = Optimizer.checks | {
+        "betas": two_below_one, "eps": require_number, "weight_decay": require_number
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -38,9 +41,10 @@ class Adam(Optimizer):
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
+        weight_decay: float = 0.0,
     ):
         super().__init__(parameters, lr)
-        self.betas, self.eps = betas, eps
+        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
 
     def _start(self, p: Any) -> list[np.ndarray]:
         return [np.zeros(p.shape, p.dtype), np.zeros(p.shape, p.dtype), np.zeros(1, np.int32)]
@@ -49,6 +53,7 @@ class Adam(Optimizer):
         if isinstance(p, Array):
             return Adam._launch(self, [(p, g, m, v, t)])
         b1, b2 = self.betas
+        g = g + self.weight_decay * p if self.weight_decay else g
         t += 1
         m += (1 - b1) * (g - m)
         v += (1 - b2) * (g * g - v)
@@ -57,5 +62,5 @@ class Adam(Optimizer):
     def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
         """t counts the steps of a parameter, on the device: a graph replays only the work of the device."""
         ADAM_COUNTS.launch()(*arguments([row[-1:] for row in rows]))
-        c1, c2 = (1 - beta for beta in self.betas)
-        ADAM_STEPS.launch(blocks(rows))(*arguments([(*row, row[0].size) for row in rows]), self.lr, c1, c2, self.eps)
+        arrays, (c1, c2) = arguments([(*row, row[0].size) for row in rows]), (1 - beta for beta in self.betas)
+        ADAM_STEPS.launch(blocks(rows))(*arrays, self._lr, c1, c2, self.eps, self.weight_decay)

@@ -7,12 +7,14 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.caches import Cache
-from minigrad.devices.dtypes import is_last, move, to_host
+from minigrad.devices.dtypes import is_last, move
+from minigrad.devices.state import fitting
 from minigrad.errors import require, require_number
 from minigrad.kernels.kernel import RETUNED
-from minigrad.kernels.multi_tensor import MANY, arguments, blocks, multi_tensor
+from minigrad.kernels.multi_tensor import arguments, blocks, chunks, multi_tensor
 from minigrad.layouts import in_layout
 from minigrad.ops.elementwise import per_element
+from minigrad.replay.device_number import DeviceNumber
 from minigrad.replay.launches import Program, Unrecordable
 from minigrad.tape import mode, no_grad
 from minigrad.tensor import Tensor
@@ -21,38 +23,46 @@ SGD_STEP = per_element("optim.cu", "sgd_step")  # of one parameter: the kernel t
 SGD_STEPS = multi_tensor("optim.cu", "sgd_steps")
 _REPLAYED = Cache()  # updates of all parameters of a device, by optimizer, settings and specs
 RETUNED.append(_REPLAYED.clear)
+ARRAYS = ("parameters", "_states", "_rate", "_lr")  # attributes of an optimizer that are no settings
 
 
 class Optimizer:
     """A list of parameters and the rule that updates them from their gradients, with an array for each of `states`."""
 
     states: tuple[str, ...]
-    checks: ClassVar[Mapping[str, Callable]] = {"lr": require_number}  # of the numbers that a user may set at any time
+    reads_lr = False  # True where the kernels read lr in device memory: another lr then changes no launch
+    checks: ClassVar[dict[str, Callable]] = {"lr": require_number}  # of the numbers that a user may set at any time
+
+    def __init_subclass__(cls) -> None:
+        cls.reads_lr = vars(cls).get("reads_lr", cls.reads_lr and "_update" not in vars(cls))
 
     def __init__(self, parameters: Iterable[Tensor], lr: float | None):
+        who = type(self).__name__
         if isinstance(parameters, Tensor):
-            raise TypeError(f"{type(self).__name__} takes a list of tensors: [w], or model.parameters().")
-        self.parameters = tuple(
-            require(type(self).__name__, parameters, Iterable, "a list of tensors: model.parameters()")
-        )
+            raise TypeError(f"{who} takes a list of tensors: [w], or model.parameters().")
+        self.parameters = tuple(require(who, parameters, Iterable, "a list of tensors: model.parameters()"))
         if lr is None:
-            raise TypeError(f"{type(self).__name__} takes a learning rate: lr=0.1, for example.")
+            raise TypeError(f"{who} takes a learning rate: lr=0.1, for example.")
         self.lr = lr
         if not self.parameters:
-            raise ValueError(f"{type(self).__name__} got no parameters; pass model.parameters().")
+            raise ValueError(f"{who} got no parameters; pass model.parameters().")
         for p in self.parameters:
             if not (isinstance(p, Tensor) and p.is_leaf and p.requires_grad):
-                raise TypeError(
-                    f"{type(self).__name__}: a parameter is a leaf tensor with requires_grad=True; got {p!r:.60}. "
-                    "Pass model.parameters()."
-                )
+                wanted = "a parameter is a leaf tensor with requires_grad=True"
+                raise TypeError(f"{who}: {wanted}; got {p!r:.60}. Pass model.parameters().")
         if len({id(p) for p in self.parameters}) < len(self.parameters):
-            raise ValueError(f"{type(self).__name__}: a parameter is in the list twice; it would be stepped twice.")
+            raise ValueError(f"{who}: a parameter is in the list twice; it would be stepped twice.")
         self._states: list[list[Tensor]] = [[] for _ in self.parameters]
+        self._rate, self._lr = DeviceNumber(), None  # lr where kernels read it, and on the device of this update
 
     def __setattr__(self, name: str, value: Any) -> None:
         check = self.checks.get(name)
-        super().__setattr__(name, check(type(self).__name__, name, value) if check else value)
+        value = check(type(self).__name__, name, value) if check else value
+        if check and mode.recorder and value != getattr(self, name, value):
+            raise RuntimeError(
+                f"mg.graph: the step sets {name}, and a replay cannot. Set it between steps, or let a schedule do so."
+            )
+        super().__setattr__(name, value)
 
     def __repr__(self) -> str:
         count, settings = len(self.parameters), ", ".join(f"{name}={value}" for name, value in self.settings)
@@ -75,39 +85,42 @@ class Optimizer:
                     row = by_device.setdefault(p.device, [])
                     row += [p.array, in_layout(p._grad.array, is_last(p.array))]
                     row += [state.array for state in self._states_of(i, p)]
-        for arrays in by_device.values():
+        for name, arrays in by_device.items():
+            if name != "numpy":
+                arrays.append(self._rate.on(arrays[0].device, self.lr))
             self._replayed(arrays)(arrays)
+
+    def send(self) -> None:
+        """Write lr where the kernels read it, as each replay of a captured step does first."""
+        self._rate.send(self.lr)
 
     def _replayed(self, arrays: list[Any]) -> Callable:
         """The update of these arrays, replayed where the device replays launches."""
         if not (isinstance(arrays[0], Array) and arrays[0].device.repeats):
             return self._update_all
         specs = [array.spec for array in arrays]
-        key = (type(self), self.settings, *specs)
+        key = (type(self), self.launched, *specs)
         try:
             return _REPLAYED.get(key) or _REPLAYED.keep(key, Program(self._update_all, specs))
         except (TypeError, Unrecordable):  # a list among the settings, which may change; an update that reads values
             return self._update_all
 
     def _update_all(self, arrays: Sequence[Any]) -> tuple:
-        """Update each parameter by its gradient and states; on a device MANY of a dtype at a time."""
+        """Update each parameter by its gradient and states; on a device several at a time, and lr comes last."""
         width = 2 + len(self.states)
-        rows = [arrays[at : at + width] for at in range(0, len(arrays), width)]
+        rows = [arrays[at : at + width] for at in range(0, len(arrays) - width + 1, width)]
         if not isinstance(arrays[0], Array):
             for row in rows:
                 self._update(*row)
             return ()
-        # The class that updates one parameter also updates many.
-        owner = next(c for c in type(self).__mro__ if "_update" in vars(c))
-        launch = vars(owner).get("_launch", Optimizer._launch)
-        for dtype in dict.fromkeys(row[0].dtype for row in rows):
-            alike = [row for row in rows if row[0].dtype == dtype and row[0].size]
-            for at in range(0, len(alike), MANY):
-                launch(self, alike[at : at + MANY])
+        self._lr = arrays[-1]
+        owner = vars(next(c for c in type(self).__mro__ if "_update" in vars(c)))
+        for few in chunks(rows):
+            owner.get("_launch", Optimizer._launch)(self, few)
         return ()
 
     def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Update these parameters, one after the other where the optimizer has no kernel for many."""
+        """Update these parameters: one by one, unless the class with `_update` has a kernel for many."""
         for row in rows:
             self._update(*row)
 
@@ -128,16 +141,12 @@ class Optimizer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on as the optimizer with this `state_dict()`. Raises KeyError or ValueError; then nothing has changed."""
-        who, settings, rows = type(self).__name__, dict(self.settings), [self._start(p.array) for p in self.parameters]
-        start = {f"{i}.{name}": x for i, row in enumerate(rows) for name, x in zip(self.states, row, strict=True)}
-        if wrong := settings.keys() - state.keys() | state.keys() - settings.keys() - start.keys():
-            raise KeyError(f"{who}.load_state_dict: these names are on one side only: {', '.join(sorted(wrong))}.")
-        new = {name: to_host(state.get(name, x), x.dtype, name) for name, x in start.items()}
-        for name, x in new.items():
-            if x.shape != start[name].shape:
-                raise ValueError(f"{who}.load_state_dict: {name} is {x.shape}; it must be {start[name].shape}.")
+        rows = [zip(self.states, self._start(p.array), strict=True) for p in self.parameters]
+        start = {f"{i}.{name}": x for i, row in enumerate(rows) for name, x in row}
+        settings = {name: np.array(value) for name, value in self.settings}
+        new = start | fitting(f"{type(self).__name__}.load_state_dict", state, settings | start, optional=start)
         for name in settings:
-            value = np.asarray(state[name]).tolist()
+            value = new[name].tolist()
             setattr(self, name, tuple(value) if isinstance(value, list) else value)
         with no_grad():
             for i, p in enumerate(self.parameters):
@@ -147,7 +156,13 @@ class Optimizer:
     @property
     def settings(self) -> tuple:
         """Everything besides arrays that the update depends on: every other attribute of the optimizer."""
-        return tuple((name, value) for name, value in vars(self).items() if name not in ("parameters", "_states"))
+        return tuple([x for x in vars(self).items() if x[0] not in ARRAYS])
+
+    @property
+    def launched(self) -> tuple:
+        """The settings that are part of the launches."""
+        apart = (*ARRAYS, "lr") if self.reads_lr else ARRAYS
+        return tuple([x for x in vars(self).items() if x[0] not in apart])
 
     def _start(self, p: Any) -> list[np.ndarray]:
         """The states of a parameter before the first step."""
@@ -158,14 +173,17 @@ class Optimizer:
 
 
 class SGD(Optimizer):
-    """v = momentum * v + g, then p = p - lr * v."""
+    """v = momentum * v + g + weight_decay * p, then p = p - lr * v."""
 
     states = ("v",)
-    checks: ClassVar[Mapping[str, Callable]] = {**Optimizer.checks, "momentum": require_number}
+    reads_lr = True
+    checks: ClassVar = Optimizer.checks | {"momentum": require_number, "weight_decay": require_number}
 
-    def __init__(self, parameters: Iterable[Tensor], lr: float | None = None, momentum: float = 0.0):
+    def __init__(
+        self, parameters: Iterable[Tensor], lr: float | None = None, momentum: float = 0.0, weight_decay: float = 0.0
+    ):
         super().__init__(parameters, lr)
-        self.momentum = momentum
+        self.momentum, self.weight_decay = momentum, weight_decay
 
     def _start(self, p: Any) -> list[np.ndarray]:
         return [np.zeros(p.shape, p.dtype)]
@@ -174,8 +192,9 @@ class SGD(Optimizer):
         if isinstance(p, Array):
             return SGD._launch(self, [(p, g, v)])
         v *= self.momentum
-        v += g
+        v += g + self.weight_decay * p if self.weight_decay else g
         p -= self.lr * v
 
     def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
-        SGD_STEPS.launch(blocks(rows))(*arguments([(*row, row[0].size) for row in rows]), self.lr, self.momentum)
+        arrays = arguments([(*row, row[0].size) for row in rows])
+        SGD_STEPS.launch(blocks(rows))(*arrays, self._lr, self.momentum, self.weight_decay)

@@ -23,9 +23,10 @@ def graph(step: Callable[..., Any]) -> "Graph":
     The first call runs the step, the second captures its launches, and every later one replays them at once: the host
     has nothing to do but that. Arguments are tensors, one at least; for each set of shapes there is a graph of its own.
     It returns the same tensors every time, with new values; numbers are those of the capture. The step must clear the
-    gradients that it computes (zero_grad) and read nothing on the host: no .item() in it. If an optimizer's settings
-    have changed, or a gradient that the step reads has been replaced, the step is captured again, which takes longer
-    than just running it; a warning says so if that happens every time. `sim` and `numpy` just run the step.
+    gradients that it computes (zero_grad) and read nothing on the host: no .item() in it. Each replay takes the present
+    learning rate, and a schedule steps with it. If another setting of an optimizer has changed, or a gradient that the
+    step reads has been replaced, the step is captured again, which takes longer than just running it; a warning says
+    so if that happens every time. `sim` and `numpy` just run the step.
     """
     return Graph(require("mg.graph", step, Callable, "a function of tensors"))
 
@@ -131,6 +132,8 @@ class _Capture:
     def replay(self, inputs: Sequence[Tensor]) -> Any:
         """Copy the inputs, queue the launches, and return the tensors that will hold the results."""
         with self.device.context.lock:  # no other thread may replay between the copies and the launches
+            for action in self.recorder.on_host:
+                action()
             for array, x in zip(self.arrays, inputs, strict=True):
                 array.copy_from(x.array)
             self.device.replay(self.captured)

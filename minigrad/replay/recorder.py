@@ -1,6 +1,6 @@
 """The effects of a captured training step besides its launches, which every replay repeats."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from minigrad.tape import RequiresGrad, Version
@@ -21,7 +21,9 @@ class StepRecorder:
         self._grads: dict[int, tuple[Tensor, Any, Tensor | None]] = {}
         self._cleared: set[int] = set()  # leaves, by id, whose gradient was cleared first
         self._older: list[tuple[Tensor, Tensor | None]] = []  # leaves, with the gradient from before the step
-        self._settings: list[tuple[Any, tuple]] = []  # optimizers with the settings that they used
+        self._settings: list[tuple[Any, tuple]] = []  # optimizers, with the settings in their launches
+        self._earlier: list[Any] = []  # those before the last step of a schedule
+        self.on_host: list[Callable[[], Any]] = []  # work of the host before each replay
         self._memory: set[int] = set()  # addresses that the captured launches work on
         self._checked = 0
 
@@ -47,10 +49,21 @@ class StepRecorder:
         self.written.append(version)
 
     def steps(self, optimizer: Any) -> None:
-        """An optimizer updates its parameters with its present settings."""
+        """An optimizer updates its parameters; a replay sends its one learning rate. Raises RuntimeError for two."""
+        if any(other is optimizer for other in self._earlier):
+            raise RuntimeError(
+                "mg.graph: a schedule sets the learning rate between two steps of an optimizer, and a replay has one "
+                "rate. Capture one step, and call it twice."
+            )
         for leaf in optimizer.parameters:
             self.reads_grad(leaf)
-        self._settings.append((optimizer, optimizer.settings))
+        self._settings.append((optimizer, optimizer.launched))
+        self.on_host.append(optimizer.send)
+
+    def repeats(self, action: Callable[[], Any]) -> None:
+        """The step does this on the host."""
+        self.on_host.append(action)
+        self._earlier = [optimizer for optimizer, _ in self._settings]
 
     def finish(self, memory: Iterable[int]) -> None:
         """After the capture: note the addresses that its launches work on."""
@@ -69,7 +82,7 @@ class StepRecorder:
         """True if an optimizer's settings, the array of a leaf, or an older gradient that the step reads is another."""
         moved = any(leaf.array is not array for leaf, array, _ in self._grads.values())
         older = any(leaf._grad is not grad for leaf, grad in self._older)
-        others = any(optimizer.settings != settings for optimizer, settings in self._settings)
+        others = any(x not in optimizer.settings for optimizer, launched in self._settings for x in launched)
         return moved or older or others
 
     def undo(self) -> None:

@@ -124,12 +124,14 @@ def test_random_expressions(seed, device):
         np.testing.assert_allclose(m.grad.numpy(), t.grad.numpy(), rtol=1e-8, atol=1e-10, err_msg=context)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_cross_entropy(reduction, device):
+def test_cross_entropy(reduction, smoothing, device):
     values, labels = np.random.default_rng(0).standard_normal((7, 5)) * 3, np.arange(7) % 5
     m, t = mg.tensor(values, requires_grad=True, device=device), torch.tensor(values, requires_grad=True)
-    mine = mg.cross_entropy(m, mg.tensor(labels, device=device), reduction)
-    theirs = torch.nn.functional.cross_entropy(t, torch.tensor(labels), reduction=reduction)
+    mine = mg.cross_entropy(m, mg.tensor(labels, device=device), reduction, smoothing)
+    more = {"reduction": reduction, "label_smoothing": smoothing}
+    theirs = torch.nn.functional.cross_entropy(t, torch.tensor(labels), **more)
     upstream = np.random.default_rng(1).standard_normal(theirs.shape)
     mine.backward(mg.tensor(upstream, device=device))
     theirs.backward(torch.tensor(upstream))

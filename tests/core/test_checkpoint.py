@@ -20,10 +20,16 @@ class Run:
         like = {"device": device}
         self.device = device
         self.model = nn.Sequential(
-            nn.Conv2d(1, 3, 3, **like), nn.BatchNorm2d(3, **like), mg.relu, nn.Flatten(), nn.Linear(12, 2, **like)
+            nn.Conv2d(1, 3, 3, **like),
+            nn.BatchNorm2d(3, **like),
+            mg.relu,
+            nn.Flatten(),
+            nn.Dropout(0.25),
+            nn.Linear(12, 2, **like),
         )
         self.optimizer = make(self.model.parameters(), **settings)
-        self.parts = {"model": self.model, "optimizer": self.optimizer}
+        self.schedule = mg.optim.CosineAnnealingLR(self.optimizer, 9, warmup=2)
+        self.parts = {"model": self.model, "optimizer": self.optimizer, "schedule": self.schedule}
 
     def steps(self, count):
         losses = []
@@ -33,6 +39,7 @@ class Run:
             loss = (self.model(x) ** 2.0).mean()
             loss.backward()
             self.optimizer.step()
+            self.schedule.step()
             losses.append(loss.item())
         return losses
 
@@ -44,13 +51,13 @@ def test_a_resumed_run_has_the_same_losses(make, kind, device, tmp_path):
         pytest.importorskip("safetensors")
     run, path = Run(device, make), tmp_path / f"run.{kind}"
     before = run.steps(3)
-    mg.save(path, **run.parts, epoch=3, note=np.arange(2))
+    mg.save(path, **run.parts, best=0.1, note=np.arange(2))
     wanted = run.steps(4)
     resumed = Run(device, make, seed=1, lr=7.0)  # everything is another, until it is loaded
     resumed.steps(1)
     addresses = [x.array.address for x in resumed.model.parameters()] if device != "numpy" else []
     rest = mg.load(path, **resumed.parts)
-    assert (rest.pop("epoch"), rest.pop("note").tolist(), rest) == (3, [0, 1], {})
+    assert (rest.pop("best"), rest.pop("note").tolist(), rest) == (0.1, [0, 1], {})
     assert resumed.steps(4) == wanted and wanted[:3] != before
     for name, value in run.model.state_dict().items():
         np.testing.assert_array_equal(resumed.model.state_dict()[name], value)
@@ -61,11 +68,12 @@ def test_a_resumed_run_has_the_same_losses(make, kind, device, tmp_path):
 def test_a_state_from_before_the_first_step_starts_anew(device):
     run = Run(device, MAKERS["adam"])
     model, optimizer = run.model.state_dict(), run.optimizer.state_dict()
-    assert list(optimizer) == ["lr", "betas", "eps"]
+    assert list(optimizer) == ["lr", "betas", "eps", "weight_decay"]
     mg.manual_seed(5)
     wanted = run.steps(2)
     run.model.load_state_dict(model)
     run.optimizer.load_state_dict(optimizer)
+    run.schedule.load_state_dict({"base": 0.01, "steps": 0})
     mg.manual_seed(5)
     assert run.steps(2) == wanted
 
@@ -74,8 +82,8 @@ def test_a_state_from_before_the_first_step_starts_anew(device):
     ("change", "message"),
     [
         ({"0.v": np.zeros(3)}, r"SGD\.load_state_dict: 0\.v is \(3,\); it must be \(3, 1, 3, 3\)"),
-        ({"momentum": None}, r"SGD\.load_state_dict: these names are on one side only: momentum"),
-        ({"9.v": np.zeros(3), "0.m": np.zeros(3)}, r"one side only: 0\.m, 9\.v"),
+        ({"momentum": None}, r"SGD\.load_state_dict: missing: momentum; unexpected: none"),
+        ({"9.v": np.zeros(3), "0.m": np.zeros(3)}, r"missing: none; unexpected: 0\.m, 9\.v"),
         ({"lr": np.array(-1.0)}, r"SGD: lr=-1\.0 must be a number of at least 0"),
     ],
 )
@@ -83,7 +91,7 @@ def test_a_state_that_does_not_fit_changes_no_part(change, message, tmp_path):
     run = Run("numpy", MAKERS["sgd"])
     run.steps(1)
     wrong = {name: x for name, x in (run.optimizer.state_dict() | change).items() if x is not None}
-    mg.save(tmp_path / "run.npz", model=run.model, optimizer=wrong)
+    mg.save(tmp_path / "run.npz", model=run.model, optimizer=wrong, schedule=run.schedule)
     run.steps(1)
     before = run.model.state_dict(), run.optimizer.state_dict()
     with pytest.raises((KeyError, ValueError), match=message):

@@ -103,7 +103,7 @@ def test_a_state_that_does_not_fit_changes_nothing():
     model = mg.nn.Sequential(mg.nn.Linear(2, 3), mg.nn.Linear(3, 1))
     before, other = model.state_dict(), {name: value + 1 for name, value in model.state_dict().items()}
     for wrong, message in (
-        (np.ones(2), r"1\.bias is \(2,\); this module's is \(1,\)"),
+        (np.ones(2), r"1\.bias is \(2,\); it must be \(1,\)"),
         ("a", "cannot make numbers of str"),
     ):
         with pytest.raises((TypeError, ValueError), match=message):

@@ -6,18 +6,21 @@ import pytest
 import minigrad as mg
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.25])
 @pytest.mark.parametrize("device", mg.devices())
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_sgd_and_adam_take_the_steps_of_their_formulas(device, dtype):
+def test_sgd_and_adam_take_the_steps_of_their_formulas(device, dtype, decay):
     start, gradients = np.array([1.0, -2.0, 3.0], dtype), np.array([[0.5, -1.0, 0.0], [0.25, 2.0, 1e-3]], dtype)
     p, v = start.copy(), np.zeros(3, dtype)
     q, m, s = start.copy(), np.zeros(3, dtype), np.zeros(3, dtype)
     stepped, adapted = (mg.tensor(start, requires_grad=True, device=device) for _ in range(2))
-    optimizers = [mg.optim.SGD([stepped], lr=0.1, momentum=0.9), mg.optim.Adam([adapted], lr=0.1)]
+    like = {"lr": 0.1, "weight_decay": decay}
+    optimizers = [mg.optim.SGD([stepped], momentum=0.9, **like), mg.optim.Adam([adapted], **like)]
     for t, g in enumerate(gradients, 1):
-        v = 0.9 * v + g
+        v = 0.9 * v + g + decay * p
         p = p - 0.1 * v
-        m, s = 0.9 * m + 0.1 * g, 0.999 * s + 0.001 * g * g
+        slope = g + decay * q
+        m, s = 0.9 * m + 0.1 * slope, 0.999 * s + 0.001 * slope * slope
         q = q - 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(s / (1 - 0.999**t)) + 1e-8)
         stepped.grad = mg.tensor(g, device=device)
         adapted.grad = mg.tensor(g, device=device)
@@ -72,8 +75,10 @@ def test_an_optimizer_refuses_nonsense():
 
 def test_an_optimizer_says_what_it_does():
     w, b = (mg.ones(2, requires_grad=True, device="numpy") for _ in range(2))
-    assert repr(mg.optim.SGD([w, b], lr=0.1, momentum=0.9)) == "SGD of 2 parameters: lr=0.1, momentum=0.9"
-    assert repr(mg.optim.Adam([w])) == "Adam of 1 parameter: lr=0.001, betas=(0.9, 0.999), eps=1e-08"
+    said = "SGD of 2 parameters: lr=0.1, momentum=0.9, weight_decay=0.0"
+    assert repr(mg.optim.SGD([w, b], lr=0.1, momentum=0.9)) == said
+    said = "Adam of 1 parameter: lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.0"
+    assert repr(mg.optim.Adam([w])) == said
 
 
 def test_optimizers_refuse_what_cannot_train():
@@ -99,6 +104,7 @@ def test_an_optimizer_that_is_not_made_yet_has_no_settings():
         (mg.optim.SGD, "lr", np.array([0.1, 0.2]), r"SGD: lr=array\(\[0.1, 0.2\]\) must be a number of at least 0"),
         (mg.optim.SGD, "lr", np.nan, "SGD: lr=nan must be a number of at least 0"),
         (mg.optim.SGD, "momentum", "0.9", "SGD: momentum='0.9' must be a number"),
+        (mg.optim.SGD, "weight_decay", -1, "SGD: weight_decay=-1 must be a number of at least 0"),
         (mg.optim.Adam, "eps", -1e-8, "Adam: eps=-1e-08 must be a number of at least 0"),
         (mg.optim.Adam, "betas", (0.9, 1.0), r"Adam: betas\[1\]=1.0 must be a number from 0 to below 1"),
         (mg.optim.Adam, "betas", (0.9,), r"Adam: betas=\(0.9,\) must be two numbers"),

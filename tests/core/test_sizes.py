@@ -70,6 +70,10 @@ def largest(op, device):
             return [array(device, n // 64, 64)], {"key": (slice(None, None, -1), slice(None, None, -1))}
         case "reshape":
             return [array(device, n)], {"shape": (64, -1)}
+        case "dropout":
+            return [array(device, n), array(device, 2, dtype="uint64")], {}
+        case "pad":
+            return [array(device, n // 1024 - 2, 1024)], {"padding": (0, 0, 1, 1)}
         case "transpose":
             return [array(device, 1024, n // 1024)], {}
     inputs = op.inputs.names

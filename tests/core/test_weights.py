@@ -131,7 +131,7 @@ def test_bfloat16_is_stored_as_float32(kind, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"fc.weight": np.zeros((512, 10), np.float32)}, r"fc\.weight is \(512, 10\); this module's is \(10, 512\)"),
+        ({"fc.weight": np.zeros((512, 10), np.float32)}, r"fc\.weight is \(512, 10\); it must be \(10, 512\)"),
         ({"fc.weight": None}, r"missing: fc\.weight; unexpected: none"),
         ({"head.weight": np.zeros(3), "bn1.bias": None}, r"missing: bn1\.bias; unexpected: head\.weight"),
         ({"bn1.running_var": None}, r"missing: bn1\.running_var"),

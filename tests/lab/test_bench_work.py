@@ -100,11 +100,17 @@ SMALL = {
     "getitem": ((33, 5),), "concatenate": ((3, 4), (5, 4)), "where": (np.arange(99) % 3 == 0, (99,), (99,)),
     "cross_entropy": ((7, 10), np.arange(7)), "conv2d": ((2, 3, 9, 8), (4, 3, 3, 3)),
     "batch_norm": ((9, 3, 8, 7), *((3,),) * 4), "max_pool2d": ((2, 3, 9, 8),), "avg_pool2d": ((2, 3, 9, 8),),
+    "pad": ((3, 4, 5),), "dropout": ((33, 5), np.array([1, 0], np.uint64)),
 }  # fmt: skip
 
 
 POOL = {"size": 3, "stride": 2, "padding": 1}
-PARAMS = {"getitem": {"key": (slice(None, None, 2), 1)}, "max_pool2d": POOL, "avg_pool2d": POOL}
+PARAMS = {
+    "pad": {"padding": (1, 2, 0, 3)},
+    "getitem": {"key": (slice(None, None, 2), 1)},
+    "max_pool2d": POOL,
+    "avg_pool2d": POOL,
+}
 PARAMS["batch_norm"] = {"training": True}
 
 

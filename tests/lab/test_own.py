@@ -168,6 +168,15 @@ def test_without_own_kernels_the_course_runs(solved):
         assert (train(2) == course).all()
 
 
+def test_an_update_with_weight_decay_is_the_courses(solved):
+    w = mg.ones(2, requires_grad=True, device="sim")
+    w.grad = mg.ones(2, device="sim")
+    mine, sgd = solved("sgd_step"), mg.optim.SGD([w], lr=0.5, weight_decay=0.5)
+    with mg.using(*mine):
+        sgd.step()
+    assert w.numpy().tolist() == [0.25, 0.25] and "1: it has weight_decay" in repr(mine)
+
+
 def test_a_call_that_a_kernel_cannot_do_is_the_courses_with_a_reason(solved):
     a, b = (mg.randn(2, 3, 3, device="sim") for _ in range(2))
     wide = mg.randn(4, 4, device="sim", dtype="float64")
@@ -197,12 +206,12 @@ def test_the_loss_goes_through_the_readers_softmax_for_every_reduction(solved):
     mine = solved("softmax_row")
     logits = mg.tensor(np.random.default_rng(1).standard_normal((9, 4)).astype("float32"), True, device="sim")
     labels = mg.tensor(np.arange(9) % 4, device="sim")
-    for reduction in ("mean", "sum", "none"):
+    for reduction, smoothing in (("mean", 0.0), ("sum", 0.2), ("none", 0.0)):
         found = []
         for block in ((), mine):
             logits.grad = None
             with mg.using(*block):
-                loss = mg.cross_entropy(logits, labels, reduction=reduction)
+                loss = mg.cross_entropy(logits, labels, reduction, smoothing)
                 loss.backward(mg.ones(9, device="sim") if reduction == "none" else None)
             found.append((loss.numpy(), logits.grad.numpy()))
         assert all(np.allclose(*pair, atol=1e-6) for pair in zip(*found, strict=True)), reduction
@@ -216,8 +225,8 @@ def test_a_label_that_is_no_class_gives_nan_and_reads_nothing_else():
     p = Array.upload(device, np.full((2, 3), 1 / 3, np.float32))
     labels, dy = Array.upload(device, np.array([7, 1])), Array.upload(device, np.ones((), np.float32))
     losses, dx = Array.empty(device, (2,), np.dtype("float32")), Array.empty(device, (2, 3), np.dtype("float32"))
-    own.OF_SOFTMAX.launch(2)(p, labels, losses, 2, 3)
-    own.OF_SOFTMAX_BACKWARD.launch(6)(dy, p, labels, dx, 6, 3, 0, 2)
+    own.OF_SOFTMAX.launch(2)(p, labels, losses, 2, 3, 0.0)
+    own.OF_SOFTMAX_BACKWARD.launch(6)(dy, p, labels, dx, 6, 3, 0.0, 0, 2)
     assert np.isnan(losses.numpy()).tolist() == [True, False] and losses.numpy()[1] == np.float32(np.log(3))
     assert np.isnan(dx.numpy()[0]).all() and np.allclose(dx.numpy()[1], np.array([1, -2, 1]) / 6)
 

@@ -47,6 +47,7 @@ def test_every_op_has_a_formula_a_cost_and_cases(op):
         ("transpose", [(2, 3)], {}, 0, 6 + 6),
         ("concatenate", [(2, 3), (4, 3)], {}, 0, 18 + 18),
         ("getitem", [(5, 4)], {"key": (slice(None, None, 2), 1)}, 0, 3 + 3),
+        ("pad", [(4, 5)], {"padding": (1, 0, 0, 3)}, 0, 4 * 5 + 7 * 6),
         ("reshape", [(2, 3)], {"shape": (6,)}, 0, 0),
     ],
 )
@@ -249,6 +250,20 @@ def test_cross_entropy_is_nll_of_log_softmax(device):
         np.testing.assert_allclose(loss.numpy(), value, rtol=1e-12)
 
 
+def test_smoothed_labels_are_targets_of_every_class(device):
+    logits, labels = np.random.default_rng(0).standard_normal((5, 4)), np.array([3, 0, 0, 2, 1])
+    logs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    expected = -((0.7 * np.eye(4)[labels] + 0.3 / 4) * logs).sum(axis=1).mean()
+    on = {"device": device}
+    loss = mg.cross_entropy(mg.tensor(logits, **on), mg.tensor(labels, **on), label_smoothing=0.3)
+    np.testing.assert_allclose(loss.item(), expected, rtol=1e-12)
+    never = mg.tensor([[0.0, 0.0, -np.inf]], **on), mg.tensor([0], **on)
+    assert mg.cross_entropy(*never).item() == pytest.approx(np.log(2))
+    assert mg.cross_entropy(*never, label_smoothing=0.1).item() == np.inf
+    with pytest.raises(ValueError, match=r"label_smoothing=1\.5 must be a number from 0"):
+        mg.cross_entropy(*never, label_smoothing=1.5)
+
+
 def test_labels_that_are_no_class(device):
     for labels in ([0, 3], [0, -1]):
         logits, labels = mg.zeros(2, 3, device=device), mg.tensor(labels, device=device)
@@ -262,9 +277,9 @@ def test_labels_that_are_no_class(device):
 def test_a_row_with_a_wrong_label_is_nan(kernel_device):
     op, gpu = OPS["cross_entropy"], get(kernel_device)
     logits, labels = Array.upload(gpu, np.zeros((3, 2))), Array.upload(gpu, np.array([0, 2, 1]))
-    losses = op.launch(op.kernels, logits, labels, "none")
+    losses = op.launch(op.kernels, logits, labels, "none", 0.1)
     np.testing.assert_array_equal(np.isnan(losses.numpy()), [False, True, False])
-    dx, _ = op.launch_backward(op.kernels, (True, False), losses, logits, labels, "none")
+    dx, _ = op.launch_backward(op.kernels, (True, False), losses, logits, labels, "none", 0.1)
     np.testing.assert_array_equal(np.isnan(dx.numpy()).all(axis=1), [False, True, False])
 
 

@@ -91,16 +91,6 @@ def test_gradients_from_before_are_refused(gpu):
         fast(x, y)
 
 
-def test_another_learning_rate_is_captured_anew(gpu):
-    ours, truth = Network(gpu), Network(None)
-    fast = mg.graph(ours.step)
-    for i, lr in enumerate((0.1, 0.1, 0.1, 0.01, 0.01)):
-        ours.optimizer.lr = truth.optimizer.lr = lr
-        x, y = batch(i)
-        fast(on(gpu, x), on(gpu, y)), truth.step(mg.Tensor(x), mg.Tensor(y))
-    np.testing.assert_allclose(ours.w1.numpy(), truth.w1.numpy(), rtol=2e-5, atol=1e-6)
-
-
 def test_a_replay_is_a_write_in_place(gpu):
     net, (x, y) = Network(gpu), batch(0)
     x, y = on(gpu, x), on(gpu, y)

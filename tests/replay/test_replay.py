@@ -211,11 +211,12 @@ PLACED = [case for case in CASES if (given := case.values[1].params) and list(gi
 
 @pytest.mark.parametrize(("op", "case"), PLACED)
 def test_parameters_by_their_place(device, op, case):
-    given, truth = tensors(device, case.arrays("float32"))
-    inputs = [given] if op.inputs.variadic else given
-    wanted = op(*([truth] if op.inputs.variadic else truth), **case.params).numpy()
     for _ in range(3):
-        np.testing.assert_allclose(op(*inputs, *case.params.values()).numpy(), wanted, rtol=1e-5, atol=1e-5)
+        given, truth = tensors(device, case.arrays("float32"))
+        ours, wanted = ([given], [truth]) if op.inputs.variadic else (given, truth)
+        np.testing.assert_allclose(
+            op(*ours, *case.params.values()).numpy(), op(*wanted, **case.params).numpy(), rtol=1e-5, atol=1e-5
+        )
 
 
 def test_another_parameter_by_its_place(device):

@@ -57,6 +57,8 @@ OWN: dict[str, tuple[Size, ...]] = {
     "transpose": (at((8192, 8192)), forward_at((16384, 16384)), forward_at((64, 512, 16, 128), axes=(0, 2, 1, 3))),
     "getitem": (at((8192, 8192), key=(slice(None, None, 2), slice(1, None))),),
     "concatenate": (at((4096, 8192), (4096, 8192), axis=1),),
+    "dropout": (at((BIG,), np.array([1, 0], np.uint64)),),
+    "pad": (at((128, 64, 56, 56), padding=(1, 1, 1, 1)),),
     "conv2d": (at((32, 64, 56, 56), (64, 64, 3, 3), padding=1),),
     "batch_norm": (at((128, 64, 112, 112), *((64,),) * 4, training=True),),
     **{name: (at((128, 64, 112, 112), size=3, stride=2, padding=1),) for name in ("max_pool2d", "avg_pool2d")},

@@ -103,6 +103,10 @@ class PyTorch:
                 return torch.nn.functional.batch_norm(xs[0], *statistics, *xs[3:], **params)
             case "conv2d":
                 return torch.nn.functional.conv2d(*xs, **params)
+            case "dropout":
+                return torch.nn.functional.dropout(xs[0], **params)
+            case "pad":
+                return torch.nn.functional.pad(*xs, params.pop("padding"), **params)
             case "transpose":
                 return torch.permute(*xs, params.get("axes") or tuple(range(xs[0].ndim))[::-1]).contiguous()
             case "getitem":
