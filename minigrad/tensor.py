@@ -226,10 +226,7 @@ class Tensor(Operators):
         return _restored, (self.numpy(), self.device, self._requires_grad)
 
     def to(self, device: str | None = None, layout: str | None = None) -> "Tensor":
-        """The same values on another device, or in another layout; itself where nothing changes.
-
-        layout="NHWC" stores images (N, C, H, W) with the channels last, "NCHW" in C order; neither changes a result.
-        """
+        """The same values on another device, or images with the channels last: layout="NHWC"; itself if already so."""
         source, array = self.device, self.array
         if device is not None and check(device) != source:
             array = move(array, device)

@@ -67,10 +67,7 @@ class Kernel:
         self._preferred[sizes] = self._legal(dict(values))
         self._retuned()
 
-    @property
-    def shared(self) -> int:
-        """The bytes of dynamic shared memory, with the values of its tunables."""
-        return self.memory.value(self.values)
+    shared = property(lambda self: self.memory.value(self.values), doc="The bytes of dynamic shared memory.")
 
     @property
     def planned(self) -> list[Launch]:

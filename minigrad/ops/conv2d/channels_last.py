@@ -93,7 +93,7 @@ def by_wgmma(
 
 
 def rest(kernels: Mapping[str, Kernel], x: Array) -> Array:
-    """What TF32 leaves out of each number."""
+    """The part of each number that TF32 leaves out."""
     y = Array.empty(x.device, x.shape, x.dtype, x.channels_last)
     kernels["rest"].launch(x.size)(x, y, x.size)
     return y
