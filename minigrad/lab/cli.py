@@ -14,6 +14,7 @@ from minigrad.errors import CompileError, DeviceError, KernelError, require_word
 from minigrad.lab import bench, grade, show, tune
 from minigrad.lab.bench import adjoints, workloads
 from minigrad.lab.bench.record import Record, records_folder
+from minigrad.lab.bench.resnet.run import part
 from minigrad.lab.check import ValueMismatch
 from minigrad.lab.doctor import doctor
 
@@ -44,7 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("doctor", help="what this machine can run, and the next step")
     timing = commands.add_parser("bench", help="time every op on this GPU; without one, show the newest record")
     timing.add_argument(
-        "--only", metavar="OP", help="one op, as matmul; chain, op by op and fused; with --adjoint a kernel"
+        "--only",
+        metavar="OP",
+        help="one op, as matmul; chain, op by op and fused; with --adjoint a kernel; with --resnet a part",
     )
     timing.add_argument("--against", nargs="+", default=[], choices=EVERY_RIVAL, help="time these on the same inputs")
     one_of = timing.add_mutually_exclusive_group()
@@ -196,6 +199,12 @@ def _adjoints(only: str | None, against: Sequence[str], command: str) -> Record:
     return record
 
 
+def _resnet(only: str | None, against: Sequence[str], command: str) -> Record:
+    report = bench.resnet_report(only, against, lambda jobs: show.progress(jobs, "ResNet-18"), command)
+    print(*report.tables(only), sep="\n\n")
+    return report.record
+
+
 def _of_ops(help: str, sweep: bool) -> Benchmark:
     return Benchmark(
         help, ("torch", "numpy"), lambda only: only == workloads.CHAIN or workloads.named(only),
@@ -215,6 +224,10 @@ BENCHMARKS = {  # by option
     ),
     "levels": Benchmark(
         "only the levels of memory: bandwidth and latency", (), None, _levels, lambda _: [bench.recorded_levels()]
+    ),
+    "resnet": Benchmark(
+        "only ResNet-18: whole steps, single layers and a timeline, against goals", ("torch",), part, _resnet,
+        lambda only: bench.recorded_resnet().tables(only),
     ),
     "adjoint": Benchmark(
         "only the ladder's kernels, each beside its adjoint", ("warp",), adjoints.rungs, _adjoints,

@@ -1,7 +1,10 @@
-"""A chip and a record that several tests of the benchmarks share."""
+"""A chip, a record, a tiny residual network and its devices, which several tests of the benchmarks share."""
+
+import sys
 
 from minigrad import bench
 from minigrad.devices.cuda.chip import Chip
+from minigrad.lab.bench.resnet import network
 
 H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.9e12, 62914560, 65536, 233472, 1024, 2048, 32)
 
@@ -17,3 +20,14 @@ def example(date="2026-01-02"):
     made.resources["relu_forward BLOCK=32"] = (16, 0, 0)
     made.choices["relu forward of 8"] = {"search": "BLOCK=64", "default": "BLOCK=32"}
     return made
+
+
+def make_tiny(monkeypatch):
+    """One residual block on images of 8 x 8 in place of ResNet-18."""
+    for name, value in {"SIZE": 8, "CLASSES": 3, "STEM": "small", "WIDTHS": (8,), "BLOCKS": 1}.items():
+        monkeypatch.setattr(network, name, value)
+
+
+def find_gpu(monkeypatch):
+    """Let `cuda` be found by its name, where a test has put a fake driver below it."""
+    monkeypatch.setattr(sys.modules["minigrad.devices"], "why_not", lambda name: "")

@@ -365,3 +365,11 @@ def test_a_result_in_which_tensors_may_hide_is_refused(gpu):
     fast(x)
     with pytest.raises(TypeError, match=r"a step that returns tensors, in tuples, lists or dicts; got set \{tensor"):
         fast(x)
+
+
+def test_images_with_their_channels_last_keep_their_places(gpu):
+    fast = mg.graph(lambda x: x * 2)
+    images = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
+    for start in range(4):
+        doubled = fast(on(gpu, images + start).to(layout="NHWC"))
+        assert (doubled.numpy() == 2 * (images + start)).all() and doubled.layout == "NHWC"

@@ -1,5 +1,6 @@
 """Chip: the numbers of a GPU that bound a kernel, read from the driver or from a record."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,8 @@ from typing import Any
 # cores; for its (dense) tensor cores as in NVIDIA's tables of compute capabilities.
 FLOAT32 = {(7, 0): 128, (7, 5): 128, (8, 0): 128, (8, 6): 256, (8, 7): 256, (8, 9): 256, (9, 0): 256, (10, 0): 256}
 TENSOR = {"tf32": {(8, 0): 1024, (9, 0): 2048}, "bfloat16": {(8, 0): 2048, (9, 0): 4096}}
-FLOPS_PER_CLOCK = {"float32": FLOAT32, **TENSOR}
+THREE = {compute: rate / 3 for compute, rate in TENSOR["tf32"].items()}  # float32 in three products of TF32
+FLOPS_PER_CLOCK: Mapping[str, Mapping[tuple[int, int], float]] = {"float32": FLOAT32, "3xtf32": THREE, **TENSOR}
 
 # KB of L1 and shared memory together, from the same tables.
 NEAR = {(7, 0): 128, (7, 5): 96, (8, 0): 192, (8, 6): 128, (8, 7): 192, (8, 9): 128, (9, 0): 256, (10, 0): 256}
@@ -31,7 +33,7 @@ class Chip:
     memory: int = 0  # bytes of global memory; 0 in older records
 
     def peak(self, unit: str = "float32") -> float | None:
-        """FLOP/s = multiprocessors * FLOPs per clock * clock, for float32, tf32 or bfloat16; None if unknown."""
+        """FLOP/s = multiprocessors * FLOPs per clock * clock, by the unit of FLOPS_PER_CLOCK; None if unknown."""
         per_clock = FLOPS_PER_CLOCK[unit].get(self.compute)
         return self.sms * per_clock * self.clock if per_clock else None
 

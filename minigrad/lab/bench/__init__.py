@@ -3,21 +3,24 @@
 `mg.bench.time(call)` times any launches, `mg.bench.measure(mg.relu, (2**26,))` an op with its bytes and FLOPs,
 `mg.bench.sweep(...)` every legal block size; `minigrad bench` on the command line measures the whole suite.
 `mg.bench.training_step()` times a whole training step, eager and as a graph, and `mg.bench.host_cost()` the host's part
-of a call; both include the host's time. `mg.bench.memory_levels()` measures each level of memory. `newest()`,
-`recorded_step()`, `recorded_host()`, `recorded_levels()` and `newest_adjoints()` read the newest records. `sim` is
-never timed: it counts and checks, and says nothing about a GPU's speed.
+of a call; both include the host's time. `mg.bench.memory_levels()` measures each level of memory, and
+`mg.bench.resnet_report()` ResNet-18 next to PyTorch: whole steps, single layers, and the timeline of a step.
+`newest()`, `recorded_step()`, `recorded_host()`, `recorded_levels()`, `recorded_resnet()` and `newest_adjoints()` read
+the newest records. `sim` is never timed: it counts and checks, and says nothing about a GPU's speed.
 """
 
 from minigrad.lab.bench.host import HostCost, host_cost, recorded_host
 from minigrad.lab.bench.levels import Levels, memory_levels, recorded_levels
 from minigrad.lab.bench.measure import Measurement, measure
 from minigrad.lab.bench.record import Record, load, newest, newest_adjoints
+from minigrad.lab.bench.resnet import ResNetReport, recorded_resnet, resnet_report
 from minigrad.lab.bench.steps import TrainingStep, recorded_step, training_step
 from minigrad.lab.bench.sweeps import TunableSweep, sweep
 from minigrad.lab.bench.timer import Timing, time
 from minigrad.lab.bench.work import Work
 from minigrad.lab.bench.workloads import run, suite
 
-__all__ = ["HostCost", "Levels", "Measurement", "Record", "Timing", "TrainingStep", "TunableSweep", "Work", "host_cost",
-           "load", "measure", "memory_levels", "newest", "newest_adjoints", "recorded_host", "recorded_levels",
-           "recorded_step", "run", "suite", "sweep", "time", "training_step"]  # fmt: skip
+__all__ = ["HostCost", "Levels", "Measurement", "Record", "ResNetReport", "Timing", "TrainingStep", "TunableSweep",
+           "Work", "host_cost", "load", "measure", "memory_levels", "newest", "newest_adjoints", "recorded_host",
+           "recorded_levels", "recorded_resnet", "recorded_step", "resnet_report", "run", "suite", "sweep", "time",
+           "training_step"]  # fmt: skip

@@ -38,11 +38,13 @@ FOLDERS = (PACKAGE.parent / "notebooks" / "records", PACKAGE / "records")  # of 
 ADJOINT = "adjoint"  # the folder with the records of adjoints
 HEADERS = ("work", "us", "GB/s", "of copy", "TFLOP/s", "of peak", "x torch", "x numpy")
 HEAD = ("device", "date", "command", "versions")  # required in every file
+TABLES = (  # of a record, by title
+    "levels", "measurements", "sweeps", "steps", "peaks", "layers", "timelines", "host", "choices", "resources", "costs"
+)  # fmt: skip
 KEYS = {  # by folder: the keys of a file, in their order
-    "": (*HEAD, "refused", "chip", "copy", "levels", "measurements", "sweeps", "steps", "host", "choices", "resources"),
+    "": (*HEAD, "refused", "chip", "copy", *TABLES[:-1]),
     ADJOINT: (*HEAD, "refused", "costs"),
 }
-TABLES = ("levels", "measurements", "sweeps", "steps", "host", "choices", "resources", "costs")  # of a record, by title
 Times = dict[str, Timing]  # by a label: the values of the tunables, as "BLOCK=256", a way to take a step, a library
 
 
@@ -71,7 +73,10 @@ class Record(Tabular):
     refused: dict[str, str] = field(default_factory=dict)  # the reasons
     measurements: dict[str, Measurement] = field(default_factory=dict)
     sweeps: dict[str, Times] = field(default_factory=dict)
-    steps: dict[str, Times] = field(default_factory=dict)  # whole training steps
+    steps: dict[str, Times] = field(default_factory=dict)  # whole training steps, and inferences
+    peaks: dict[str, dict[str, int]] = field(default_factory=dict)  # the most bytes that a step occupies, by library
+    layers: dict[str, Measurement] = field(default_factory=dict)  # of a network, each alone
+    timelines: dict[str, dict[str, Measurement]] = field(default_factory=dict)  # the parts of a step, by step
     host: dict[str, Times] = field(default_factory=dict)  # the host's time for a call
     choices: dict[str, dict[str, str]] = field(default_factory=dict)  # by sweep: "search" and "default"
     resources: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # registers, shared, local bytes
@@ -92,6 +97,12 @@ class Record(Tabular):
     def median(self) -> float:
         """The median ratio of adjoint to kernel."""
         return median(cost.ratio for cost in self.costs.values())
+
+    def floor(self, m: Measurement) -> float | None:
+        """Seconds that no kernel can undercut: max(FLOPs / the unit's rate, bytes / bandwidth of a copy)."""
+        rate = self.chip.peak(m.unit) if self.chip else None
+        bounds = [m.flops / rate] if rate else []
+        return max([*bounds, m.nbytes / self.copy]) if self.copy else None
 
     def save(self, folder: Path | str | None = None) -> Path:
         """Write `<device>-<date>.json`, merged with an existing file, whose other entries stay as they are."""
@@ -207,8 +218,10 @@ def _parsed(key: str, content: Any) -> Any:
     match key:
         case "chip":
             return Chip(**content | {"compute": tuple(content["compute"])}) if content else None
-        case "measurements":
+        case "measurements" | "layers":
             return {title: Measurement.from_json(title, entry) for title, entry in content.items()}
+        case "timelines":
+            return {step: _parsed("layers", parts) for step, parts in content.items()}
         case "sweeps" | "steps" | "host":
             return {title: {k: Timing.from_json(n) for k, n in entry.items()} for title, entry in content.items()}
         case "levels":

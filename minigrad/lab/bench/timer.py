@@ -83,6 +83,10 @@ class Timer:
                 host[name] |= not queued
         return {name: Timing.of(runs[name], host[name]) for name in works}
 
+    def hold(self, seconds: float) -> None:
+        """Hold the GPU back, so that what is queued now begins only then."""
+        self._spin(self._ended, int(seconds * 1e9), grid=1, block=1)
+
     def _calls(self, work: Call, seconds: float) -> int:
         """The number of calls that fill the time. The first call warms up: it compiles, and fills the memory pool."""
         work()
@@ -93,7 +97,7 @@ class Timer:
         """(seconds of all calls, True if all were queued before the first began, seconds that the GPU was held)."""
         while True:
             if hold:
-                self._spin(self._ended, int(hold * 1e9), grid=1, block=1)
+                self.hold(hold)
             if flush:
                 self.gpu.zero(self._flushed.address, self._flushed.nbytes)
             start = self.gpu.mark()

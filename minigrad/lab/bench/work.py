@@ -38,8 +38,10 @@ class Work:
 
     @property
     def unit(self) -> str:
-        """The arithmetic: float32, or that of tensor cores, according to the dtype and the kernel's name."""
-        return "bfloat16" if self.dtype == "bfloat16" else "tf32" if "tf32" in (self.variant or "") else "float32"
+        """The arithmetic: float32, or that of tensor cores, by the dtype and the precision or the kernel's name."""
+        if self.dtype == "bfloat16":
+            return "bfloat16"
+        return "tf32" if "tf32" in (self.variant or "") or self.case.params.get("precision") == "tf32" else "float32"
 
     @property
     def chosen(self) -> Op:
