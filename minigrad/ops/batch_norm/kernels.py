@@ -1,13 +1,13 @@
 """The kernels of batch norm: one set for images (N, C, H, W) in C order, one for channels that are last."""
 
-from minigrad.kernels.extents import ceil_div
+from minigrad.kernels.extents import ceil_div, next_power
 from minigrad.kernels.kernel import Kernel
+from minigrad.ops.channels_last import WARP
 from minigrad.ops.elementwise import per_element
 from minigrad.ops.matmul.kernels import ON
 from minigrad.ops.window import BLOCKS
 
 FILE = "batch_norm.cu"
-LANES, WARP = 4, 32  # channels of a thread; threads of a warp
 THREADS, RESIDENT = 512, 2048  # of a block of strips; of a multiprocessor
 LEAST, MOST = 4, 16  # pairs of pixels of a thread: more in the sums, each of which is added up again; fewer elsewhere
 PARTS = 8  # blocks that each multiprocessor has at least, where a channel is summed in parts
@@ -32,8 +32,8 @@ def per_strip(file: str, name: str, sums: bool = False) -> Kernel:
     """
 
     def fit(pairs: int, fours: int, processors: int) -> dict[str, int]:
-        across = power(fours, WARP)
-        height, resident = power(pairs, THREADS // across), processors * RESIDENT
+        across = next_power(fours, WARP)
+        height, resident = next_power(pairs, THREADS // across), processors * RESIDENT
         each = ceil_div(pairs * fours, resident)  # pairs of a thread, with all threads running at once
         each = max(each, LEAST) if sums else min(each, MOST)
         return {"ACROSS": across, "HEIGHT": height, "PAIRS": max(each, 1) * height}
@@ -55,14 +55,9 @@ def finish(name: str) -> Kernel:
     """A kernel that adds up the parts of the sums of 8 channels."""
 
     def fit(channels: int, parts: int) -> dict[str, int]:
-        return {"ROWS": power(parts, 64)}
+        return {"ROWS": next_power(parts, 64)}
 
     return Kernel(FILE, f"batch_norm_{name}", ("channels/8",), ("8", "ROWS"), "channels parts", fit=fit, ROWS=(64, 3))
-
-
-def power(count: int, most: int) -> int:
-    """The least power of two that is not below this count, at most `most`."""
-    return min(most, 1 << max(count - 1, 0).bit_length())
 
 
 kernels = {

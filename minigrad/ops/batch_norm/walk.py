@@ -5,12 +5,10 @@ from math import prod
 from typing import Any, NamedTuple
 
 from minigrad.devices.array import Array
-from minigrad.devices.dtypes import copied
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
-from minigrad.layouts import in_layout
-from minigrad.ops.batch_norm.kernels import LANES
+from minigrad.ops.channels_last import LANES, in_fours, laid_out
 
 Kernels = Mapping[str, Kernel]
 
@@ -39,9 +37,10 @@ class Walk(NamedTuple):
     @staticmethod
     def over(x: Array) -> "Walk":
         """The walk over x (N, C, ...): without further axes both layouts are the same."""
-        inner = prod(x.shape[2:])
-        fours = x.shape[1] % LANES == 0 and not x.spec.offset
-        return Walk(*x.shape[:2], inner, fours and (x.channels_last or inner == 1), x.device)
+        images, channels, *extents = x.shape
+        inner = prod(extents)
+        pixels = inner == 1 and channels % LANES == 0 and not x.spec.offset
+        return Walk(images, channels, inner, pixels or in_fours(x), x.device)
 
     @property
     def terms(self) -> int:
@@ -54,8 +53,8 @@ class Walk(NamedTuple):
         return ceil_div(self.terms, 2) * (self.channels // LANES) if self.last else self.terms * self.channels
 
     def laid_out(self, x: Array) -> Array:
-        """The array in the layout of this walk, beginning at a multiple of 16 bytes if four numbers are loaded."""
-        return in_layout(copied(x) if self.last and x.spec.offset else x, self.last)
+        """The array in the layout of this walk."""
+        return laid_out(x, self.last)
 
     def empty(self, x: Array) -> Array:
         """New memory for an array of the shape of x."""
