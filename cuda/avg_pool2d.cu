@@ -1,4 +1,4 @@
-#include "window.cuh"
+#include "pooling.cuh"
 
 // The elements under the window at (p, q): with `padded` all of its places, else those inside of the image.
 static __device__ int terms(const Window& at, int p, int q, bool padded) {
@@ -36,4 +36,35 @@ extern "C" __global__ void avg_pool2d_backward(
         sum += dy[p * at.out_width + q] / terms(at, p, q, padded);
     });
     dx[i] = sum;
+}
+
+// The forward pass with the channels last. thread -> four channels of one pixel of y: see Place.
+extern "C" __global__ void avg_pool2d_forward_nhwc(const real* x, real* y, Window at, bool padded, int images) {
+    Place place(images, at.out_height, at.out_width, at.channels);
+    if (!place.inside) return;
+    Four<real> sum = {};
+    each_under(x, at, place, [&](const Four<real>& pixel, int) {
+#pragma unroll
+        for (int lane = 0; lane < LANES; ++lane) sum.at[lane] += pixel.at[lane];
+    });
+    int count = terms(at, place.row, place.column, padded);
+    vec(&y[place.element(at.out_height, at.out_width, at.channels)]) = each_lane([=](real sum) { return sum / count; }, sum);
+}
+
+// The gradient with the channels last. thread -> four channels of a patch of 2 x 2 pixels of dx: see Patch.
+extern "C" __global__ void avg_pool2d_backward_nhwc(const real* dy, real* dx, Window at, bool padded, int images) {
+    Place place(images, (at.height + 1) / 2, (at.width + 1) / 2, at.channels);
+    if (!place.inside) return;
+    Patch patch(place);
+    Four<real> given[2];
+    auto load = [&](int j, int i) { given[j] = vec(&dy[i]); };
+    patch.each_output(at, place, load, [&](int j, int r, int s) {
+        int p = (patch.h + at.top - r) / at.stride_y, q = (patch.v + at.left - s) / at.stride_x;
+        real share = real(1) / terms(at, p, q, padded);
+        patch.each_pixel(at, r, s, [&](Four<real>& sum, int) {
+#pragma unroll
+            for (int lane = 0; lane < LANES; ++lane) sum.at[lane] += given[j].at[lane] * share;
+        });
+    });
+    patch.store(dx, at, place);
 }

@@ -1,61 +1,139 @@
-#include "reduce.cuh"
+#include "batch_norm.cuh"
 
-// x is seen as (images, channels, inner). All arrays but x, y and their gradients have a number for each channel.
+// x is seen as (images, channels, inner), or with the channels last as (pixels, channels). All arrays but x, y and their
+// gradients have a number for each channel.
+//
+// Statistics and sums are made in two launches. Many blocks add up a part of a channel each, parts[part][2][channel]; then
+// `finish` adds up the parts. The order of all additions is fixed.
 
-// mean[c] and var[c], the mean of (x - mean)^2. block -> channel; its threads read it twice: the squares of differences
-// keep their digits where the mean is large, which E[x^2] - mean^2 would lose.
+// The sums of x - shift and of its square, with the channel's first element as the shift: in one pass, and nothing is lost
+// where the mean is large, as it is with the shift 0. block -> `chunk` elements of a channel.
 extern "C" __global__ void batch_norm_statistics(
-    const real* x, real* mean, real* var, int images, int channels, int inner) {
-    int c = blockIdx.x, count = images * inner;
-    auto at = [=](int i) { return x[(i / inner * channels + c) * inner + i % inner]; };
-    real center = block_reduce(thread_reduce(count, 0, at, Add()), Add()) / count;
-    auto square = [=](int i) { return (at(i) - center) * (at(i) - center); };
-    real total = block_reduce(thread_reduce(count, 0, square, Add()), Add());
-    if (threadIdx.x == 0) {
-        mean[c] = center;
-        var[c] = total / count;
+    const real* x, real* parts, int images, int channels, int inner, int chunk) {
+    int c = blockIdx.x, begin = blockIdx.y * chunk, end = min(begin + chunk, images * inner);
+    Sum shift = x[c * inner], sum = 0, squares = 0;
+#pragma unroll 4
+    for (int i = begin + threadIdx.x; i < end; i += blockDim.x) {
+        Sum beyond = x[place(c, i, channels, inner)] - shift;
+        sum += beyond;
+        squares += beyond * beyond;
     }
+    sum = block_reduce(sum, Add()), squares = block_reduce(squares, Add());
+    if (threadIdx.x == 0) {
+        parts[2 * blockIdx.y * channels + c] = sum;
+        parts[(2 * blockIdx.y + 1) * channels + c] = squares;
+    }
+}
+
+// The same with the channels last. block -> strip of pixels, thread -> four channels of pairs of pixels.
+extern "C" __global__ void batch_norm_statistics_nhwc(const real* x, real* parts, int channels, int pixels, int pairs) {
+    Strip strip(channels, pixels, pairs);
+    Four<Sum> shift = {}, sum = {}, squares = {};
+    if (strip.c < channels) shift = vec(&x[strip.c]);
+    strip.each_pair([&](int i, bool both, int) {
+        Vec in[2];
+        strip.load(in, x, i, both);
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            if (j && !both) break;
+#pragma unroll
+            for (int lane = 0; lane < LANES; ++lane) {
+                Sum beyond = in[j].at[lane] - shift.at[lane];
+                sum.at[lane] += beyond;
+                squares.at[lane] += beyond * beyond;
+            }
+        }
+    });
+    put_parts(parts, strip, sum, squares);
+}
+
+// The two sums of channel c over all parts. The first row of threads gets them.
+struct Totals {
+    Sum first = 0, second = 0;
+
+    __device__ Totals(const real* parts, int count, int channels, int c) {
+#pragma unroll 4
+        for (int i = threadIdx.y; i < count && c < channels; i += blockDim.y) {
+            first += parts[2 * i * channels + c];
+            second += parts[(2 * i + 1) * channels + c];
+        }
+        first = add_rows(first), second = add_rows(second);
+    }
+};
+
+// mean and var of each channel, of `terms` elements. The running ones move towards them by `momentum`, with the variance
+// over terms - 1. threadIdx.x -> channel, threadIdx.y -> every blockDim.y-th part.
+extern "C" __global__ void batch_norm_finish_statistics(
+    const real* parts, const real* x, real* mean, real* var, real* running_mean, real* running_var, real momentum,
+    int count, int channels, int inner, int terms) {
+    int c = blockIdx.x * blockDim.x + threadIdx.x;
+    Totals total(parts, count, channels, c);
+    if (threadIdx.y > 0 || c >= channels) return;
+    Sum beyond = total.first / terms, center = x[c * inner] + beyond;
+    Sum spread = total.second - total.first * beyond;
+    if (spread < 0) spread = 0;  // by rounding; NaN stays
+    mean[c] = center;
+    var[c] = spread / terms;
+    running_mean[c] = (1 - momentum) * running_mean[c] + momentum * center;
+    running_var[c] = (1 - momentum) * running_var[c] + momentum * (spread / (terms - 1));
 }
 
 // y = (x - mean) / sqrt(var + eps) * weight + bias. thread -> one element.
 extern "C" __global__ void batch_norm_forward(
     const real* x, const real* mean, const real* var, const real* weight, const real* bias, real* y, real eps,
     int channels, int inner, int size) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= size) return;
-    int c = i / inner % channels;
-    real scale = (weight ? weight[c] : real(1)) / sqrt(var[c] + eps);
-    y[i] = (x[i] - mean[c]) * scale + (bias ? bias[c] : real(0));
+    normalize<false>(x, {mean, var, weight, bias, eps}, nullptr, y, nullptr, channels, inner, size);
 }
 
-// The two sums that all gradients are made of: dbias = sum of dy, and dweight = sum of dy (x - mean) / sqrt(var + eps).
-// block -> channel.
+// The same with the channels last. block -> strip of pixels, thread -> four channels of pairs of pixels.
+extern "C" __global__ void batch_norm_forward_nhwc(
+    const real* x, const real* mean, const real* var, const real* weight, const real* bias, real* y, real eps,
+    int channels, int pixels, int pairs) {
+    normalize<false>(x, {mean, var, weight, bias, eps}, nullptr, y, nullptr, {channels, pixels, pairs, true});
+}
+
+// The parts of the sums of dy and of dy * (x - mean), of which all gradients are made. block -> `chunk` elements of a
+// channel.
 extern "C" __global__ void batch_norm_sums(
-    const real* dy, const real* x, const real* mean, const real* var, real* dweight, real* dbias, real eps, int images,
-    int channels, int inner) {
-    int c = blockIdx.x, count = images * inner;
-    real center = mean[c];
-    auto place = [=](int i) { return (i / inner * channels + c) * inner + i % inner; };
-    real sum = block_reduce(thread_reduce(count, 0, [=](int i) { return dy[place(i)]; }, Add()), Add());
-    auto along = [=](int i) { return dy[place(i)] * (x[place(i)] - center); };
-    real slope = block_reduce(thread_reduce(count, 0, along, Add()), Add());
-    if (threadIdx.x == 0) {
-        dbias[c] = sum;
-        dweight[c] = slope / sqrt(var[c] + eps);
-    }
+    const real* dy, const real* x, const real* mean, const real* var, real* parts, real eps, int images, int channels,
+    int inner, int chunk) {
+    Channels of = {mean, var, nullptr, nullptr, eps};
+    add_up<OPEN>(dy, x, of, nullptr, nullptr, parts, images, channels, inner, chunk);
 }
 
-// dx = weight / sqrt(var + eps) * (dy - (dbias + dweight * normalized x) / count). mean and var depend on x: the two sums
-// are their share. With count = 0 they do not, as in evaluation. thread -> one element.
+// The same with the channels last. block -> strip of pixels, thread -> four channels of pairs of pixels.
+extern "C" __global__ void batch_norm_sums_nhwc(
+    const real* dy, const real* x, const real* mean, const real* var, real* parts, real eps, int channels, int pixels,
+    int pairs) {
+    add_up<OPEN>(dy, x, {mean, var, nullptr, nullptr, eps}, nullptr, nullptr, parts, {channels, pixels, pairs});
+}
+
+// dbias = sum of dy, dweight = sum of dy (x - mean) / sqrt(var + eps). threadIdx.x -> channel, threadIdx.y -> every
+// blockDim.y-th part.
+extern "C" __global__ void batch_norm_finish_sums(
+    const real* parts, const real* var, real* dweight, real* dbias, real eps, int count, int channels) {
+    int c = blockIdx.x * blockDim.x + threadIdx.x;
+    Totals total(parts, count, channels, c);
+    if (threadIdx.y > 0 || c >= channels) return;
+    dbias[c] = total.first;
+    dweight[c] = total.second * rsqrt(var[c] + eps);
+}
+
+// dx = weight / sqrt(var + eps) * (dy - part * (dbias + dweight * normalized x)), with part = 1 / elements of a
+// channel, or 0 in evaluation. thread -> one element.
 extern "C" __global__ void batch_norm_backward(
     const real* dy, const real* x, const real* mean, const real* var, const real* weight, const real* dweight,
-    const real* dbias, real* dx, real eps, int count, int channels, int inner, int size) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= size) return;
-    int c = i / inner % channels;
-    real inverse = 1 / sqrt(var[c] + eps), normal = (x[i] - mean[c]) * inverse;
-    real share = count ? (dbias[c] + dweight[c] * normal) / count : real(0);
-    dx[i] = (weight ? weight[c] : real(1)) * inverse * (dy[i] - share);
+    const real* dbias, real* dx, real eps, real part, int channels, int inner, int size) {
+    Channels of = {mean, var, weight, nullptr, eps};
+    differentiate<OPEN>(dy, x, of, dweight, dbias, dx, part, channels, inner, size);
+}
+
+// The same with the channels last. block -> strip of pixels, thread -> four channels of pairs of pixels.
+extern "C" __global__ void batch_norm_backward_nhwc(
+    const real* dy, const real* x, const real* mean, const real* var, const real* weight, const real* dweight,
+    const real* dbias, real* dx, real eps, real part, int channels, int pixels, int pairs) {
+    Channels of = {mean, var, weight, nullptr, eps};
+    differentiate<OPEN>(dy, x, of, dweight, dbias, dx, part, {channels, pixels, pairs, true});
 }
 
 // The gradients of the running statistics, with which a batch is normalized in evaluation. thread -> channel.

@@ -1,4 +1,4 @@
-#include "window.cuh"
+#include "pooling.cuh"
 
 // y[n,c,p,q] = the largest x under the window at (p, q), the padding left out; NaN wins. taps holds its place in the
 // window, r * columns + s: of equal numbers the first, as in PyTorch. thread -> one element of y.
@@ -38,4 +38,51 @@ extern "C" __global__ void max_pool2d_backward(
         if (taps[p * at.out_width + q] == r * at.columns + s) sum += dy[p * at.out_width + q];
     });
     dx[i] = sum;
+}
+
+// The forward pass with the channels last. thread -> four channels of one pixel of y: see Place.
+extern "C" __global__ void max_pool2d_forward_nhwc(
+    const real* x, real* y, unsigned char* taps, Window window, int images) {
+    Place place(images, window.out_height, window.out_width, window.channels);
+    if (!place.inside) return;
+    int tap = max(-window.row(place.row, 0), 0) * window.columns + max(-window.column(place.column, 0), 0);
+    Four<real> largest = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    Four<int> found = {tap, tap, tap, tap};  // the first in the image, where all are -INFINITY
+    with_constants(window, [&](const Window& at) {
+        each_under(x, at, place, [&](const Four<real>& pixel, int tap) {
+#pragma unroll
+            for (int lane = 0; lane < LANES; ++lane) {
+                real value = pixel.at[lane];
+                if (value > largest.at[lane] || value != value) {
+                    largest.at[lane] = value;
+                    found.at[lane] = tap;
+                }
+            }
+        });
+    });
+    int i = place.element(window.out_height, window.out_width, window.channels);
+    vec(&y[i]) = largest;
+    vec(&taps[i]) = each_lane([](int tap) { return (unsigned char)tap; }, found);
+}
+
+// The gradient with the channels last. thread -> four channels of a patch of 2 x 2 pixels of dx: see Patch.
+extern "C" __global__ void max_pool2d_backward_nhwc(
+    const real* dy, const unsigned char* taps, real* dx, Window window, int images) {
+    Place place(images, (window.height + 1) / 2, (window.width + 1) / 2, window.channels);
+    if (!place.inside) return;
+    Patch patch(place);
+    with_constants(window, [&](const Window& at) {
+        Four<real> given[2];
+        Four<unsigned char> found[2];
+        auto load = [&](int j, int i) { given[j] = vec(&dy[i]), found[j] = vec(&taps[i]); };
+        patch.each_output(at, place, load, [&](int j, int r, int s) {
+            patch.each_pixel(at, r, s, [&](Four<real>& sum, int tap) {
+#pragma unroll
+                for (int lane = 0; lane < LANES; ++lane) {
+                    if (found[j].at[lane] == tap) sum.at[lane] += given[j].at[lane];
+                }
+            });
+        });
+    });
+    patch.store(dx, window, place);
 }

@@ -18,7 +18,7 @@ from minigrad.call import CallSignature, as_tensors, call_key, key_of, taking_nu
 from minigrad.case import Case
 from minigrad.devices.array import Array
 from minigrad.devices.caches import Cache
-from minigrad.devices.dtypes import has_gradient, zero_like
+from minigrad.devices.dtypes import has_gradient, is_last, zero_like
 from minigrad.kernels import variants
 from minigrad.kernels.kernel import RETUNED, Kernel
 from minigrad.layouts import agreeing
@@ -36,8 +36,8 @@ class Op:
     """An operation on tensors.
 
     forward(*arrays, **params) is the NumPy reference and its docstring the formula. backward(dy, ...) is the gradient
-    rule. It names what it needs of the forward pass, and only that is saved: an input by its name, `y` the output,
-    `shapes` of the inputs, a parameter, or `needs`, a tuple with True for each input that requires a gradient.
+    rule. It names what it needs of the forward pass, and only that is saved: an input by its name, `y` the output, a
+    parameter, or of all inputs `shapes`, `lasts` (channels last in memory) and `needs` (a gradient is required).
     launch(kernels, *arrays, **params) and launch_backward(kernels, needs, dy, *saved) do the same on a device that runs
     kernels; kernels are the op's own, by name, those of the gradient by names with "backward" in them.
     """
@@ -58,7 +58,7 @@ class Op:
     shares: bool = False  # the output is the input's memory, as in reshape
     outputs: int = 1  # several: a tuple is returned; the rule gets a tuple dy, and the outputs by the names y0, y1, ...
     saves: Sequence[str] = ()  # names of arrays that forward and launch give after y, for the rule alone
-    after: Callable | None = None  # (inputs, those arrays, **params): what a call does with them, as running statistics
+    updates: Callable | None = None  # (*arrays, **params): the numbers of the inputs that a call changes in place
     fast: Mapping[str, str] = field(default_factory=dict)  # role -> kernel to run in it until `using` selects another
     cuda: Sequence[str | None] = ()  # for mg.fuse: an element of y in CUDA C++, then of each gradient, by x, y and dy
     cases: Sequence[Case] = ()
@@ -178,7 +178,7 @@ class Op:
         places = {name: i for i, name in enumerate(inputs)}
         places |= {name: i for i, name in enumerate(outputs, len(arrays))}
         constants: dict[str, Any] = dict.fromkeys(self.inputs.names)  # None for one that was left out
-        constants |= {**params, "shapes": tuple(a.shape for a in arrays)}
+        constants |= {**params, "shapes": tuple(a.shape for a in arrays), "lasts": tuple(map(is_last, arrays))}
         if self.uses:
             used = {name for names, need in zip(self.uses, needs, strict=False) if need for name in names.split()}
             constants |= {name: zero_like(x) for name, x in zip(inputs, arrays, strict=True) if name not in used}
@@ -229,6 +229,7 @@ class PreparedCall:
             self.run = replayed_one(self.run, specs) if op.single else replayed(self.run, specs)
         self._tensors: Callable = output if op.outputs == 1 else lambda ys, _: tuple([output(y, None) for y in ys])
         self._shares, self._differentiable, self._saves = op.shares, op.backward is not None, bool(op.saves)
+        self._updates = op.updates(*arrays, **params) if op.updates else ()
         self._rules: dict[tuple[bool, ...], Rule] = {}
 
     def apply(self, tensors: Sequence[Tensor]) -> Any:
@@ -237,14 +238,16 @@ class PreparedCall:
         extra: Sequence[Array] = ()
         if self._saves:
             y, *extra = y
-            if self.op.after:
-                self.op.after(tensors, extra, **self.params)
+        for i in self._updates:
+            with tape.no_grad():
+                tensors[i].written_by(self.op.name)
         result: Any = self._tensors(y, tensors[0].version if self._shares else None)
         if self._differentiable:
             for t in tensors:
                 if t.node is not None or t._requires_grad:
                     if tape.mode.enabled:
-                        self._record(tensors, result, [output(x, None) for x in extra])
+                        saved = [next((t for t in tensors if t.array is x), output(x, None)) for x in extra]
+                        self._record(tensors, result, saved)
                     break
         return result
 

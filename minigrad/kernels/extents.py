@@ -21,6 +21,11 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
+def next_power(count: int, most: int) -> int:
+    """The least power of two that is not below this count, or `most` if that is less."""
+    return min(most, 1 << max(count - 1, 0).bit_length())
+
+
 @dataclass(frozen=True)
 class Span:
     """An axis of a grid or block: a size, or ceil(size / piece), each a name, a number, or a product of these.

@@ -6,11 +6,13 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.errors import require_bool
+from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.window import Pair, Sides, Window
+from minigrad.layouts import in_layout
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import per_element
-from minigrad.ops.window import BLOCKS, cost, patches, prepare, scattered
+from minigrad.ops.channels_last import LANES, in_fours, laid_out
+from minigrad.ops.window import LAST, cost, patches, pooling, prepare, scattered, tiled
 
 
 def forward(
@@ -21,7 +23,9 @@ def forward(
     return patches(x, at, padding).sum(axis=(4, 5)) / terms(x, x.shape, at, padding, count_include_pad)
 
 
-def backward(dy: np.ndarray, shapes: tuple, size: Pair, stride: Pair, padding: Sides, count_include_pad: bool) -> tuple:
+def backward(
+    dy: np.ndarray, shapes: tuple, lasts: tuple, size: Pair, stride: Pair, padding: Sides, count_include_pad: bool
+) -> tuple:
     """dx = the sum of dy / terms over the windows that hold the pixel"""
     at = Window.over(shapes[0], size, stride, padding)
     share = (dy / terms(dy, shapes[0], at, padding, count_include_pad))[..., None, None]
@@ -39,20 +43,32 @@ def launch(
     kernels: dict[str, Kernel], x: Array, size: Pair, stride: Pair, padding: Sides, count_include_pad: bool
 ) -> Array:
     """One kernel."""
-    at = Window.over(x.shape, size, stride, padding)
-    y = Array.empty(x.device, (*x.shape[:2], at.out_height, at.out_width), x.dtype)
-    kernels["forward"].launch(y.size)(x, y, at, count_include_pad, y.size)
-    return y
+    at, last = Window.over(x.shape, size, stride, padding), in_fours(x)
+    images, y = in_layout(x, last), Array.empty(x.device, (*x.shape[:2], at.out_height, at.out_width), x.dtype, last)
+    if last:
+        pool = tiled(kernels, "forward", x.shape[0], at.out_height, at.out_width, x.shape[1])
+        pool(images, y, at, count_include_pad, x.shape[0])
+    else:
+        kernels["forward"].launch(y.size)(images, y, at, count_include_pad, y.size)
+    return in_layout(y, x.channels_last)
 
 
 def launch_backward(
-    kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple, size: Pair, stride: Pair, padding: Sides,
-    count_include_pad: bool,
+    kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple, lasts: tuple, size: Pair, stride: Pair,
+    padding: Sides, count_include_pad: bool,
 ) -> tuple[Array]:  # fmt: skip
     """One kernel."""
-    dx, at = Array.empty(dy.device, shapes[0], dy.dtype), Window.over(shapes[0], size, stride, padding)
-    kernels["backward"].launch(dx.size)(dy, dx, at, count_include_pad, dx.size)
-    return (dx,)
+    at, (images, channels), last = Window.over(shapes[0], size, stride, padding), shapes[0][:2], lasts[0]
+    fours = last and channels % LANES == 0
+    dy, dx = laid_out(dy, fours), Array.empty(dy.device, shapes[0], dy.dtype, fours)
+    if fours:
+        give = kernels["backward_nhwc"].launch(
+            images * ceil_div(at.height, 2), ceil_div(at.width, 2), channels // LANES
+        )
+        give(dy, dx, at, count_include_pad, images)
+    else:
+        kernels["backward"].launch(dx.size)(dy, dx, at, count_include_pad, dx.size)
+    return (in_layout(dx, last),)
 
 
 def complete(x: Any, size: Any, stride: Any = None, padding: Any = 0, count_include_pad: Any = True) -> dict[str, Any]:
@@ -65,7 +81,8 @@ avg_pool2d = Op(
     "avg_pool2d",
     forward,
     backward,
-    kernels={way: per_element("avg_pool2d.cu", f"avg_pool2d_{way}", "size", BLOCKS) for way in ("forward", "backward")},
+    kernels=pooling("avg_pool2d"),
+    layouts="any",
     launch=launch,
     launch_backward=launch_backward,
     prepare=complete,
@@ -81,5 +98,6 @@ avg_pool2d = Op(
         Case(((1, 33, 4, 5),), {"size": (4, 5)}),
         Case(((0, 3, 5, 7),), {"size": 2}),
         Case(((2, 2, 5, 6),), {"size": 3, "stride": 2, "padding": 1}, nan=True),
+        *LAST,
     ],
 )

@@ -54,4 +54,4 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Arra
 
 
 FAST = {"warp": "vectorized", "short": "lanes", "columns": "strips"}
-max = reduction.reduction("max", forward, backward, reduction.reduce, launch_backward, kernels, FAST, prepare)
+max = reduction.reduction("max", forward, backward, reduction.reduce, launch_backward, kernels, FAST, prepare, "NCHW")

@@ -1,15 +1,18 @@
 """max_pool2d: the largest number under each place of a window."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from minigrad.devices.array import Array
+from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.window import Pair, Sides, Window
+from minigrad.layouts import in_layout
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import per_element
-from minigrad.ops.window import BLOCKS, cost, patches, prepare, scattered
+from minigrad.ops.channels_last import LANES, in_fours, laid_out
+from minigrad.ops.window import LAST, cost, patches, pooling, prepare, scattered, tiled
 
 TAPS = np.dtype(np.uint8)
 
@@ -26,7 +29,9 @@ def forward(x: np.ndarray, size: Any, stride: Any = None, padding: Any = 0) -> t
     return np.take_along_axis(flat, taps[..., None], -1)[..., 0], taps.astype(TAPS)
 
 
-def backward(dy: np.ndarray, taps: np.ndarray, shapes: tuple, size: Pair, stride: Pair, padding: Sides) -> tuple:
+def backward(
+    dy: np.ndarray, taps: np.ndarray, shapes: tuple, lasts: tuple, size: Pair, stride: Pair, padding: Sides
+) -> tuple:
     """dx = each dy at the place where its window found the largest x; a pixel may have several"""
     at = Window.over(shapes[0], size, stride, padding)
     chosen = np.arange(at.rows * at.columns) == taps[..., None]
@@ -36,21 +41,34 @@ def backward(dy: np.ndarray, taps: np.ndarray, shapes: tuple, size: Pair, stride
 
 def launch(kernels: dict[str, Kernel], x: Array, size: Pair, stride: Pair, padding: Sides) -> tuple[Array, Array]:
     """One kernel, which writes the largest numbers and their places in the windows."""
-    at = Window.over(x.shape, size, stride, padding)
-    shape = (*x.shape[:2], at.out_height, at.out_width)
-    y, taps = Array.empty(x.device, shape, x.dtype), Array.empty(x.device, shape, TAPS)
-    kernels["forward"].launch(y.size)(x, y, taps, at, y.size)
-    return y, taps
+    at, last = Window.over(x.shape, size, stride, padding), in_fours(x)
+    shape, images = (*x.shape[:2], at.out_height, at.out_width), in_layout(x, last)
+    y, taps = Array.empty(x.device, shape, x.dtype, last), Array.empty(x.device, shape, TAPS, last)
+    if last:
+        pool = tiled(kernels, "forward", x.shape[0], at.out_height, at.out_width, x.shape[1])
+        pool(images, y, taps, at, x.shape[0])
+    else:
+        kernels["forward"].launch(y.size)(images, y, taps, at, y.size)
+    return in_layout(y, x.channels_last), taps
 
 
 def launch_backward(
-    kernels: dict[str, Kernel], needs: tuple, dy: Array, taps: Array, shapes: tuple, size: Pair, stride: Pair,
-    padding: Sides,
+    kernels: dict[str, Kernel], needs: tuple, dy: Array, taps: Array, shapes: tuple, lasts: tuple, size: Pair,
+    stride: Pair, padding: Sides,
 ) -> tuple[Array]:  # fmt: skip
-    """One kernel."""
-    dx = Array.empty(dy.device, shapes[0], dy.dtype)
-    kernels["backward"].launch(dx.size)(dy, taps, dx, Window.over(shapes[0], size, stride, padding), dx.size)
-    return (dx,)
+    """One kernel, that for the layout of the taps; those of images with one pixel are the same in both."""
+    at, pixel = Window.over(shapes[0], size, stride, padding), taps.size == prod(taps.shape[:2])
+    last = taps.channels_last or (lasts[0] and pixel and taps.shape[1] % LANES == 0)
+    dy, dx = laid_out(dy, last), Array.empty(dy.device, shapes[0], dy.dtype, last)
+    if last:
+        images, channels = shapes[0][:2]
+        give = kernels["backward_nhwc"].launch(
+            images * ceil_div(at.height, 2), ceil_div(at.width, 2), channels // LANES
+        )
+        give(dy, taps, dx, at, images)
+    else:
+        kernels["backward"].launch(dx.size)(dy, taps, dx, at, dx.size)
+    return (in_layout(dx, lasts[0]),)
 
 
 def complete(x: Any, size: Any, stride: Any = None, padding: Any = 0) -> dict[str, Any]:
@@ -65,7 +83,8 @@ max_pool2d = Op(
     "max_pool2d",
     forward,
     backward,
-    kernels={way: per_element("max_pool2d.cu", f"max_pool2d_{way}", "size", BLOCKS) for way in ("forward", "backward")},
+    kernels=pooling("max_pool2d"),
+    layouts="any",
     launch=launch,
     launch_backward=launch_backward,
     prepare=complete,
@@ -79,5 +98,6 @@ max_pool2d = Op(
         Case(((1, 33, 4, 5),), {"size": (1, 4), "stride": 1}),
         Case(((0, 3, 5, 7),), {"size": 2}),
         Case(((2, 2, 5, 6),), {"size": 3, "stride": 2, "padding": 1}, nan=True),
+        *LAST,
     ],
 )

@@ -16,9 +16,9 @@ def forward(x: np.ndarray, axis: Axis = None, keepdims: bool = False) -> np.ndar
     return y / terms(x.size, y.size)
 
 
-def backward(dy: np.ndarray, shapes: tuple, axis: tuple) -> tuple:
+def backward(dy: np.ndarray, shapes: tuple, lasts: tuple, axis: tuple) -> tuple:
     """dx = dy / n, repeated along the axes"""
-    (dx,) = addition.backward(dy, shapes, axis)
+    (dx,) = addition.backward(dy, shapes, lasts, axis)
     return (dx / terms(dx.size, dy.size),)
 
 
@@ -35,9 +35,11 @@ def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims
     return reduce(kernels, x, axis, keepdims, terms(x.size, prod(reduced_shape(x.shape, axis, keepdims))))
 
 
-def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple, axis: tuple) -> tuple[Array]:
+def launch_backward(
+    kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple, lasts: tuple, axis: tuple
+) -> tuple[Array]:
     """The kernel of sum, with a divisor."""
-    return (addition.repeat(kernels, dy, shapes[0], axis, terms(prod(shapes[0]), dy.size)),)
+    return (addition.repeat(kernels, dy, shapes[0], axis, terms(prod(shapes[0]), dy.size), lasts[0]),)
 
 
 mean = reduction("mean", forward, backward, launch, launch_backward, kernels, addition.FAST)

@@ -12,6 +12,7 @@ from minigrad.devices.device import MAX_GRID
 from minigrad.errors import require_bool
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
+from minigrad.layouts import in_layout
 from minigrad.op import Case, Op
 
 Axis = int | Sequence[int] | None
@@ -32,6 +33,10 @@ CASES = (
     Case(((0, 3),), {"axis": 1}),
     *(Case(((9, 5),), {"axis": axis}, nan=True) for axis in (0, 1, None)),
 )
+LAST = [
+    Case(((2, 3, 3, 5),), {"axis": axis, "keepdims": keep}, channels_last=True)
+    for axis, keep in (((2, 3), False), ((0, 2, 3), True), (1, True), ((0, 3), False))
+]
 
 
 def per_output(file: str, name: str, block: int = 128) -> Kernel:
@@ -100,7 +105,7 @@ def cost(x: Any, axis: Axis = None, keepdims: bool = False) -> tuple[int, int]:
 
 def reduction(
     name: str, forward: Callable, backward: Callable, launch: Callable, launch_backward: Callable,
-    kernels: Mapping[str, Kernel], fast: Mapping[str, str], prepare: Callable = prepare,
+    kernels: Mapping[str, Kernel], fast: Mapping[str, str], prepare: Callable = prepare, layouts: str = "any",
 ) -> Op:  # fmt: skip
     """y = f(x) over axes, by default all of them; prepare is called with the op's name first."""
     return Op(
@@ -113,7 +118,8 @@ def reduction(
         fast=fast,
         prepare=partial(prepare, name),
         cost=cost,
-        cases=CASES,
+        layouts=layouts,
+        cases=[*CASES, *(LAST if layouts == "any" else ())],
     )
 
 
@@ -130,15 +136,28 @@ def runs(shape: Sequence[int], axes: Axes) -> list[tuple[int, int]]:
     return [(long[i], long[j - 1] + 1) for i, j in pairwise(cuts)][::-1]
 
 
+def stored(axes: Axes) -> Axes:
+    """The axes of images (N, C, H, W) in the order of memory with the channels last, (N, H, W, C)."""
+    return tuple(sorted((0, 3, 1, 2)[a] for a in axes))
+
+
+def in_order(axes: Axes) -> bool:
+    """True if the axes that remain of images with their channels last lie in memory as they are named."""
+    return 1 in axes or {2, 3} <= {*axes}
+
+
 def reduce(kernels: Mapping[str, Kernel], x: Array, axis: Axes, keepdims: bool, *divisor: float) -> Array:
     """Reduce one run of neighboring axes after another; the last kernel divides by `divisor`, if it takes one."""
+    result = reduced_shape(x.shape, axis, keepdims)
+    if x.channels_last:
+        x, axis = (x.reshape(x.spec.stored), stored(axis)) if in_order(axis) else (in_layout(x, False), axis)
     y, shape, pending = x, list(x.shape), runs(x.shape, axis)
     for start, stop in pending:
         rows, n, inner = prod(shape[:start]), prod(shape[start:stop]), prod(shape[stop:])
         last = (start, stop) == pending[-1]
         y = _passes(kernels, y, rows, n, inner, divisor if last else (1.0,) * len(divisor))
         shape[start:stop] = [1] * (stop - start)
-    return y.reshape(reduced_shape(x.shape, axis, keepdims))
+    return y.reshape(result)
 
 
 def _passes(kernels: Mapping[str, Kernel], x: Array, rows: int, n: int, inner: int, divisor: tuple) -> Array:

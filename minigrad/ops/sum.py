@@ -5,6 +5,7 @@ import numpy as np
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import broadcast
+from minigrad.layouts import in_layout
 from minigrad.ops import reduction
 from minigrad.ops.elementwise import per_element, per_four
 
@@ -14,7 +15,7 @@ def forward(x: np.ndarray, axis: reduction.Axis = None, keepdims: bool = False) 
     return x.sum(axis=axis, keepdims=keepdims)
 
 
-def backward(dy: np.ndarray, shapes: tuple, axis: tuple) -> tuple:
+def backward(dy: np.ndarray, shapes: tuple, lasts: tuple, axis: tuple) -> tuple:
     """dx = dy, repeated along the axes"""
     dy = dy.reshape(reduction.reduced_shape(shapes[0], axis, keepdims=True))
     return (np.broadcast_to(dy, shapes[0]).copy(),)
@@ -39,14 +40,21 @@ def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims
     return reduction.reduce(kernels, x, axis, keepdims, 1.0)
 
 
-def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple, axis: tuple) -> tuple[Array]:
+def launch_backward(
+    kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple, lasts: tuple, axis: tuple
+) -> tuple[Array]:
     """One kernel."""
-    return (repeat(kernels, dy, shapes[0], axis, 1.0),)
+    return (repeat(kernels, dy, shapes[0], axis, 1.0, lasts[0]),)
 
 
-def repeat(kernels: dict[str, Kernel], dy: Array, shape: tuple, axis: tuple, divisor: float) -> Array:
+def repeat(
+    kernels: dict[str, Kernel], dy: Array, shape: tuple, axis: tuple, divisor: float, last: bool = False
+) -> Array:
     """dy / divisor, repeated along the axes: each element reads its dy through a view with stride 0 along them."""
-    dx = Array.empty(dy.device, shape, dy.dtype)
+    last = last and reduction.in_order(axis)
+    dx, dy = Array.empty(dy.device, shape, dy.dtype, last), in_layout(dy, False)
+    if dx.channels_last:
+        shape, axis = dx.spec.stored, reduction.stored(axis)
     view = broadcast(reduction.reduced_shape(shape, axis, keepdims=True), shape)
     kernels["backward"].launch(dx.size)(dy, dx, view, dx.size, divisor)
     return dx

@@ -1,15 +1,31 @@
 """Windows over images: in NumPy the patch under each place of a window and the way back; arguments of a pooling."""
 
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from minigrad.case import Case
 from minigrad.devices.dtypes import must_be_floats
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.launch import Launch
 from minigrad.kernels.view import Shape
 from minigrad.kernels.window import Sides, Window, must_fit, pair, sides
+from minigrad.ops.channels_last import LANES, per_tile
+from minigrad.ops.elementwise import per_element
 
 BLOCKS = (256, 64, 1024)
+LAST = (  # poolings of images with their channels last
+    Case(((2, 8, 8, 9),), {"size": 3, "stride": 2, "padding": 1}, channels_last=True),
+    Case(((2, 4, 7, 5),), {"size": (2, 4), "stride": (3, 1), "padding": ((1, 0), (0, 2))}, channels_last=True),
+    Case(((1, 12, 6, 7),), {"size": 5, "stride": 1, "padding": 2}, channels_last=True),
+    Case(((2, 4, 4, 5),), {"size": (4, 5)}, channels_last=True),
+    Case(((2, 6, 5, 4),), {"size": 2}, channels_last=True),
+    Case(((1, 4, 7, 6),), {"size": (3, 2), "stride": 2}, channels_last=True),
+    Case(((0, 4, 5, 7),), {"size": 2}, channels_last=True),
+    Case(((2, 4, 5, 6),), {"size": 3, "stride": 2, "padding": 1}, nan=True, channels_last=True),
+)
 
 
 def patches(x: np.ndarray, at: Window, padding: Sides, fill: float = 0) -> np.ndarray:
@@ -30,6 +46,17 @@ def scattered(patches: np.ndarray, image: Shape, at: Window, padding: Sides) -> 
             columns = slice(s * at.dilation_x, s * at.dilation_x + at.stride_x * at.out_width, at.stride_x)
             padded[:, :, rows, columns] += patches[..., r, s]
     return padded[:, :, at.top : at.top + image[2], at.left : at.left + image[3]]
+
+
+def pooling(name: str) -> dict[str, Kernel]:
+    """The kernels of a pooling, in `cuda/<name>.cu`: for images in C order, and with the channels last."""
+    plain = {way: per_element(f"{name}.cu", f"{name}_{way}", "size", BLOCKS) for way in ("forward", "backward")}
+    return plain | {f"{way}_nhwc": per_tile(f"{name}.cu", f"{name}_{way}_nhwc") for way in plain}
+
+
+def tiled(kernels: Mapping[str, Kernel], way: str, images: int, rows: int, columns: int, channels: int) -> Launch:
+    """The launch of a kernel with the channels last, over this many pixels."""
+    return kernels[f"{way}_nhwc"].launch(images * rows, columns, channels // LANES)
 
 
 def prepare(op: str, x: Any, size: Any, stride: Any = None, padding: Any = 0) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def largest(op, device):
             return [array(device, n // 64, 64)], {"axis": 0}
         case "cross_entropy":
             return [array(device, n // 64, 64), array(device, n // 64, dtype="int64")], {"reduction": "mean"}
-        case "batch_norm":
+        case "batch_norm" | "batch_norm_relu":
             return [array(device, n // 1024, 1, 32, 32), *(array(device, 1) for _ in range(4))], {"training": True}
         case "max_pool2d" | "avg_pool2d":
             return [array(device, n // 1024, 1, 32, 32)], {"size": 3, "stride": 2, "padding": 1}

@@ -13,6 +13,7 @@ from minigrad.devices import dry_run as dry
 from minigrad.devices import get
 from minigrad.devices.array import Array
 from minigrad.devices.dry_run import DryRun
+from minigrad.devices.dtypes import is_last
 from minigrad.errors import DeviceError
 from minigrad.lab.bench import chain
 from minigrad.lab.bench.measure import Experiment, Reference, verified
@@ -28,7 +29,7 @@ COSTS = [pytest.param(op, case, id=f"{op.name} {case}") for op in OPS.values() f
 @pytest.mark.parametrize(("op", "case"), COSTS)
 def test_an_op_costs_the_bytes_of_the_arrays_that_its_kernels_read_and_write(op, case):
     device = DryRun()
-    inputs = [Array.empty(device, x.shape, x.dtype) for x in case.arrays("float32")]
+    inputs = [Array.empty(device, x.shape, x.dtype, is_last(x)) for x in case.arrays("float32")]
     params = op.prepare(*inputs, **case.params) if op.prepare else case.params
     y = op.run(inputs, params)
     read, written = set(), set()
@@ -99,7 +100,8 @@ SMALL = {
     "transpose": ((33, 65),), "matmul": ((33, 65), (65, 31)), "softmax": ((5, 100),), "log_softmax": ((5, 100),),
     "getitem": ((33, 5),), "concatenate": ((3, 4), (5, 4)), "where": (np.arange(99) % 3 == 0, (99,), (99,)),
     "cross_entropy": ((7, 10), np.arange(7)), "conv2d": ((2, 3, 9, 8), (4, 3, 3, 3)),
-    "batch_norm": ((9, 3, 8, 7), *((3,),) * 4), "max_pool2d": ((2, 3, 9, 8),), "avg_pool2d": ((2, 3, 9, 8),),
+    "batch_norm": ((9, 3, 8, 7), *((3,),) * 4), "batch_norm_relu": ((2, 8, 4, 7), *((8,),) * 4, (2, 8, 4, 7)),
+    "max_pool2d": ((2, 3, 9, 8),), "avg_pool2d": ((2, 3, 9, 8),),
     "pad": ((3, 4, 5),), "dropout": ((33, 5), np.array([1, 0], np.uint64)),
 }  # fmt: skip
 
@@ -111,7 +113,7 @@ PARAMS = {
     "max_pool2d": POOL,
     "avg_pool2d": POOL,
 }
-PARAMS["batch_norm"] = {"training": True}
+PARAMS |= {name: {"training": True} for name in ("batch_norm", "batch_norm_relu")}
 
 
 def small(op, way):

@@ -10,6 +10,7 @@ import minigrad as mg
 from minigrad import check
 from minigrad.devices import get
 from minigrad.devices.array import Array
+from minigrad.devices.dtypes import is_last
 from minigrad.errors import CompileError
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab.bench.levels import places
@@ -27,10 +28,15 @@ def run(op: Op, case) -> None:
     """Run the forward and backward kernels of an op."""
     hosts = case.arrays("float32")
     params = op.prepare(*hosts, **case.params) if op.prepare else case.params
-    y = op.run([Array.upload(SIM, x) for x in hosts], params)
+    y = op.run(uploaded(hosts), params)
     if op.backward and y.dtype.kind == "f":
-        dy = np.random.default_rng(1).standard_normal(y.shape).astype("float32")
-        op.vjp([Array.upload(SIM, x) for x in hosts], Array.upload(SIM, dy), case.params)
+        dy = case.laid_out(np.random.default_rng(1).standard_normal(y.shape).astype("float32"))
+        op.vjp(uploaded(hosts), uploaded([dy])[0], case.params)
+
+
+def uploaded(hosts) -> list[Array]:
+    """The arrays on `sim`, each in its layout."""
+    return [Array.upload(SIM, x, is_last(x)) for x in hosts]
 
 
 @pytest.mark.parametrize("op", mg.OPS.values(), ids=mg.OPS.keys())

@@ -7,6 +7,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.devices.array import Array
+from minigrad.devices.dtypes import is_last
 from minigrad.op import OPS
 from minigrad.optim import SGD_STEP
 from minigrad.replay.launches import Program, Unrecordable
@@ -24,7 +25,7 @@ def tensors(device, hosts):
     """The same values where launches are repeated, and on `numpy`."""
     floats = [x.dtype.kind == "f" for x in hosts]
     return (
-        [mg.Tensor(Array.upload(device, x), wanted) for x, wanted in zip(hosts, floats, strict=True)],
+        [mg.Tensor(Array.upload(device, x, is_last(x)), wanted) for x, wanted in zip(hosts, floats, strict=True)],
         [mg.Tensor(x, wanted) for x, wanted in zip(hosts, floats, strict=True)],
     )
 
@@ -41,8 +42,8 @@ def test_every_op_repeated_is_as_the_reference(device, op, case):
         y, expected = op(*ours, **case.params), op(*truth, **case.params)
         close(y, expected)
         if y.requires_grad:
-            dy = np.random.default_rng(seed).standard_normal(y.shape).astype(np.float32)
-            y.backward(mg.Tensor(Array.upload(device, dy)))
+            dy = case.laid_out(np.random.default_rng(seed).standard_normal(y.shape).astype(np.float32))
+            y.backward(mg.Tensor(Array.upload(device, dy, is_last(dy))))
             expected.backward(mg.Tensor(dy))
             for x, x_truth in zip(ours, truth, strict=True):
                 if x.requires_grad:

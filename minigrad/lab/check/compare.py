@@ -7,7 +7,7 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.device import Device
-from minigrad.devices.dtypes import FLOATS, check_dtype
+from minigrad.devices.dtypes import FLOATS, check_dtype, is_last
 from minigrad.display import own_kernels
 from minigrad.errors import require
 from minigrad.op import AnyArray, Case, Op
@@ -64,28 +64,34 @@ def expected(op: Op, case: Case, dtype: str) -> Results:
 
     dy is None for an op without a rule, or an output of integers.
     """
-    arrays = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in inputs_of(op, case, dtype)]
+    given = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in inputs_of(op, case, dtype)]
+    arrays = [x.copy("K") for x in given]
     results = _results(op, arrays, case.params, None)
     if op.backward is None or (y := results["y"]).dtype.kind != "f":
-        return {**results, "dy": None}
-    dy = np.asarray(np.random.default_rng(1).standard_normal(y.shape).astype(dtype))
-    return {**_results(op, arrays, case.params, dy.astype(np.float64)), "dy": dy}
+        return {**results, "dy": None, "inputs": arrays}
+    dy = case.laid_out(np.asarray(np.random.default_rng(1).standard_normal(y.shape).astype(dtype)))
+    return {**_results(op, given, case.params, dy.astype(np.float64)), "dy": dy, "inputs": given}
 
 
 def pairs(op: Op, wanted: Results, case: Case, device: Device | None, dtype: str) -> Iterator[Pair]:
     """(name, result, true result, tolerance) of a case on a device, or in NumPy: outputs, gradients, then inputs."""
-    hosts = case.arrays(dtype)
+    hosts, tolerance = case.arrays(dtype), TOLERANCE[dtype_name(dtype)]
     arrays = [_put(x, device) for x in hosts]
     got = _results(op, arrays, case.params, _put(wanted["dy"], device))
-    yield from ((name, result, wanted[name], TOLERANCE[dtype_name(dtype)]) for name, result in got.items())
+    yield from ((name, result, wanted[name], tolerance) for name, result in got.items())
+    complete = op.prepare(*hosts, **case.params) if op.prepare else case.params
+    updated = op.updates(*hosts, **complete) if op.updates else ()
     for i, (array, host) in enumerate(zip(arrays, hosts, strict=True)):
-        yield f"input {i + 1}, which should be left alone,", array, host, 0
+        if i in updated:
+            yield f"input {i + 1}, which is updated in place,", array, wanted["inputs"][i], tolerance
+        else:
+            yield f"input {i + 1}, which should be left alone,", array, host, 0
 
 
 def alone(op: Op, wanted: Results, case: Case, device: Device, dtype: str) -> Iterator[Pair]:
     """The gradients of an op with several inputs again, each computed without the others."""
     arrays, dy = [_put(x, device) for x in case.arrays(dtype)], _put(wanted["dy"], device)
-    names = [name for name in wanted if name not in ("y", "dy")]
+    names = [name for name in wanted if name not in ("y", "dy", "inputs")]
     for i, name in enumerate(names if len(names) > 1 else []):
         if wanted[name] is not None:
             _, vjp = op.pullback(arrays, case.params, tuple(j == i for j in range(len(names))))
@@ -93,7 +99,7 @@ def alone(op: Op, wanted: Results, case: Case, device: Device, dtype: str) -> It
 
 
 def _put(host: Any, device: Device | None) -> Any:
-    return None if host is None else Array.upload(device, host) if device else host.copy()
+    return None if host is None else Array.upload(device, host, is_last(host)) if device else host.copy("K")
 
 
 def largest(wanted: np.ndarray) -> float:
