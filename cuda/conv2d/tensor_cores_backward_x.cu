@@ -7,42 +7,8 @@
 #ifndef WIDE
 #define WIDE 64
 #endif
-#include "conv2d/tensor_cores.cuh"
-
-// The taps of the window that meet row h = i * stride + parity of x, for all i: r = first, first + every, ... Tap number t
-// of them comes from output row i + place - t * step.
-struct Parity {
-    int first = 0, every = 1, taps, place, step;
-    __device__ Parity(int parity, int stride, int before, int dilation, int rows) {
-        while (every * dilation % stride) ++every;
-        while (first < every && (parity + before - first * dilation) % stride) ++first;
-        taps = first < every && first < rows ? (rows - 1 - first) / every + 1 : 0;
-        place = (parity + before - first * dilation) / stride, step = every * dilation / stride;
-    }
-};
-
-// w as a factor whose sum goes down the taps of a parity and their kernels, (r, s, k); a column is a channel.
-template <class Its>
-struct Kernels : Its {
-    using T = typename Its::T;
-    const T* w;
-    Division by_tap, by_row;
-    Parity y, x;
-    int rows, columns, channels, left, terms;
-
-    __device__ Kernels(const T* w, const Window& at, const Parity& y, const Parity& x, int kernels, int left)
-        : w(w), by_tap(kernels), by_row(max(x.taps, 1)), y(y), x(x), rows(at.rows), columns(at.columns), channels(at.channels),
-          left(left + Its::x()), terms(left + Its::x() < at.channels ? y.taps * x.taps * kernels : 0) {}
-    __device__ void copy(T* tile, int start) const {
-#pragma unroll
-        for (int i = 0; i < Its::RUNS; ++i) {
-            int term = start + Its::y() + i * Its::STEP, tap = by_tap.of(term), k = by_tap.rest(term, tap), t = by_row.of(tap);
-            int r = y.first + t * y.every, s = x.first + by_row.rest(tap, t) * x.every;
-            bool in = term < terms;
-            Its::copy_run(tile, i, w + (in ? ((k * rows + r) * columns + s) * channels + left : 0), in);
-        }
-    }
-};
+#include "conv2d/taps.cuh"
+#include "matmul/tensor_cores.cuh"
 
 // dx, by a stride-1 convolution of dy for each parity: the pixels whose row and column leave the same rest when divided by
 // the stride meet the same taps of the window. A row is a pixel of the parity blockIdx.z, a column a channel.

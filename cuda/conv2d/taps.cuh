@@ -1,7 +1,6 @@
-// The three products of a convolution on tensor cores, of images and kernels whose channels are last in memory:
-// x (N, H, W, C), w (K, R, S, C), y (N, P, Q, K). Channels and kernels are multiples of 16 bytes, windows at most 16 x 16.
+// The places of images and kernels, with their channels last in memory, that the products of a convolution read: loaders of
+// tiles of matrices that are nowhere in memory. Its, the tile, says which runs of neighbors a thread copies, and how.
 #pragma once
-#include "matmul/tensor_cores.cuh"
 #include "window.cuh"
 
 // Division by a number that is known only at run time, by a multiplication: n / d = n * (2^(31+s) / d) >> (31+s), exact
@@ -48,7 +47,7 @@ struct Patches : Its {
           by_channels(at.channels), by_columns(max(at.columns, 1)) {
         __shared__ Pixel table[Its::HEIGHT];
         Division by_image(at.grid_height * at.grid_width), by_row(at.grid_width);
-        for (int i = threadIdx.x; i < Its::HEIGHT; i += THREADS) {
+        for (int i = threadIdx.x; i < Its::HEIGHT; i += Its::STEP * Its::ACROSS) {
             int number = first + i, n = by_image.of(number), place = by_image.rest(number, n);
             int y = by_row.of(place), x = by_row.rest(place, y), h = y * at.move_y + at.first_y, v = x * at.move_x + at.first_x;
             unsigned inside = 0;
@@ -94,6 +93,41 @@ struct Pixels : Its {
             int row = by_row.of(place), h = row * at.move_y + y, v = by_row.rest(place, row) * at.move_x + x;
             bool in = pixel < stop && (unsigned)h < at.height && (unsigned)v < at.width;
             Its::copy_run(tile, i, image + (in ? ((n * at.height + h) * at.width + v) * at.channels + tap : 0), in);
+        }
+    }
+};
+
+// The taps of the window that meet row h = i * stride + parity of x, for all i: r = first, first + every, ... Tap number t
+// of them comes from output row i + place - t * step.
+struct Parity {
+    int first = 0, every = 1, taps, place, step;
+    __device__ Parity(int parity, int stride, int before, int dilation, int rows) {
+        while (every * dilation % stride) ++every;
+        while (first < every && (parity + before - first * dilation) % stride) ++first;
+        taps = first < every && first < rows ? (rows - 1 - first) / every + 1 : 0;
+        place = (parity + before - first * dilation) / stride, step = every * dilation / stride;
+    }
+};
+
+// w as a factor whose sum goes down the taps of a parity and their kernels, (r, s, k); a column is a channel.
+template <class Its>
+struct Kernels : Its {
+    using T = typename Its::T;
+    const T* w;
+    Division by_tap, by_row;
+    Parity y, x;
+    int rows, columns, channels, left, terms;
+
+    __device__ Kernels(const T* w, const Window& at, const Parity& y, const Parity& x, int kernels, int left)
+        : w(w), by_tap(kernels), by_row(max(x.taps, 1)), y(y), x(x), rows(at.rows), columns(at.columns), channels(at.channels),
+          left(left + Its::x()), terms(left + Its::x() < at.channels ? y.taps * x.taps * kernels : 0) {}
+    __device__ void copy(T* tile, int start) const {
+#pragma unroll
+        for (int i = 0; i < Its::RUNS; ++i) {
+            int term = start + Its::y() + i * Its::STEP, tap = by_tap.of(term), k = by_tap.rest(term, tap), t = by_row.of(tap);
+            int r = y.first + t * y.every, s = x.first + by_row.rest(tap, t) * x.every;
+            bool in = term < terms;
+            Its::copy_run(tile, i, w + (in ? ((k * rows + r) * columns + s) * channels + left : 0), in);
         }
     }
 };
