@@ -18,24 +18,18 @@ __device__ void backward_x(
     const typename Arithmetic::T* dy, const typename Arithmetic::T* w, typename Arithmetic::T* dx, const Window& at,
     int kernels, int images) {
     using T = typename Arithmetic::T;
-    int top = blockIdx.x * ROWS, left = blockIdx.y * COLUMNS, down = blockIdx.z / at.stride_x, across = blockIdx.z % at.stride_x;
-    Parity y(down, at.stride_y, at.top, at.dilation_y, at.rows), x(across, at.stride_x, at.left, at.dilation_x, at.columns);
-    int height = (at.height - down + at.stride_y - 1) / at.stride_y, width = (at.width - across + at.stride_x - 1) / at.stride_x;
-    int pixels = images * height * width;
+    int top = blockIdx.x * ROWS, left = blockIdx.y * COLUMNS;
+    ParityPixels own(at, blockIdx.z);
+    int pixels = images * own.height * own.width;
     if (top >= pixels) return;
-    Taps taps = {at.out_height, at.out_width, kernels, height, width, y.taps, x.taps, 1, 1, y.place, x.place, -y.step, -x.step};
-    Division by_image(height * width), by_row(width);
     auto store = [=](int row, int column, float first, float second) {
         row += top, column += left;
         if (row >= pixels || column >= at.channels) return;
-        int n = by_image.of(row), place = by_image.rest(row, n), i = by_row.of(place), j = by_row.rest(place, i);
-        int h = i * at.stride_y + down, v = j * at.stride_x + across;
-        T* to = dx + ((n * at.height + h) * at.width + v) * at.channels + column;
-        *reinterpret_cast<Pair<T>*>(to) = rounded(first, second, T());
+        *reinterpret_cast<Pair<T>*>(dx + own.offset(at, row) + column) = rounded(first, second, T());
     };
     product<Arithmetic>(
-        Patches<LeftTile<T, ALONG>>(dy, taps, top, pixels), Kernels<RightTile<T, DOWN>>(w, at, y, x, kernels, left),
-        y.taps * x.taps * kernels, store);
+        Patches<LeftTile<T, ALONG>>(dy, own.taps(at, kernels), top, pixels), Kernels<RightTile<T, DOWN>>(w, at, own, kernels, left),
+        own.y.taps * own.x.taps * kernels, store);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 256 / THREADS) conv2d_mma_tf32_backward_x(

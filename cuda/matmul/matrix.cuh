@@ -23,7 +23,7 @@ struct Matrix : Its {
 #pragma unroll
         for (int i = 0; i < Its::RUNS; ++i) {
             int row = top + i * Its::STEP;
-            if (ALIGNED) {
+            if constexpr (ALIGNED) {
                 bool inside = WAY == ALONG ? column < columns : row < rows;
                 const T* from = matrix + (WAY == ALONG ? min(row, rows - 1) : row) * columns;
                 Its::copy_run(tile, i, from + (WAY == ALONG ? column : min(column, columns - RUN)), inside);
