@@ -12,9 +12,10 @@ from minigrad.devices.array import Array
 from minigrad.devices.dtypes import is_bfloat16
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.view import Shape
 from minigrad.kernels.window import Window
 from minigrad.layouts import in_layout
-from minigrad.ops.conv2d.rungs import ChannelsLast
+from minigrad.ops.conv2d.rungs import EDGE, ChannelsLast
 from minigrad.ops.matmul.strategies import add_up
 
 Kernels = Mapping[str, Kernel]
@@ -25,9 +26,16 @@ def forward(kernels: Kernels, rung: ChannelsLast, x: Array, w: Array, bias: Arra
     x, w, at = with_channels(kernels, rung, x), with_channels(kernels, rung, w), filled(rung, at, x.dtype)
     shape = (x.shape[0], w.shape[0], at.out_height, at.out_width)
     y = Array.empty(x.device, shape, x.dtype, True)
-    launch = kernels[rung.name].launch(y.size // shape[1], shape[1], 1, x.device.processors)
-    launch(x, w, bias, y, at, shape[1], shape[0])
+    sizes = sizes_of(rung, shape[0], shape[2:], shape[1], 1, x.device.processors)
+    kernels[rung.name].launch(*sizes)(x, w, bias, y, at, shape[1], shape[0])
     return y
+
+
+def sizes_of(rung: ChannelsLast, images: int, extents: Shape, columns: int, layers: int, processors: int) -> Shape:
+    """The sizes of a launch for images of these extents, rows and columns, with so many channels."""
+    if rung.plain:
+        return *extents, images * ceil_div(columns, EDGE)
+    return images * prod(extents), columns, layers, processors
 
 
 def gradient_x(kernels: Kernels, rung: ChannelsLast, dy: Array, w: Array, shapes: tuple, at: Window) -> Array:
@@ -35,8 +43,8 @@ def gradient_x(kernels: Kernels, rung: ChannelsLast, dy: Array, w: Array, shapes
     (n, channels, *extents), k = shapes[0], shapes[1][0]
     dy, w, at = in_layout(dy, True), with_channels(kernels, rung, w), filled(rung, at, dy.dtype)
     dx = Array.empty(dy.device, (n, at.channels, *extents), dy.dtype, True)
-    pixels = n * ceil_div(at.height, at.stride_y) * ceil_div(at.width, at.stride_x)
-    sizes = pixels, at.channels, at.stride_y * at.stride_x, dy.device.processors
+    parity = ceil_div(at.height, at.stride_y), ceil_div(at.width, at.stride_x)
+    sizes = sizes_of(rung, n, parity, at.channels, at.stride_y * at.stride_x, dy.device.processors)
     kernels[f"{rung.name}_backward_x"].launch(*sizes)(dy, w, dx, at, k, n)
     return with_channels(kernels, rung, dx, channels)
 

@@ -1,5 +1,6 @@
 """The kernels of conv2d: a ladder, each rung one idea faster than the one before, with their gradients."""
 
+from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.ops.conv2d.rungs import RUNGS
 from minigrad.ops.elementwise import per_element
@@ -29,6 +30,23 @@ def register_tile(way: str) -> Kernel:
         fit=lambda **sizes: dict(zip(("ROWS", "COLUMNS"), rung.tile(way, **sizes), strict=True)),
         ROWS=(128, 64) if way == "_backward_w" else (128, 256, 64),
         COLUMNS=(64, 128) if way == "_backward_w" else (64, 128),
+    )
+
+
+def halo_tile(way: str) -> Kernel:
+    """A convolution with stride 1 in tiles of images; layers: the blocks of an image's pixel, times the images."""
+
+    def fit(rows: int, columns: int, layers: int) -> dict[str, int]:
+        return {"TILE_WIDTH": min((16, 32), key=lambda width: ceil_div(columns, width) * ceil_div(rows * width, 256))}
+
+    return Kernel(
+        "conv2d/halo_tile.cu",
+        f"conv2d_halo_tile{way}",
+        grid=("columns/TILE_WIDTH", "rows*TILE_WIDTH/256", "layers"),
+        block=("128",),
+        sizes="rows columns layers",
+        fit=fit,
+        TILE_WIDTH=(16, 32),
     )
 
 
@@ -66,6 +84,7 @@ kernels["forward"] = kernels["naive"]
 kernels["im2col"] = per_element("conv2d.cu", "conv2d_im2col", "size", BLOCKS)
 kernels["im2col_backward_x"] = per_element("conv2d.cu", "conv2d_col2im", "size", BLOCKS)
 kernels |= {f"register_tile{way}": register_tile(way) for way in WAYS}
+kernels |= {f"halo_tile{way}": halo_tile(way) for way in WAYS[:2]}
 kernels |= {f"{name}{way}": tensor_cores(name, way) for name in TENSOR_CORES for way in WAYS}
 kernels["recount"] = per_element("conv2d/recount.cu", "conv2d_recount", "size", BLOCKS)
 # Role -> kernel, until `using` selects another kernel.

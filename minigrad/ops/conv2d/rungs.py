@@ -1,7 +1,7 @@
 """The rungs of conv2d for images with their channels last: their tiles, what they take, and the choice among them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -15,7 +15,7 @@ from minigrad.kernels.window import Window
 from minigrad.ops.matmul.kernels import PRECISIONS, has_tensor_cores
 
 Tiles = Mapping[tuple[int, int], float]  # (rows, columns) -> the time for an element, on all warps of a multiprocessor
-RUN = 16  # bytes that a thread copies at once
+RUN, EDGE = 16, 64  # bytes that a thread copies at once; rows or columns of the smallest tile
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class ChannelsLast:
     """
 
     name: str
-    tiles: Tiles
-    tiles_w: Tiles
     dtypes: tuple[str, ...] = ("float32",)
+    tiles: Tiles = field(default_factory=dict)
+    tiles_w: Tiles = field(default_factory=dict)
     room: int = 1
     slow: int = 1
     filled: bool = False
@@ -48,45 +48,46 @@ class ChannelsLast:
         return min(tiles, key=time)
 
     def waves(self, blocks: int, shape: tuple[int, int], processors: int) -> int:
-        """The blocks that a multiprocessor works on, one after another, as many as it takes at once counted each."""
+        """The blocks that a multiprocessor works on, rounded up to a multiple of those that it works on at once."""
         at_once = max(self.room // prod(shape), 1)
         return ceil_div(blocks, processors * at_once) * at_once
 
     def unit(self, dtype: np.dtype) -> int:
-        """The number of which channels and kernels must be multiples."""
+        """The number of which channels and kernels are multiples."""
         return RUN // dtype.itemsize if self.filled else 1
-
-    def takes(self, dtype: np.dtype) -> str:
-        """The arrays that it takes, in words."""
-        kernels = [f"kernels in multiples of {self.unit(dtype)}"] if self.filled else []
-        steps = ["stride 1", "dilation 1"] if self.plain else []
-        window = f"windows of at most {self.widest} x {self.widest}"
-        return f"groups=1, {', '.join([*steps, *kernels, window])} and {' or '.join(self.dtypes)}"
 
     def fits(self, x: Any, w: Any, at: Window, groups: int) -> bool:
         """True for arrays that it takes."""
         steps = (at.stride_y, at.stride_x, at.dilation_y, at.dilation_x)
-        lowest = min(min(shape) for shape in (*self.tiles, *self.tiles_w))
-        small = at.rows * at.columns * max(w.shape[:2]) <= MAX_GRID[1] * lowest  # columns of the widest result, dw
-        fits = groups == 1 and max(at.rows, at.columns) <= self.widest and (not self.plain or steps == (1, 1, 1, 1))
-        return fits and small and w.shape[0] % self.unit(x.dtype) == 0 and not (x.offset or w.offset) and (
-            "bfloat16" if is_bfloat16(x.dtype) else x.dtype.name
-        ) in self.dtypes  # fmt: skip
+        dtype = "bfloat16" if is_bfloat16(x.dtype) else x.dtype.name
+        taken = groups == 1 and dtype in self.dtypes and w.shape[0] % self.unit(x.dtype) == 0
+        taken = taken and max(at.rows, at.columns) <= self.widest and (not self.plain or steps == (1, 1, 1, 1))
+        columns, blocks = prod(w.shape[2:]) * max(w.shape[:2]), x.shape[0] * ceil_div(max(w.shape[:2]), EDGE)
+        room = columns <= EDGE * MAX_GRID[1] and (not self.plain or blocks <= MAX_GRID[2])
+        return taken and room and not (x.offset or w.offset)
+
+    def takes(self, dtype: np.dtype) -> str:
+        """The arrays that it takes, in words."""
+        steps = ["stride 1", "dilation 1"] if self.plain else []
+        kernels = [f"kernels in multiples of {self.unit(dtype)}"] if self.filled else []
+        window = f"windows of at most {self.widest} x {self.widest}"
+        return f"{', '.join(['groups=1', *steps, *kernels, window])} and {' or '.join(self.dtypes)}"
 
 
-LARGE = {(256, 128): 1.0, (256, 64): 1.1, (128, 128): 1.1}
-LARGE_W = {(128, 256): 1.0, (64, 256): 1.1}
-HALF, HALF_W = {(256, 64): 1.1, (128, 128): 1.1}, {(64, 256): 1.1}  # where a warp holds both parts of its factors
+# Of float32 in registers, of tensor cores, and where a warp on tensor cores holds both parts of its factors.
 REGISTERS = {(128, 128): 1.0, (256, 64): 1.0, (128, 64): 1.05, (64, 64): 1.2}
 REGISTERS_W = {(128, 128): 1.0, (128, 64): 1.05, (64, 128): 1.05, (64, 64): 1.2}
-BOTH = ("float32", "float64")
+LARGE, LARGE_W = {(256, 128): 1.0, (256, 64): 1.1, (128, 128): 1.1}, {(128, 256): 1.0, (64, 256): 1.1}
+HALF, HALF_W = {(256, 64): 1.1, (128, 128): 1.1}, {(64, 256): 1.1}
+EXACT = ("float32", "float64")
 RUNGS = {
     rung.name: rung
     for rung in (
-        ChannelsLast("register_tile", REGISTERS, REGISTERS_W, BOTH, slow=4),
-        ChannelsLast("mma_tf32", LARGE, LARGE_W, room=32768, filled=True),
-        ChannelsLast("mma_bf16", LARGE, LARGE_W, ("bfloat16",), room=32768, filled=True),
-        ChannelsLast("mma_3xtf32", HALF, HALF_W, room=16384, slow=3, filled=True),
+        ChannelsLast("register_tile", EXACT, REGISTERS, REGISTERS_W, slow=4),
+        ChannelsLast("halo_tile", EXACT, widest=7, plain=True),
+        ChannelsLast("mma_tf32", ("float32",), LARGE, LARGE_W, room=32768, filled=True),
+        ChannelsLast("mma_bf16", ("bfloat16",), LARGE, LARGE_W, room=32768, filled=True),
+        ChannelsLast("mma_3xtf32", ("float32",), HALF, HALF_W, room=16384, slow=3, filled=True),
     )
 }
 # The multiplications from which on copies to another layout pay, and the columns of a result that fill enough of a tile.
@@ -108,7 +109,7 @@ def choose(
                     f"conv2d: {name} takes {rung.takes(x.dtype)}; x is {x.dtype} {x.shape} and w {w.shape}, "
                     f"groups={groups}. Without `using` conv2d finds a kernel itself."
                 )
-            return rung
+            return rung if role == "forward" or f"{name}_{role}" in kernels else RUNGS["register_tile"]
     names = ["mma_bf16" if is_bfloat16(x.dtype) else PRECISIONS.get(precision, "")] * has_tensor_cores(x.device.arch)
     if x.device.arch and x.dtype == np.float32 and is_worth_tiles(role, x.shape[0], w.shape, at):
         names.append("register_tile")
