@@ -7,7 +7,8 @@
 #ifndef WIDE
 #define WIDE 64
 #endif
-#include "conv2d/tensor_cores.cuh"
+#include "conv2d/taps.cuh"
+#include "matmul/tensor_cores.cuh"
 
 // y = patches @ w^T + bias. A row is a pixel (n, p, q) of y, a column a kernel; both factors have the sum over (r, s, c)
 // along their rows. block -> ROWS x COLUMNS tile of y.

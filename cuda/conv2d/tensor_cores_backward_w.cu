@@ -7,7 +7,8 @@
 #ifndef WIDE
 #define WIDE 64
 #endif
-#include "conv2d/tensor_cores.cuh"
+#include "conv2d/taps.cuh"
+#include "matmul/tensor_cores.cuh"
 
 // dw = dy^T @ patches. A row is a kernel, a column a place (r, s, c) of it; the sum goes down the pixels of both factors. It
 // is long, and dw small, so `splits` blocks share a tile: each adds up `chunk` pixels, a multiple of 64, and writes a part

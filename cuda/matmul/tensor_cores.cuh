@@ -1,6 +1,7 @@
 // A product on tensor cores: of matrices as they are, with one of them transposed, or of other arrays that a loader reads
 // as matrices.
 #pragma once
+#include "matmul/matrix.cuh"
 #include "matmul/mma.cuh"
 
 // block -> ROWS x COLUMNS tile of c; warp -> WARP x WIDE of it, in pieces of 16 x 8.
@@ -16,9 +17,6 @@
 constexpr int WARP = 64, WARPS = ROWS / WARP * (COLUMNS / WIDE), THREADS = 32 * WARPS;
 // Bytes of shared memory: what a multiprocessor has is shared by blocks with eight warps in all.
 constexpr int SHARED = 27648 * WARPS;
-
-// The direction of the sum in a matrix in memory: ALONG its rows, as for a in a @ b, or DOWN its columns, as for b.
-enum Way { ALONG, DOWN };
 
 // For each type the terms of the sum in a stage and the terms that one instruction takes.
 template <class T> struct Unit;
@@ -85,39 +83,6 @@ struct Tile {
 };
 template <class T, Way WAY> using LeftTile = Tile<T, ROWS, WAY, !SWAPPED<T>>;
 template <class T, Way WAY> using RightTile = Tile<T, COLUMNS, WAY, SWAPPED<T>>;
-
-// A loader of the tiles of a matrix, rows x columns, from its row or column `first` on. A product calls copy for one stage
-// after the other: it starts to copy a tile, from term `start` on, with zeros beyond the end of the sum. Where rows begin
-// at multiples of 16 bytes, a thread copies 16 bytes per instruction and repeats the last row or column of c beyond the
-// end: their results are never stored, and this saves a test. Elsewhere it copies elements one by one, synchronously.
-template <class Its, Way WAY, bool ALIGNED = true>
-struct Matrix : Its {
-    using T = typename Its::T;
-    const T* matrix;
-    int first, rows, columns;
-    __device__ Matrix(const T* matrix, int first, int rows, int columns)
-        : matrix(matrix), first(first), rows(rows), columns(columns) {}
-
-    __device__ void copy(T* tile, int start) const {
-        constexpr int RUN = Its::RUN;
-        int top = Its::y() + (WAY == ALONG ? first : start), column = Its::x() + (WAY == ALONG ? start : first);
-#pragma unroll
-        for (int i = 0; i < Its::RUNS; ++i) {
-            int row = top + i * Its::STEP;
-            if (ALIGNED) {
-                bool inside = WAY == ALONG ? column < columns : row < rows;
-                const T* from = matrix + (WAY == ALONG ? min(row, rows - 1) : row) * columns;
-                Its::copy_run(tile, i, from + (WAY == ALONG ? column : min(column, columns - RUN)), inside);
-            } else {
-                bool inside = row < rows && column < columns;
-                const T* from = matrix + (inside ? row * columns + column : 0);
-                T* to = Its::run(tile, i);
-#pragma unroll
-                for (int j = 0; j < RUN; ++j) to[j] = inside && column + j < columns ? from[j] : T(0);
-            }
-        }
-    }
-};
 
 // The arithmetic of a product: the type in memory, the rounding of what a lane has fetched, when it is used, not when it is
 // loaded; and c += tall @ flat.

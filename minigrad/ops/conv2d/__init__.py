@@ -16,6 +16,7 @@ from minigrad.layouts import in_layout
 from minigrad.op import OPS, Case, Op
 from minigrad.ops.conv2d import by_rows, channels_last
 from minigrad.ops.conv2d.kernels import FAST, kernels
+from minigrad.ops.conv2d.rungs import choose
 from minigrad.ops.precision import rounded
 from minigrad.ops.window import patches, scattered
 
@@ -76,11 +77,12 @@ def launch(
 ) -> Array:  # fmt: skip
     """y, by the rung that fits, in the layout of x, or with the channels last if those of w are."""
     at = Window.over(x.shape, w.shape[-2:], stride, padding, dilation)
-    last = x.channels_last or w.channels_last
-    if rung := channels_last.rung(kernels, "forward", x.spec, w.spec, at, groups, precision):
+    last, rung = x.channels_last or w.channels_last, choose(kernels, "forward", x.spec, w.spec, at, groups, precision)
+    if rung is None or not rung.filled:  # tensor cores round themselves
+        x, w = rounded(precision, x, w)
+    if rung:
         return in_layout(channels_last.forward(kernels, rung, x, w, bias, at), last)
-    x, w = rounded(precision, in_layout(x, False), in_layout(w, False))
-    return in_layout(by_rows.forward(kernels, x, w, bias, at, groups), last)
+    return in_layout(by_rows.forward(kernels, in_layout(x, False), in_layout(w, False), bias, at, groups), last)
 
 
 def launch_backward(
@@ -95,13 +97,14 @@ def launch_backward(
         grads[2] = sum_of_pixels(dy)
     for i, (role, other) in enumerate((("backward_x", w), ("backward_w", x))):
         if needs[i]:
-            rung = channels_last.rung(kernels, role, image, window, at, groups, precision)
+            rung = choose(kernels, role, image, window, at, groups, precision)
             last, rows = GRADIENTS[role]
+            exact = rung is None or not rung.filled
+            factors = rounded(precision, dy, other) if exact else (dy, other)
             if rung:
-                grads[i] = last(kernels, rung, dy, other, shapes, at)
+                grads[i] = last(kernels, rung, *factors, shapes, at)
             else:
-                factors = rounded(precision, in_layout(dy, False), in_layout(other, False))
-                grads[i] = rows(kernels, *factors, shapes, at, groups)
+                grads[i] = rows(kernels, *(in_layout(factor, False) for factor in factors), shapes, at, groups)
     return tuple(grads[: len(shapes)])
 
 

@@ -1,22 +1,16 @@
 """The kernels of conv2d: a ladder, each rung one idea faster than the one before, with their gradients."""
 
-from math import prod
-
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.ops.conv2d import winograd
+from minigrad.ops.conv2d.rungs import HOPPER, RUNGS
 from minigrad.ops.elementwise import per_element, per_four
 from minigrad.ops.matmul.kernels import ON
 from minigrad.ops.window import BLOCKS
 
 TILES = (16, 8, 32)
 WAYS = ("", "_backward_x", "_backward_w")
-# On tensor cores, (rows, columns) of a tile -> the time for one of its elements, on all warps of a multiprocessor.
-SHAPES = {(256, 128): 1.0, (256, 64): 1.1, (128, 128): 1.1, (128, 256): 1.0, (64, 256): 1.1}
-TENSOR_CORES = ("mma_tf32", "mma_bf16", "mma_3xtf32", "wgmma_tf32", "wgmma_bf16", "wgmma_3xtf32")
-# The rung that replaces another on Hopper, where it fits.
-HOPPER = {name: name.replace("mma", "wgmma") for name in TENSOR_CORES if name.startswith("mma")}
-OTHERS = {wgmma: mma for mma, wgmma in HOPPER.items()}
+TENSOR_CORES = ("mma_tf32", "mma_bf16", "mma_3xtf32")
 
 
 def implicit(way: str) -> Kernel:
@@ -25,13 +19,45 @@ def implicit(way: str) -> Kernel:
     return Kernel("conv2d/implicit.cu", f"conv2d_implicit{way}", grid, block, "rows columns groups", TILE=TILES)
 
 
+def register_tile(way: str) -> Kernel:
+    """A product in registers, of images with their channels last; layers: the parities of dx, the parts of dw."""
+    rung = RUNGS["register_tile"]
+    return Kernel(
+        f"conv2d/register_tile{way}.cu",
+        f"conv2d_register_tile{way}",
+        grid=("rows/ROWS", "columns/COLUMNS", "layers"),
+        block=("128",),
+        sizes="rows columns layers=1" + ON,
+        fit=lambda **sizes: dict(zip(("ROWS", "COLUMNS"), rung.tile(way, **sizes), strict=True)),
+        ROWS=(128, 64) if way == "_backward_w" else (128, 256, 64),
+        COLUMNS=(64, 128),
+    )
+
+
+def halo_tile(way: str) -> Kernel:
+    """A convolution with stride 1 in tiles of images; layers: the blocks of an image's pixel, times the images."""
+
+    def fit(rows: int, columns: int, layers: int) -> dict[str, int]:
+        return {"TILE_WIDTH": min((16, 32), key=lambda width: ceil_div(columns, width) * ceil_div(rows * width, 256))}
+
+    return Kernel(
+        "conv2d/halo_tile.cu",
+        f"conv2d_halo_tile{way}",
+        grid=("columns/TILE_WIDTH", "rows*TILE_WIDTH/256", "layers"),
+        block=("128",),
+        sizes="rows columns layers",
+        fit=fit,
+        TILE_WIDTH=(16, 32),
+    )
+
+
 def tensor_cores(name: str, way: str) -> Kernel:
     """A product on tensor cores; layers: the parities of dx, the parts of dw."""
 
     wide = 32 if name == "mma_3xtf32" else 64  # columns of a warp, which holds both parts of its factors
 
     def fit(**sizes: int) -> dict[str, int]:
-        rows, columns = fitting(way, wide, **sizes)
+        rows, columns = RUNGS[name].tile(way, **sizes)
         return {"ROWS": rows, "COLUMNS": columns, "WARPS": rows // 64 * columns // wide}
 
     return Kernel(
@@ -49,25 +75,10 @@ def tensor_cores(name: str, way: str) -> Kernel:
     )
 
 
-def fitting(way: str, wide: int, rows: int, columns: int, layers: int, processors: int) -> tuple[int, int]:
-    """The tile for a result of this size: dw has few rows, the others many. Eight warps share a multiprocessor."""
-    costs = {
-        shape: cost
-        for shape, cost in SHAPES.items()
-        if (shape[1] == 256) == (way == "_backward_w") and prod(shape) <= 8 * 64 * wide
-    }
-
-    def time(shape: tuple[int, int]) -> float:
-        blocks = ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * layers
-        at_once = 8 * 64 * wide // prod(shape)  # blocks on a multiprocessor
-        return ceil_div(blocks, processors * at_once) * prod(shape) * at_once * costs[shape]
-
-    return min(costs, key=time)
-
-
 def wgmma(name: str) -> Kernel:
     """A product by wgmma: persistent blocks, one on each multiprocessor, which loop over the tiles."""
-    widths = {128: 1.0} if name == "wgmma_3xtf32" else {256: 1.0, 128: 1.35}  # pixels -> the time for one of them
+    split = name == "wgmma_3xtf32"
+    widths = {128: 1.0} if split else {256: 1.0, 128: 1.35}  # pixels of a tile -> the time for one of them
 
     def fit(kernels: int, pixels: int, processors: int) -> dict[str, int]:
         down = 2 if kernels % 128 == 0 else 1
@@ -79,7 +90,7 @@ def wgmma(name: str) -> Kernel:
         return {"DOWN": down, "PIXELS": min(widths, key=time)}
 
     return Kernel(
-        f"conv2d/{'wgmma_3xtf32' if name == 'wgmma_3xtf32' else 'wgmma'}.cu",
+        f"conv2d/{name if split else 'wgmma'}.cu",
         f"conv2d_{name}",
         grid=("processors",),
         block=("384",),
@@ -101,10 +112,12 @@ kernels["forward"] = kernels["naive"]
 kernels["im2col"] = per_element("conv2d.cu", "conv2d_im2col", "size", BLOCKS)
 kernels["im2col_backward_x"] = per_element("conv2d.cu", "conv2d_col2im", "size", BLOCKS)
 kernels |= winograd.KERNELS
-kernels |= {f"{name}{way}": tensor_cores(name, way) for name in TENSOR_CORES if name not in OTHERS for way in WAYS}
-kernels |= {f"{name}{way}": wgmma(name) for name in OTHERS for way in WAYS[:2]}
+kernels |= {f"register_tile{way}": register_tile(way) for way in WAYS}
+kernels |= {f"halo_tile{way}": halo_tile(way) for way in WAYS[:2]}
+kernels |= {f"{name}{way}": tensor_cores(name, way) for name in TENSOR_CORES for way in WAYS}
+kernels |= {f"{name}{way}": wgmma(name) for name in HOPPER for way in WAYS[:2]}
 kernels["rest"] = per_four("conv2d/rest.cu", "conv2d_rest", "n", BLOCKS)
 kernels["turn"] = per_element("conv2d/turn.cu", "conv2d_turn", "size", BLOCKS)
 kernels["recount"] = per_element("conv2d/recount.cu", "conv2d_recount", "size", BLOCKS)
 # Role -> kernel, until `using` selects another kernel.
-FAST = {f"fast_{name}": name for name in TENSOR_CORES}
+FAST = {f"fast_{name}": name for name in ("register_tile", *TENSOR_CORES, *HOPPER)}
