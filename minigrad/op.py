@@ -234,10 +234,8 @@ class PreparedCall:
 
     def apply(self, tensors: Sequence[Tensor]) -> Any:
         """The op on these tensors: one tensor, or a tuple of an op with several outputs."""
-        y = self.run([t.array for t in tensors])
-        extra: Sequence[Array] = ()
-        if self._saves:
-            y, *extra = y
+        made = self.run([t.array for t in tensors])
+        y, *extra = made if self._saves else (made,)
         for i in self._updates:
             with tape.no_grad():
                 tensors[i].written_by(self.op.name)

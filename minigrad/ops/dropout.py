@@ -10,7 +10,8 @@ from minigrad.devices.random import dropout_state
 from minigrad.errors import require, require_bool, require_number
 from minigrad.kernels.kernel import Kernel
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import BLOCKS, per_four
+from minigrad.ops.elementwise import per_four
+from minigrad.ops.window import BLOCKS
 from minigrad.tape import mode
 from minigrad.tensor import Tensor
 
@@ -121,8 +122,8 @@ dropout = RandomOp(
     cases=[
         Case((shape, np.array([seed, step], STATE)), {"p": p})
         for shape, seed, step, p in (
-            ((), 0, 0, 0.5), ((1,), 1, 0, 0.25), ((3,), 2**63, 1, 0.5), ((33, 31), 7, 2**40, 0.1), ((1023,), 0, 1, 0.5),
-            ((1025,), 2**64 - 1, 2, 0.9), ((2, 3, 4), 3, 0, 0.0), ((9,), 3, 0, 1.0), ((0, 3), 3, 0, 0.5),
+            ((), 0, 0, 0.5), ((3,), 2**63, 1, 0.5), ((33, 31), 7, 2**40, 0.1), ((1025,), 2**64 - 1, 2, 0.9),
+            ((2, 3, 4), 3, 0, 0.0), ((9,), 3, 0, 1.0), ((0, 3), 3, 0, 0.5),
         )
     ] + [Case(((9, 5), np.array([1, 2], STATE)), {"p": 0.5}, nan=True)],
 )  # fmt: skip

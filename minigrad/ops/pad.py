@@ -11,7 +11,8 @@ from minigrad.errors import short
 from minigrad.kernels.frame import Frame
 from minigrad.kernels.kernel import Kernel
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import kernels_of
+from minigrad.ops.elementwise import per_element, per_four
+from minigrad.ops.window import BLOCKS
 
 Padding = tuple[int, ...]
 
@@ -100,14 +101,17 @@ pad = Op(
     prepare=prepare,
     cost=cost,
     integers=True,
-    **kernels_of("pad"),
+    kernels={
+        "forward": per_element("pad.cu", "pad_forward", blocks=BLOCKS),
+        "vectorized": per_four("pad.cu", "pad_vectorized", blocks=BLOCKS),
+    },
+    fast={"forward": "vectorized"},
     cases=[
         Case((shape,), {"padding": padding, "mode": "constant", "value": value})
         for shape, padding, value in (
-            ((), (), 0), ((1,), (1, 0), 0), ((3,), (0, 30), -1.5), ((1023,), (1, 1), 0), ((0,), (2, 3), 1),
-            ((33, 31), (1, 2), 0), ((33, 31), (0, 0, 2, 1), 0.5), ((2, 3, 5, 7), (1, 2, 3, 0), 0),
-            ((2, 3, 5, 7), (2, -3, -1, 1), 2), ((4, 5), (-2, -3), 0), ((3, 4), (-1, 0, 0, -2), 0),
-            ((2, 1, 3, 1, 2), (1, 0, 0, 1, 1, 0, 0, 1, 1, 1), 3), ((2, 3, 4), (0, 0, 0, 0, 1, 2), 0),
+            ((), (), 0), ((3,), (0, 30), -1.5), ((1023,), (1, 1), 0), ((0,), (2, 3), 1), ((4, 5), (-2, -3), 0),
+            ((33, 31), (0, 0, 2, 1), 0.5), ((2, 3, 5, 7), (1, 2, 3, 0), 0), ((2, 3, 5, 7), (2, -3, -1, 1), 2),
+            ((2, 1, 3, 1, 2), (1, 0, 0, 1, 1, 0, 0, 1, 1, 1), 3),
         )
     ],
 )  # fmt: skip
