@@ -79,7 +79,7 @@ def cast(who: str, host: np.ndarray, dtype: np.dtype) -> np.ndarray:
                 raise ValueError(
                     f"{who}: {extreme} does not fit into {dtype}, which holds {low} to {high}. Choose another dtype."
                 )
-    with np.errstate(over="ignore"):  # too large a value becomes inf, as on a GPU
+    with np.errstate(over="ignore", invalid="ignore"):  # too large a value becomes inf, as on a GPU; NaN stays
         return host.astype(dtype, copy=False)
 
 
