@@ -1,8 +1,9 @@
 // Shared by every kernel file: the element type, and strided views.
 #pragma once
+#include "bfloat16.cuh"
 
 #ifndef real
-#define real float  // the build says double for float64 arrays
+#define real float  // the element type in memory: the build says double for float64 arrays, and bfloat16 for those
 #endif
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
@@ -10,6 +11,11 @@
 #ifndef NAN
 #define NAN __int_as_float(0x7fffffff)
 #endif
+
+// The type of arithmetic and of sums: float for bfloat16, and else `real` itself.
+template <class T> struct Wide { using type = T; };
+template <> struct Wide<bfloat16> { using type = float; };
+using wide = Wide<real>::type;
 
 constexpr int MAX_DIMS = 8;
 

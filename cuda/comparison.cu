@@ -58,30 +58,30 @@ extern "C" __global__ void not_equal_forward(
 // All with four elements per thread: see vector.cuh. One instruction writes four bools.
 extern "C" __global__ void less_vectorized(
     const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
-    map(y, n, [](real a, real b) { return a < b; }, Viewed{a, a_at}, Viewed{b, b_at});
+    map(y, n, [](wide a, wide b) { return a < b; }, Viewed{a, a_at}, Viewed{b, b_at});
 }
 
 extern "C" __global__ void less_equal_vectorized(
     const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
-    map(y, n, [](real a, real b) { return a <= b; }, Viewed{a, a_at}, Viewed{b, b_at});
+    map(y, n, [](wide a, wide b) { return a <= b; }, Viewed{a, a_at}, Viewed{b, b_at});
 }
 
 extern "C" __global__ void greater_vectorized(
     const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
-    map(y, n, [](real a, real b) { return a > b; }, Viewed{a, a_at}, Viewed{b, b_at});
+    map(y, n, [](wide a, wide b) { return a > b; }, Viewed{a, a_at}, Viewed{b, b_at});
 }
 
 extern "C" __global__ void greater_equal_vectorized(
     const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
-    map(y, n, [](real a, real b) { return a >= b; }, Viewed{a, a_at}, Viewed{b, b_at});
+    map(y, n, [](wide a, wide b) { return a >= b; }, Viewed{a, a_at}, Viewed{b, b_at});
 }
 
 extern "C" __global__ void equal_vectorized(
     const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
-    map(y, n, [](real a, real b) { return a == b; }, Viewed{a, a_at}, Viewed{b, b_at});
+    map(y, n, [](wide a, wide b) { return a == b; }, Viewed{a, a_at}, Viewed{b, b_at});
 }
 
 extern "C" __global__ void not_equal_vectorized(
     const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
-    map(y, n, [](real a, real b) { return a != b; }, Viewed{a, a_at}, Viewed{b, b_at});
+    map(y, n, [](wide a, wide b) { return a != b; }, Viewed{a, a_at}, Viewed{b, b_at});
 }

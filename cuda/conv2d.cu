@@ -12,13 +12,13 @@ extern "C" __global__ void conv2d_naive(
     int k = i / (at.out_width * at.out_height) % kernels;
     int n = i / (at.out_width * at.out_height * kernels);
     int each = at.channels / groups, first = k / (kernels / groups) * each;
-    real sum = bias ? bias[k] : real(0);
+    wide sum = bias ? bias[k] : real(0);
     for (int c = 0; c < each; ++c) {
         for (int r = 0; r < at.rows; ++r) {
             for (int s = 0; s < at.columns; ++s) {
                 int h = at.row(p, r), v = at.column(q, s);
                 int row = (n * at.channels + first + c) * at.height + h;
-                real pixel = at.inside(h, v) ? x[row * at.width + v] : 0;
+                wide pixel = at.inside(h, v) ? x[row * at.width + v] : real(0);
                 sum += pixel * w[((k * each + c) * at.rows + r) * at.columns + s];
             }
         }
@@ -35,7 +35,7 @@ extern "C" __global__ void conv2d_backward_x(
     int v = i % at.width, h = i / at.width % at.height;
     int channel = i / (at.width * at.height) % at.channels, n = i / (at.width * at.height * at.channels);
     int each = at.channels / groups, share = kernels / groups, first = channel / each * share, c = channel % each;
-    real sum = 0;
+    wide sum = 0;
     at.each_output(h, v, [&](int p, int q, int r, int s) {
         for (int k = first; k < first + share; ++k) {
             sum += dy[((n * kernels + k) * at.out_height + p) * at.out_width + q]
@@ -53,11 +53,11 @@ extern "C" __global__ void conv2d_backward_w(
     int each = at.channels / groups, c = blockIdx.x / (at.columns * at.rows) % each;
     int k = blockIdx.x / (at.columns * at.rows * each), channel = k / (kernels / groups) * each + c;
     int pixels = at.out_height * at.out_width;
-    real sum = 0;
+    wide sum = 0;
     for (int i = threadIdx.x; i < images * pixels; i += blockDim.x) {
         int n = i / pixels, p = i % pixels / at.out_width, q = i % at.out_width;
         int h = at.row(p, r), v = at.column(q, s);
-        real pixel = at.inside(h, v) ? x[((n * at.channels + channel) * at.height + h) * at.width + v] : 0;
+        wide pixel = at.inside(h, v) ? x[((n * at.channels + channel) * at.height + h) * at.width + v] : real(0);
         sum += dy[(n * kernels + k) * pixels + i % pixels] * pixel;
     }
     sum = block_reduce(sum, Add());
@@ -75,7 +75,7 @@ extern "C" __global__ void conv2d_im2col(const real* x, real* patches, Window at
     int term = i / (at.out_width * at.out_height);
     int s = term % at.columns, r = term / at.columns % at.rows, plane = term / (at.columns * at.rows);
     int h = at.row(p, r), v = at.column(q, s);
-    patches[i] = at.inside(h, v) ? x[(plane * at.height + h) * at.width + v] : 0;
+    patches[i] = at.inside(h, v) ? x[(plane * at.height + h) * at.width + v] : real(0);
 }
 
 // dx[n,c,h,v] = the sum of its copies in dpatches: the way back of im2col. thread -> one element of dx.
@@ -83,7 +83,7 @@ extern "C" __global__ void conv2d_col2im(const real* dpatches, real* dx, Window 
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
     int v = i % at.width, h = i / at.width % at.height, plane = i / (at.width * at.height);
-    real sum = 0;
+    wide sum = 0;
     at.each_output(h, v, [&](int p, int q, int r, int s) {
         int term = (plane * at.rows + r) * at.columns + s;
         sum += dpatches[(term * at.out_height + p) * at.out_width + q];

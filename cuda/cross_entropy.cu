@@ -6,33 +6,33 @@
 
 // The loss of a row, log(sum(exp(x))) - sum(target * x). A label that is no class gives NaN and is never an index. rest is
 // the sum of x - most over all classes, if there is smoothing.
-__device__ inline real loss_of(
-    const real* x, long long label, int classes, real most, real log_sum, real smoothing, real rest) {
+__device__ inline wide loss_of(
+    const real* x, long long label, int classes, wide most, wide log_sum, wide smoothing, wide rest) {
     if (label < 0 || label >= classes) return NAN;
-    real own = x[label] - most;
+    wide own = x[label] - most;
     return log_sum - (smoothing > 0 ? (1 - smoothing) * own + smoothing / classes * rest : own);
 }
 
 extern "C" __global__ void cross_entropy_forward(
-    const real* logits, const long long* labels, real* losses, int classes, real smoothing) {
+    const real* logits, const long long* labels, wide* losses, int classes, wide smoothing) {
     const real* x = logits + blockIdx.x * classes;
-    real most = block_max(classes, [=](int i) { return x[i]; });
-    real log_sum = log(block_sum(classes, [=](int i) { return exp(x[i] - most); }));
-    real rest = smoothing > 0 ? block_sum(classes, [=](int i) { return x[i] - most; }) : 0;
+    wide most = block_max(classes, [=](int i) { return x[i]; });
+    wide log_sum = log(block_sum(classes, [=](int i) { return exp(x[i] - most); }));
+    wide rest = smoothing > 0 ? block_sum(classes, [=](int i) { return x[i] - most; }) : 0;
     if (threadIdx.x == 0) losses[blockIdx.x] = loss_of(x, labels[blockIdx.x], classes, most, log_sum, smoothing, rest);
 }
 
 // dx = (softmax(x) - target) * dy / divisor. `step` is 0 if all rows share one dy, else 1.
 extern "C" __global__ void cross_entropy_backward(
-    const real* dy, const real* logits, const long long* labels, real* dx, int classes, real smoothing, int step,
-    real divisor) {
+    const real* dy, const real* logits, const long long* labels, real* dx, int classes, wide smoothing, int step,
+    wide divisor) {
     const real* x = logits + blockIdx.x * classes;
     dx += blockIdx.x * classes;
-    real most = block_max(classes, [=](int i) { return x[i]; });
-    real sum = block_sum(classes, [=](int i) { return exp(x[i] - most); });
+    wide most = block_max(classes, [=](int i) { return x[i]; });
+    wide sum = block_sum(classes, [=](int i) { return exp(x[i] - most); });
     long long label = labels[blockIdx.x];
     bool known = 0 <= label && label < classes;
-    real upstream = known ? dy[blockIdx.x * step] / divisor : NAN;
+    wide upstream = known ? dy[blockIdx.x * step] / divisor : NAN;
     for (int i = threadIdx.x; i < classes; i += blockDim.x) {
         dx[i] = (exp(x[i] - most) / sum - (i == label ? 1 - smoothing : 0) - smoothing / classes) * upstream;
     }
@@ -40,25 +40,25 @@ extern "C" __global__ void cross_entropy_backward(
 
 // The same for a row that fits into the registers of a block: see row_in_registers.cuh.
 extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held(
-    const real* logits, const long long* labels, real* losses, int n, real smoothing) {
+    const real* logits, const long long* labels, wide* losses, int n, wide smoothing) {
     const real* x = logits + blockIdx.x * n;
-    real own[HELD];
+    wide own[HELD];
     hold(own, x, n, -INFINITY);
-    real most = held_reduce(own, Max());
-    real log_sum = log(held_exp(own, most));
-    real rest = smoothing > 0 ? block_sum(n, [=](int i) { return x[i] - most; }) : 0;
+    wide most = held_reduce(own, Max());
+    wide log_sum = log(held_exp(own, most));
+    wide rest = smoothing > 0 ? block_sum(n, [=](int i) { return x[i] - most; }) : 0;
     if (threadIdx.x == 0) losses[blockIdx.x] = loss_of(x, labels[blockIdx.x], n, most, log_sum, smoothing, rest);
 }
 
 extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held_backward(
-    const real* dy, const real* logits, const long long* labels, real* dx, int n, real smoothing, int step, real divisor) {
-    real own[HELD];
+    const real* dy, const real* logits, const long long* labels, real* dx, int n, wide smoothing, int step, wide divisor) {
+    wide own[HELD];
     hold(own, logits + blockIdx.x * n, n, -INFINITY);
-    real most = held_reduce(own, Max());
-    real sum = held_exp(own, most);
+    wide most = held_reduce(own, Max());
+    wide sum = held_exp(own, most);
     long long label = labels[blockIdx.x];
     bool known = 0 <= label && label < n;
-    real upstream = known ? dy[blockIdx.x * step] / divisor : NAN;
+    wide upstream = known ? dy[blockIdx.x * step] / divisor : NAN;
 #pragma unroll
     for (int j = 0; j < HELD; ++j) {
         int i = threadIdx.x * LANES + j / LANES * LANES * blockDim.x + j % LANES;
@@ -74,34 +74,34 @@ extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held_
 
 // The same for a row that fits into the registers of some lanes of a warp: see short_row.cuh.
 extern "C" __global__ void cross_entropy_lanes(
-    const real* logits, const long long* labels, real* losses, int rows, int n, real smoothing) {
+    const real* logits, const long long* labels, wide* losses, int rows, int n, wide smoothing) {
     Short mine(rows, n);
     const real* x = logits + mine.row * n;
-    real own[MINE], rest = 0;
+    wide own[MINE], rest = 0;
     mine.hold(own, x, -INFINITY);
-    real most = lanes_reduce(own, Max());
+    wide most = lanes_reduce(own, Max());
     if (smoothing > 0) {
 #pragma unroll
         for (int j = 0; j < MINE; ++j) rest += mine.at(j) < mine.count ? own[j] - most : 0;
         rest = lanes_reduce<SHARE>(rest, Add());
     }
-    real log_sum = log(lanes_exp(own, most));
+    wide log_sum = log(lanes_exp(own, most));
     if (mine.share == 0 && mine.count > 0) {
         losses[mine.row] = loss_of(x, labels[mine.row], n, most, log_sum, smoothing, rest);
     }
 }
 
 extern "C" __global__ void cross_entropy_lanes_backward(
-    const real* dy, const real* logits, const long long* labels, real* dx, int rows, int n, real smoothing, int step,
-    real divisor) {
+    const real* dy, const real* logits, const long long* labels, real* dx, int rows, int n, wide smoothing, int step,
+    wide divisor) {
     Short mine(rows, n);
-    real own[MINE];
+    wide own[MINE];
     mine.hold(own, logits + mine.row * n, -INFINITY);
-    real most = lanes_reduce(own, Max());
-    real sum = lanes_exp(own, most);
+    wide most = lanes_reduce(own, Max());
+    wide sum = lanes_exp(own, most);
     long long label = mine.count > 0 ? labels[mine.row] : 0;
     bool known = 0 <= label && label < n;
-    real upstream = known && mine.count > 0 ? dy[mine.row * step] / divisor : NAN;
+    wide upstream = known && mine.count > 0 ? dy[mine.row * step] / divisor : NAN;
 #pragma unroll
     for (int j = 0; j < MINE; ++j) {
         own[j] = (own[j] / sum - (mine.at(j) == label ? 1 - smoothing : 0) - smoothing / n) * upstream;
@@ -112,12 +112,12 @@ extern "C" __global__ void cross_entropy_lanes_backward(
 // From the softmax p of the logits, where another kernel has computed it.
 // loss = -sum(target * log(p)). thread -> one row.
 extern "C" __global__ void cross_entropy_of_softmax(
-    const real* p, const long long* labels, real* losses, int rows, int classes, real smoothing) {
+    const real* p, const long long* labels, wide* losses, int rows, int classes, wide smoothing) {
     int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row < rows) {
         long long label = labels[row];
         bool known = 0 <= label && label < classes;
-        real loss = known ? -log(p[row * classes + label]) * (1 - smoothing) : NAN;
+        wide loss = known ? -log(p[row * classes + label]) * (1 - smoothing) : NAN;
         for (int i = 0; smoothing > 0 && i < classes; ++i) loss -= log(p[row * classes + i]) * smoothing / classes;
         losses[row] = loss;
     }
@@ -125,14 +125,14 @@ extern "C" __global__ void cross_entropy_of_softmax(
 
 // dx = (p - target) * dy / divisor. thread -> one element of dx, of `size`.
 extern "C" __global__ void cross_entropy_of_softmax_backward(
-    const real* dy, const real* p, const long long* labels, real* dx, int size, int classes, real smoothing, int step,
-    real divisor) {
+    const real* dy, const real* p, const long long* labels, real* dx, int size, int classes, wide smoothing, int step,
+    wide divisor) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < size) {
         int row = i / classes;
         long long label = labels[row];
         bool known = 0 <= label && label < classes;
-        real target = (i % classes == label ? 1 - smoothing : 0) + smoothing / classes;
+        wide target = (i % classes == label ? 1 - smoothing : 0) + smoothing / classes;
         dx[i] = known ? (p[i] - target) * dy[row * step] / divisor : NAN;
     }
 }

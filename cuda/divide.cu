@@ -15,8 +15,8 @@ extern "C" __global__ void divide_backward(
     const real* dy, const real* a, const real* b, real* da, real* db, View a_at, View b_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
-        real divisor = b[b_at(i)];
-        real scaled = dy[i] / divisor;
+        wide divisor = b[b_at(i)];
+        wide scaled = dy[i] / divisor;
         if (da) da[i] = scaled;
         if (db) db[i] = -scaled * a[a_at(i)] / divisor;
     }
@@ -25,11 +25,11 @@ extern "C" __global__ void divide_backward(
 // Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void divide_vectorized(
     const real* a, const real* b, real* y, View a_at, View b_at, int n) {
-    map(y, n, [](real a, real b) { return a / b; }, Viewed{a, a_at}, Viewed{b, b_at});
+    map(y, n, [](wide a, wide b) { return a / b; }, Viewed{a, a_at}, Viewed{b, b_at});
 }
 
 extern "C" __global__ void divide_vectorized_backward(
     const real* dy, const real* a, const real* b, real* da, real* db, View a_at, View b_at, int n) {
-    if (da) map(da, n, [](real dy, real b) { return dy / b; }, dy, Viewed{b, b_at});
-    if (db) map(db, n, [](real dy, real a, real b) { return -(dy / b) * a / b; }, dy, Viewed{a, a_at}, Viewed{b, b_at});
+    if (da) map(da, n, [](wide dy, wide b) { return dy / b; }, dy, Viewed{b, b_at});
+    if (db) map(db, n, [](wide dy, wide a, wide b) { return -(dy / b) * a / b; }, dy, Viewed{a, a_at}, Viewed{b, b_at});
 }

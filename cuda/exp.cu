@@ -18,9 +18,9 @@ extern "C" __global__ void exp_backward(const real* dy, const real* y, real* dx,
 
 // Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void exp_vectorized(const real* x, real* y, int n) {
-    map(y, n, [](real x) { return exp(x); }, x);
+    map(y, n, [](wide x) { return exp(x); }, x);
 }
 
 extern "C" __global__ void exp_vectorized_backward(const real* dy, const real* y, real* dx, int n) {
-    map(dx, n, [](real dy, real y) { return dy * y; }, dy, y);
+    map(dx, n, [](wide dy, wide y) { return dy * y; }, dy, y);
 }

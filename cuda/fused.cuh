@@ -6,7 +6,7 @@
 // Several results of one element, and their arrays; a null pointer marks a gradient that is not wanted.
 template <int K>
 struct Reals {
-    real at[K];
+    wide at[K];
 };
 
 template <int K>
@@ -27,28 +27,28 @@ __device__ void store(Outputs<K> to, int i, Reals<K> made) {
     }
 }
 
-// The same for the four elements from i on, computed from the loaded inputs.
-template <int K, class F, class... Vecs>
-__device__ void store_four(Outputs<K> to, int i, F f, const Vecs&... loaded) {
-    Vec made[K];
+// The same for the N elements from i on, computed from the loaded inputs.
+template <int N, int K, class F, class... T>
+__device__ void store_some(Outputs<K> to, int i, F f, const Neighbors<T, N>&... loaded) {
+    Neighbors<wide, N> made[K];
 #pragma unroll
-    for (int lane = 0; lane < LANES; ++lane) {
+    for (int lane = 0; lane < N; ++lane) {
         Reals<K> of_one = f(loaded.at[lane]...);
 #pragma unroll
         for (int k = 0; k < K; ++k) made[k].at[lane] = of_one.at[k];
     }
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-        if (to.at[k]) vec(&to.at[k][i]) = made[k];
+        if (to.at[k]) put(to.at[k], i, made[k]);
     }
 }
 
-// As map of vector.cuh, with several outputs. thread -> four neighbors of each.
+// As map of vector.cuh, with several outputs. thread -> PER_THREAD neighbors of each.
 template <int K, class F, class... Inputs>
 __device__ void map(Outputs<K> to, int n, F f, const Inputs&... inputs) {
-    unsigned i = (blockIdx.x * blockDim.x + threadIdx.x) * LANES, end = n;
-    if (i + LANES <= end) {
-        store_four(to, i, f, four(inputs, i)...);
+    unsigned i = (blockIdx.x * blockDim.x + threadIdx.x) * PER_THREAD, end = n;
+    if (i + PER_THREAD <= end) {
+        store_some<PER_THREAD>(to, i, f, some<PER_THREAD>(inputs, i)...);
     } else {
         for (; i < end; ++i) store(to, i, f(one(inputs, i)...));
     }
@@ -70,11 +70,11 @@ struct Stretch {
 
 // y = the sum of f(the inputs' elements) over each chunk: (rows, chunks), in a fixed order.
 template <class F, class... Inputs>
-__device__ void sum_pieces(real* y, int n, int chunk, F f, const Inputs&... inputs) {
+__device__ void sum_pieces(wide* y, int n, int chunk, F f, const Inputs&... inputs) {
     Stretch own(n, chunk);
-    real sum = 0;
+    wide sum = 0;
     for (int i = threadIdx.x; i < own.fours; i += blockDim.x) {
-        Vec four_of_y = each_lane(f, four(inputs, own.start + i * LANES)...);
+        WideVec four_of_y = each_lane(f, some<LANES>(inputs, own.start + i * LANES)...);
         sum += (four_of_y.at[0] + four_of_y.at[1]) + (four_of_y.at[2] + four_of_y.at[3]);
     }
     for (int i = own.fours * LANES + threadIdx.x; i < own.count; i += blockDim.x) {
@@ -88,11 +88,11 @@ __device__ void sum_pieces(real* y, int n, int chunk, F f, const Inputs&... inpu
 template <int K, class F, class... Inputs>
 __device__ void map_pieces(Outputs<K> to, int n, int chunk, F f, const real* dy, const Inputs&... inputs) {
     Stretch own(n, chunk);
-    real of_row = dy[blockIdx.x];
+    wide of_row = dy[blockIdx.x];
     auto g = [&](auto... x) { return f(of_row, x...); };
     for (int i = threadIdx.x; i < own.fours; i += blockDim.x) {
         int at = own.start + i * LANES;
-        store_four(to, at, g, four(inputs, at)...);
+        store_some<LANES>(to, at, g, some<LANES>(inputs, at)...);
     }
     for (int i = own.fours * LANES + threadIdx.x; i < own.count; i += blockDim.x) {
         store(to, own.start + i, g(one(inputs, own.start + i)...));

@@ -18,9 +18,9 @@ extern "C" __global__ void log_backward(const real* dy, const real* x, real* dx,
 
 // Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void log_vectorized(const real* x, real* y, int n) {
-    map(y, n, [](real x) { return log(x); }, x);
+    map(y, n, [](wide x) { return log(x); }, x);
 }
 
 extern "C" __global__ void log_vectorized_backward(const real* dy, const real* x, real* dx, int n) {
-    map(dx, n, [](real dy, real x) { return dy / x; }, dy, x);
+    map(dx, n, [](wide dy, wide x) { return dy / x; }, dy, x);
 }

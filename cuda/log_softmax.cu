@@ -8,8 +8,8 @@ extern "C" __global__ void log_softmax_forward(const real* x, real* y, int n, in
     int start = blockIdx.x / inner * n * inner + blockIdx.x % inner;
     x += start;
     y += start;
-    real most = block_max(n, [=](int i) { return x[i * inner]; });
-    real log_sum = log(block_sum(n, [=](int i) { return exp(x[i * inner] - most); }));
+    wide most = block_max(n, [=](int i) { return x[i * inner]; });
+    wide log_sum = log(block_sum(n, [=](int i) { return exp(x[i * inner] - most); }));
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         y[i * inner] = x[i * inner] - most - log_sum;
     }
@@ -21,7 +21,7 @@ extern "C" __global__ void log_softmax_backward(const real* dy, const real* y, r
     dy += start;
     y += start;
     dx += start;
-    real sum = block_sum(n, [=](int i) { return dy[i * inner]; });
+    wide sum = block_sum(n, [=](int i) { return dy[i * inner]; });
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         dx[i * inner] = dy[i * inner] - exp(y[i * inner]) * sum;
     }
@@ -29,12 +29,12 @@ extern "C" __global__ void log_softmax_backward(const real* dy, const real* y, r
 
 // The same for a row that fits into the registers of a block: see row_in_registers.cuh.
 extern "C" __global__ void __launch_bounds__(1024, RESIDENT) log_softmax_held(const real* x, real* y, int n) {
-    real own[HELD], sum = 0;
+    wide own[HELD], sum = 0;
     hold(own, x + blockIdx.x * n, n, -INFINITY);
-    real most = held_reduce(own, Max());
+    wide most = held_reduce(own, Max());
 #pragma unroll
     for (int j = 0; j < HELD; ++j) sum += exp(own[j] - most);
-    real log_sum = log(block_reduce(sum, Add()));
+    wide log_sum = log(block_reduce(sum, Add()));
 #pragma unroll
     for (int j = 0; j < HELD; ++j) own[j] = own[j] - most - log_sum;
     release(own, y + blockIdx.x * n, n);
@@ -42,10 +42,10 @@ extern "C" __global__ void __launch_bounds__(1024, RESIDENT) log_softmax_held(co
 
 extern "C" __global__ void __launch_bounds__(1024) log_softmax_held_backward(
     const real* dy, const real* y, real* dx, int n) {
-    real own[HELD], log_share[HELD];
+    wide own[HELD], log_share[HELD];
     hold(own, dy + blockIdx.x * n, n, 0);
     hold(log_share, y + blockIdx.x * n, n, 0);
-    real sum = held_reduce(own, Add());
+    wide sum = held_reduce(own, Add());
 #pragma unroll
     for (int j = 0; j < HELD; ++j) own[j] -= exp(log_share[j]) * sum;
     release(own, dx + blockIdx.x * n, n);
@@ -59,12 +59,12 @@ extern "C" __global__ void __launch_bounds__(1024) log_softmax_held_backward(
 // The same for a row that fits into the registers of some lanes of a warp: see short_row.cuh.
 extern "C" __global__ void log_softmax_lanes(const real* x, real* y, int rows, int n) {
     Short mine(rows, n);
-    real own[MINE], grown[MINE];
+    wide own[MINE], grown[MINE];
     mine.hold(own, x + mine.row * n, -INFINITY);
-    real most = lanes_reduce(own, Max());
+    wide most = lanes_reduce(own, Max());
 #pragma unroll
     for (int j = 0; j < MINE; ++j) grown[j] = own[j];
-    real log_sum = log(lanes_exp(grown, most));
+    wide log_sum = log(lanes_exp(grown, most));
 #pragma unroll
     for (int j = 0; j < MINE; ++j) own[j] = own[j] - most - log_sum;
     mine.release(own, y + mine.row * n);
@@ -72,10 +72,10 @@ extern "C" __global__ void log_softmax_lanes(const real* x, real* y, int rows, i
 
 extern "C" __global__ void log_softmax_lanes_backward(const real* dy, const real* y, real* dx, int rows, int n) {
     Short mine(rows, n);
-    real own[MINE], log_share[MINE];
+    wide own[MINE], log_share[MINE];
     mine.hold(own, dy + mine.row * n, 0);
     mine.hold(log_share, y + mine.row * n, 0);
-    real sum = lanes_reduce(own, Add());
+    wide sum = lanes_reduce(own, Add());
 #pragma unroll
     for (int j = 0; j < MINE; ++j) own[j] -= exp(log_share[j]) * sum;
     mine.release(own, dx + mine.row * n);

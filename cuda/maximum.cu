@@ -6,7 +6,7 @@ extern "C" __global__ void maximum_forward(
     const real* a, const real* b, real* y, View a_at, View b_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
-        real p = a[a_at(i)], q = b[b_at(i)];
+        wide p = a[a_at(i)], q = b[b_at(i)];
         y[i] = p > q || p != p ? p : q;  // only NaN differs from itself; NaN in q comes out too
     }
 }
@@ -17,8 +17,8 @@ extern "C" __global__ void maximum_backward(
     const real* dy, const real* a, const real* b, real* da, real* db, View a_at, View b_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
-        real p = a[a_at(i)], q = b[b_at(i)];
-        real part = p == q ? dy[i] / 2 : dy[i];
+        wide p = a[a_at(i)], q = b[b_at(i)];
+        wide part = p == q ? dy[i] / 2 : dy[i];
         if (da) da[i] = p < q ? 0 : part;
         if (db) db[i] = q < p ? 0 : part;
     }
@@ -27,11 +27,11 @@ extern "C" __global__ void maximum_backward(
 // Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void maximum_vectorized(
     const real* a, const real* b, real* y, View a_at, View b_at, int n) {
-    map(y, n, [](real a, real b) { return a > b || a != a ? a : b; }, Viewed{a, a_at}, Viewed{b, b_at});
+    map(y, n, [](wide a, wide b) { return a > b || a != a ? a : b; }, Viewed{a, a_at}, Viewed{b, b_at});
 }
 
 extern "C" __global__ void maximum_vectorized_backward(
     const real* dy, const real* a, const real* b, real* da, real* db, View a_at, View b_at, int n) {
-    if (da) map(da, n, [](real dy, real a, real b) { return a < b ? 0 : a == b ? dy / 2 : dy; }, dy, Viewed{a, a_at}, Viewed{b, b_at});
-    if (db) map(db, n, [](real dy, real a, real b) { return b < a ? 0 : a == b ? dy / 2 : dy; }, dy, Viewed{a, a_at}, Viewed{b, b_at});
+    if (da) map(da, n, [](wide dy, wide a, wide b) { return a < b ? 0 : a == b ? dy / 2 : dy; }, dy, Viewed{a, a_at}, Viewed{b, b_at});
+    if (db) map(db, n, [](wide dy, wide a, wide b) { return b < a ? 0 : a == b ? dy / 2 : dy; }, dy, Viewed{a, a_at}, Viewed{b, b_at});
 }

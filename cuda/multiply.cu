@@ -23,11 +23,11 @@ extern "C" __global__ void multiply_backward(
 // Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void multiply_vectorized(
     const real* a, const real* b, real* y, View a_at, View b_at, int n) {
-    map(y, n, [](real a, real b) { return a * b; }, Viewed{a, a_at}, Viewed{b, b_at});
+    map(y, n, [](wide a, wide b) { return a * b; }, Viewed{a, a_at}, Viewed{b, b_at});
 }
 
 extern "C" __global__ void multiply_vectorized_backward(
     const real* dy, const real* a, const real* b, real* da, real* db, View a_at, View b_at, int n) {
-    if (da) map(da, n, [](real dy, real b) { return dy * b; }, dy, Viewed{b, b_at});
-    if (db) map(db, n, [](real dy, real a) { return dy * a; }, dy, Viewed{a, a_at});
+    if (da) map(da, n, [](wide dy, wide b) { return dy * b; }, dy, Viewed{b, b_at});
+    if (db) map(db, n, [](wide dy, wide a) { return dy * a; }, dy, Viewed{a, a_at});
 }

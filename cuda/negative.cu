@@ -18,9 +18,9 @@ extern "C" __global__ void negative_backward(const real* dy, real* dx, int n) {
 
 // Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void negative_vectorized(const real* x, real* y, int n) {
-    map(y, n, [](real x) { return -x; }, x);
+    map(y, n, [](wide x) { return -x; }, x);
 }
 
 extern "C" __global__ void negative_vectorized_backward(const real* dy, real* dx, int n) {
-    map(dx, n, [](real dy) { return -dy; }, dy);
+    map(dx, n, [](wide dy) { return -dy; }, dy);
 }

@@ -16,15 +16,15 @@ struct Piece {
         to = (row * gridDim.y + blockIdx.y) * inner + column;
     }
 
-    __device__ real operator()(int i) const { return x[i * inner]; }
+    __device__ wide operator()(int i) const { return x[i * inner]; }
 };
 
 // Reduces a chunk with WIDTH neighboring lanes of a warp: lane `share` of them takes every WIDTH-th element, or every
 // WIDTH-th four where all chunks are `whole`: fours that begin at multiples of four.
 template <int WIDTH, class Combine>
-__device__ real piece_reduce(const Piece& piece, bool whole, int share, real start, Combine combine) {
+__device__ wide piece_reduce(const Piece& piece, bool whole, int share, wide start, Combine combine) {
     const real* x = piece.x;
-    real value = start;
+    wide value = start;
     if (whole) {
         value = strided_reduce<4>(share, WIDTH, piece.count / LANES, start, [=](int i) {
             Vec four = vec(&x[i * LANES]);
@@ -39,12 +39,12 @@ __device__ real piece_reduce(const Piece& piece, bool whole, int share, real sta
 // Reduces at(i), 0 <= i < count, in each column of a block of 32 x blockDim.y; a thread takes every blockDim.y-th
 // element, and the first thread of the column gets the result.
 template <class At, class Combine>
-__device__ real column_reduce(int count, real start, At at, Combine combine) {
-    __shared__ real values[32][32];
+__device__ wide column_reduce(int count, wide start, At at, Combine combine) {
+    __shared__ wide values[32][32];
     int x = threadIdx.x, y = threadIdx.y;
     values[y][x] = strided_reduce(y, blockDim.y, count, start, at, combine);
     __syncthreads();
-    real value = values[0][x];
+    wide value = values[0][x];
     for (int i = 1; y == 0 && i < blockDim.y; ++i) value = combine(value, values[i][x]);
     return value;
 }

@@ -14,7 +14,7 @@ extern "C" __global__ void power_backward(
     const real* dy, const real* a, const real* b, real* da, real* db, View a_at, View b_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
-        real base = a[a_at(i)], exponent = b[b_at(i)];
+        wide base = a[a_at(i)], exponent = b[b_at(i)];
         // A choice at the edges, where the products 0 * inf and 0 * log(0) would be NaN.
         if (da) da[i] = exponent == 0 ? 0 : dy[i] * exponent * pow(base, exponent - 1);
         if (db) db[i] = base == 0 && exponent >= 0 ? 0 : dy[i] * pow(base, exponent) * log(base);
@@ -23,5 +23,5 @@ extern "C" __global__ void power_backward(
 
 // The forward pass with four elements per thread: see vector.cuh.
 extern "C" __global__ void power_vectorized(const real* a, const real* b, real* y, View a_at, View b_at, int n) {
-    map(y, n, [](real a, real b) { return pow(a, b); }, Viewed{a, a_at}, Viewed{b, b_at});
+    map(y, n, [](wide a, wide b) { return pow(a, b); }, Viewed{a, a_at}, Viewed{b, b_at});
 }

@@ -3,19 +3,19 @@
 #include "common.cuh"
 
 struct Add {
-    __device__ real operator()(real a, real b) const { return a + b; }
+    __device__ wide operator()(wide a, wide b) const { return a + b; }
 };
 
 struct Max {
-    __device__ real operator()(real a, real b) const { return a > b || a != a ? a : b; }  // a != a: NaN wins
+    __device__ wide operator()(wide a, wide b) const { return a > b || a != a ? a : b; }  // a != a: NaN wins
 };
 
 // Reduces at(i) for i, i + step, ... below count.
 // Eight loads are issued before the first is used: threads that wait for one at a time leave the memory idle.
 template <int AHEAD = 8, class At, class Combine>
-__device__ real strided_reduce(int i, int step, int count, real start, At at, Combine combine) {
+__device__ wide strided_reduce(int i, int step, int count, wide start, At at, Combine combine) {
     for (; i < count - (AHEAD - 1) * step; i += AHEAD * step) {
-        real loaded[AHEAD];
+        wide loaded[AHEAD];
 #pragma unroll
         for (int j = 0; j < AHEAD; ++j) loaded[j] = at(i + j * step);
 #pragma unroll
@@ -27,18 +27,18 @@ __device__ real strided_reduce(int i, int step, int count, real start, At at, Co
 
 // The same for this thread's share of 0 <= i < count: every blockDim.x-th, so that reads are coalesced.
 template <class At, class Combine>
-__device__ real thread_reduce(int count, real start, At at, Combine combine) {
+__device__ wide thread_reduce(int count, wide start, At at, Combine combine) {
     return strided_reduce(threadIdx.x, blockDim.x, count, start, at, combine);
 }
 
 // Reduces the values of a warp's first lanes by shuffles: lane i reads the register of lane i + step, with
 // half as many lanes in each step. Lane 0 gets the result.
 template <class Combine>
-__device__ real warp_reduce(real value, int lanes, Combine combine) {
+__device__ wide warp_reduce(wide value, int lanes, Combine combine) {
     int lane = threadIdx.x % 32;
     unsigned present = 0xffffffffu >> (32 - lanes);
     for (int step = 16; step > 0; step /= 2) {
-        real other = __shfl_down_sync(present, value, step);
+        wide other = __shfl_down_sync(present, value, step);
         if (lane + step < lanes) value = combine(value, other);
     }
     return value;
@@ -46,7 +46,7 @@ __device__ real warp_reduce(real value, int lanes, Combine combine) {
 
 // Reduces the values of WIDTH neighboring lanes of a warp; all of them get the result.
 template <int WIDTH, class Combine>
-__device__ real lanes_reduce(real value, Combine combine) {
+__device__ wide lanes_reduce(wide value, Combine combine) {
     static_assert(32 % WIDTH == 0, "lanes share a warp evenly: 1, 2, 4, 8, 16 or 32 of them");
 #pragma unroll
     for (int step = WIDTH / 2; step > 0; step /= 2) value = combine(value, __shfl_xor_sync(0xffffffff, value, step));
@@ -56,8 +56,8 @@ __device__ real lanes_reduce(real value, Combine combine) {
 // Reduces the values of a block: each warp by shuffles, then the first warp reduces the warps' results. All threads get
 // the result. The last warp of a block may have fewer than 32 lanes.
 template <class Combine>
-__device__ real block_reduce(real value, Combine combine) {
-    __shared__ real warps[32];
+__device__ wide block_reduce(wide value, Combine combine) {
+    __shared__ wide warps[32];
     int warp = threadIdx.x / 32, count = (blockDim.x + 31) / 32;
     value = warp_reduce(value, min(32, (int)blockDim.x - warp * 32), combine);
     __syncthreads();  // another thread may still be reading the result of an earlier call
@@ -73,11 +73,11 @@ __device__ real block_reduce(real value, Combine combine) {
 
 // The sum and the maximum of at(i), 0 <= i < count; every thread of the block gets them.
 template <class At>
-__device__ real block_sum(int count, At at) {
+__device__ wide block_sum(int count, At at) {
     return block_reduce(thread_reduce(count, 0, at, Add()), Add());
 }
 
 template <class At>
-__device__ real block_max(int count, At at) {
+__device__ wide block_max(int count, At at) {
     return block_reduce(thread_reduce(count, -INFINITY, at, Max()), Max());
 }

@@ -4,7 +4,7 @@
 extern "C" __global__ void relu_forward(const real* x, real* y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
-        y[i] = x[i] < 0 ? 0 : x[i];  // asked this way round, NaN stays NaN
+        y[i] = x[i] < 0 ? real(0) : x[i];  // asked this way round, NaN stays NaN
     }
 }
 
@@ -12,15 +12,15 @@ extern "C" __global__ void relu_forward(const real* x, real* y, int n) {
 extern "C" __global__ void relu_backward(const real* dy, const real* x, real* dx, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
-        dx[i] = x[i] > 0 ? dy[i] : 0;
+        dx[i] = x[i] > 0 ? dy[i] : real(0);
     }
 }
 
 // Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void relu_vectorized(const real* x, real* y, int n) {
-    map(y, n, [](real x) { return x < 0 ? 0 : x; }, x);
+    map(y, n, [](wide x) { return x < 0 ? 0 : x; }, x);
 }
 
 extern "C" __global__ void relu_vectorized_backward(const real* dy, const real* x, real* dx, int n) {
-    map(dx, n, [](real dy, real x) { return x > 0 ? dy : 0; }, dy, x);
+    map(dx, n, [](wide dy, wide x) { return x > 0 ? dy : 0; }, dy, x);
 }

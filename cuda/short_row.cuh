@@ -17,12 +17,12 @@ struct Short {
     __device__ int at(int j) const { return (share + j / LANES * SHARE) * LANES + j % LANES; }
 
     // own = this lane's elements of a row, `beyond` past its end. The row begins at a multiple of its length.
-    __device__ void hold(real (&own)[MINE], const real* row, real beyond) const {
+    __device__ void hold(wide (&own)[MINE], const real* row, wide beyond) const {
 #pragma unroll
         for (int j = 0; j < MINE; j += LANES) {
-            Vec four = {beyond, beyond, beyond, beyond};
+            WideVec four = {beyond, beyond, beyond, beyond};
             if (count % LANES == 0) {
-                if (at(j) < count) four = vec(&row[at(j)]);
+                if (at(j) < count) four = as<wide>(vec(&row[at(j)]));
             } else {
 #pragma unroll
                 for (int lane = 0; lane < LANES; ++lane) {
@@ -35,11 +35,11 @@ struct Short {
     }
 
     // Stores the row again.
-    __device__ void release(const real (&own)[MINE], real* row) const {
+    __device__ void release(const wide (&own)[MINE], real* row) const {
 #pragma unroll
         for (int j = 0; j < MINE; j += LANES) {
             if (count % LANES == 0) {
-                if (at(j) < count) vec(&row[at(j)]) = {own[j], own[j + 1], own[j + 2], own[j + 3]};
+                if (at(j) < count) put(row, at(j), WideVec{own[j], own[j + 1], own[j + 2], own[j + 3]});
             } else {
 #pragma unroll
                 for (int lane = 0; lane < LANES; ++lane) {
@@ -52,15 +52,15 @@ struct Short {
 
 // Reduces the row; all its lanes get the result.
 template <class Combine>
-__device__ real lanes_reduce(const real (&own)[MINE], Combine combine) {
-    real value = own[0];
+__device__ wide lanes_reduce(const wide (&own)[MINE], Combine combine) {
+    wide value = own[0];
 #pragma unroll
     for (int j = 1; j < MINE; ++j) value = combine(value, own[j]);
     return lanes_reduce<SHARE>(value, combine);
 }
 
 // own = exp(own - most); returns their sum.
-__device__ inline real lanes_exp(real (&own)[MINE], real most) {
+__device__ inline wide lanes_exp(wide (&own)[MINE], wide most) {
 #pragma unroll
     for (int j = 0; j < MINE; ++j) own[j] = exp(own[j] - most);
     return lanes_reduce(own, Add());

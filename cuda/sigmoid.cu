@@ -4,7 +4,7 @@
 extern "C" __global__ void sigmoid_forward(const real* x, real* y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
-        real e = exp(-fabs(x[i]));  // at most 1; for x < 0 the fraction is expanded by exp(x)
+        wide e = exp(-fabs(x[i]));  // at most 1; for x < 0 the fraction is expanded by exp(x)
         y[i] = (x[i] >= 0 ? 1 : e) / (1 + e);
     }
 }
@@ -19,12 +19,12 @@ extern "C" __global__ void sigmoid_backward(const real* dy, const real* y, real*
 
 // Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void sigmoid_vectorized(const real* x, real* y, int n) {
-    map(y, n, [](real x) {
-        real e = exp(-fabs(x));
+    map(y, n, [](wide x) {
+        wide e = exp(-fabs(x));
         return (x >= 0 ? 1 : e) / (1 + e);
     }, x);
 }
 
 extern "C" __global__ void sigmoid_vectorized_backward(const real* dy, const real* y, real* dx, int n) {
-    map(dx, n, [](real dy, real y) { return dy * y * (1 - y); }, dy, y);
+    map(dx, n, [](wide dy, wide y) { return dy * y * (1 - y); }, dy, y);
 }

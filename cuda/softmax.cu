@@ -10,9 +10,9 @@ extern "C" __global__ void softmax_forward(const real* x, real* y, int n, int in
     x += start;
     y += start;
     // [max]
-    real most = block_max(n, [=](int i) { return x[i * inner]; });
+    wide most = block_max(n, [=](int i) { return x[i * inner]; });
     // [sum]
-    real sum = block_sum(n, [=](int i) { return exp(x[i * inner] - most); });
+    wide sum = block_sum(n, [=](int i) { return exp(x[i * inner] - most); });
     // [write]
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         y[i * inner] = exp(x[i * inner] - most) / sum;
@@ -25,7 +25,7 @@ extern "C" __global__ void softmax_backward(const real* dy, const real* y, real*
     dy += start;
     y += start;
     dx += start;
-    real dot = block_sum(n, [=](int i) { return dy[i * inner] * y[i * inner]; });
+    wide dot = block_sum(n, [=](int i) { return dy[i * inner] * y[i * inner]; });
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         dx[i * inner] = y[i * inner] * (dy[i * inner] - dot);
     }
@@ -34,12 +34,12 @@ extern "C" __global__ void softmax_backward(const real* dy, const real* y, real*
 // The same for a row that fits into the registers of a block: see row_in_registers.cuh.
 extern "C" __global__ void __launch_bounds__(1024, RESIDENT) softmax_held(const real* x, real* y, int n) {
     // [read]
-    real own[HELD];
+    wide own[HELD];
     hold(own, x + blockIdx.x * n, n, -INFINITY);
     // [max]
-    real most = held_reduce(own, Max());
+    wide most = held_reduce(own, Max());
     // [sum]
-    real scale = 1 / held_exp(own, most);
+    wide scale = 1 / held_exp(own, most);
     // [write]
 #pragma unroll
     for (int j = 0; j < HELD; ++j) own[j] *= scale;
@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(1024, RESIDENT) softmax_held(const 
 
 extern "C" __global__ void __launch_bounds__(1024) softmax_held_backward(
     const real* dy, const real* y, real* dx, int n) {
-    real own[HELD], share[HELD], dot = 0;
+    wide own[HELD], share[HELD], dot = 0;
     hold(own, dy + blockIdx.x * n, n, 0);
     hold(share, y + blockIdx.x * n, n, 0);
 #pragma unroll
@@ -67,9 +67,9 @@ extern "C" __global__ void __launch_bounds__(1024) softmax_held_backward(
 // The same for a row that fits into the registers of some lanes of a warp: see short_row.cuh.
 extern "C" __global__ void softmax_lanes(const real* x, real* y, int rows, int n) {
     Short mine(rows, n);
-    real own[MINE];
+    wide own[MINE];
     mine.hold(own, x + mine.row * n, -INFINITY);
-    real scale = 1 / lanes_exp(own, lanes_reduce(own, Max()));
+    wide scale = 1 / lanes_exp(own, lanes_reduce(own, Max()));
 #pragma unroll
     for (int j = 0; j < MINE; ++j) own[j] *= scale;
     mine.release(own, y + mine.row * n);
@@ -77,12 +77,12 @@ extern "C" __global__ void softmax_lanes(const real* x, real* y, int rows, int n
 
 extern "C" __global__ void softmax_lanes_backward(const real* dy, const real* y, real* dx, int rows, int n) {
     Short mine(rows, n);
-    real own[MINE], share[MINE], products[MINE];
+    wide own[MINE], share[MINE], products[MINE];
     mine.hold(own, dy + mine.row * n, 0);
     mine.hold(share, y + mine.row * n, 0);
 #pragma unroll
     for (int j = 0; j < MINE; ++j) products[j] = own[j] * share[j];
-    real dot = lanes_reduce(products, Add());
+    wide dot = lanes_reduce(products, Add());
 #pragma unroll
     for (int j = 0; j < MINE; ++j) own[j] = share[j] * (own[j] - dot);
     mine.release(own, dx + mine.row * n);

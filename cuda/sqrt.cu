@@ -18,9 +18,9 @@ extern "C" __global__ void sqrt_backward(const real* dy, const real* y, real* dx
 
 // Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void sqrt_vectorized(const real* x, real* y, int n) {
-    map(y, n, [](real x) { return sqrt(x); }, x);
+    map(y, n, [](wide x) { return sqrt(x); }, x);
 }
 
 extern "C" __global__ void sqrt_vectorized_backward(const real* dy, const real* y, real* dx, int n) {
-    map(dx, n, [](real dy, real y) { return dy / (2 * y); }, dy, y);
+    map(dx, n, [](wide dy, wide y) { return dy / (2 * y); }, dy, y);
 }

@@ -18,9 +18,9 @@ extern "C" __global__ void square_backward(const real* dy, const real* x, real* 
 
 // Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void square_vectorized(const real* x, real* y, int n) {
-    map(y, n, [](real x) { return x * x; }, x);
+    map(y, n, [](wide x) { return x * x; }, x);
 }
 
 extern "C" __global__ void square_vectorized_backward(const real* dy, const real* x, real* dx, int n) {
-    map(dx, n, [](real dy, real x) { return 2 * dy * x; }, dy, x);
+    map(dx, n, [](wide dy, wide x) { return 2 * dy * x; }, dy, x);
 }

@@ -12,5 +12,5 @@ extern "C" __global__ void subtract_forward(
 // The same with four elements per thread: see vector.cuh.
 extern "C" __global__ void subtract_vectorized(
     const real* a, const real* b, real* y, View a_at, View b_at, int n) {
-    map(y, n, [](real a, real b) { return a - b; }, Viewed{a, a_at}, Viewed{b, b_at});
+    map(y, n, [](wide a, wide b) { return a - b; }, Viewed{a, a_at}, Viewed{b, b_at});
 }

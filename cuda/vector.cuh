@@ -1,20 +1,31 @@
-// Four neighbors in memory at a time: one instruction moves them where they are aligned to their size. A thread that
-// loads four numbers at once waits once for them, so a quarter of the threads keeps the memory busy.
+// Four neighbors in memory at a time, or eight of two bytes: one instruction moves them where they are aligned to their
+// size. A thread that loads four numbers at once waits once for them, so a quarter of the threads keeps the memory busy.
 #pragma once
 #include "common.cuh"
 
 constexpr int LANES = 4;
+constexpr int PER_THREAD = sizeof(real) == 2 ? 8 : LANES;  // elements of a thread of `map`: 16 bytes, or 32 of double
 
-template <class T>
-struct alignas(LANES * sizeof(T) < 16 ? LANES * sizeof(T) : 16) Four {
-    T at[LANES];
+template <class T, int N = LANES>
+struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Neighbors {
+    T at[N];
 };
-using Vec = Four<real>;
+using Vec = Neighbors<real>;
+using WideVec = Neighbors<wide>;
 
-template <class T>
-__device__ const Four<T>& vec(const T* first) { return *reinterpret_cast<const Four<T>*>(first); }
-template <class T>
-__device__ Four<T>& vec(T* first) { return *reinterpret_cast<Four<T>*>(first); }
+template <int N = LANES, class T>
+__device__ const Neighbors<T, N>& vec(const T* first) { return *reinterpret_cast<const Neighbors<T, N>*>(first); }
+template <int N = LANES, class T>
+__device__ Neighbors<T, N>& vec(T* first) { return *reinterpret_cast<Neighbors<T, N>*>(first); }
+
+// The same numbers in another type: to and from the one of arithmetic.
+template <class To, class T, int N>
+__device__ Neighbors<To, N> as(const Neighbors<T, N>& all) {
+    Neighbors<To, N> y;
+#pragma unroll
+    for (int lane = 0; lane < N; ++lane) y.at[lane] = all.at[lane];
+    return y;
+}
 
 // An array read or written through a view.
 template <class T>
@@ -22,90 +33,90 @@ struct Viewed {
     T* x;
     const View& at;
 
-    // True if the view is contiguous and begins at a multiple of four. The answer is the same for all threads, and this
-    // test saves each of them the divisions.
-    __device__ bool dense() const { return at.ndim < 2 && at.stride[0] == 1 && at.offset % LANES == 0; }
+    // True if the view is contiguous and begins at a multiple of n. The answer is the same for all threads, and this test
+    // saves each of them the divisions.
+    __device__ bool dense(int n) const { return at.ndim < 2 && at.stride[0] == 1 && at.offset % n == 0; }
 
-    // True if every four neighbors that begin at a multiple of four in the view do so in memory, too.
-    __device__ bool runs() const {
-        if (at.ndim > 1 && at.shape[0] % LANES) return false;
+    // True if every n neighbors that begin at a multiple of n in the view do so in memory, too.
+    __device__ bool runs(int n) const {
+        if (at.ndim > 1 && at.shape[0] % n) return false;
         int steps = at.offset;
 #pragma unroll
         for (int d = 1; d < MAX_DIMS; ++d) {
             if (d < at.ndim) steps |= at.stride[d];
         }
-        return steps % LANES == 0;
+        return steps % n == 0;
     }
 
-    // True if the four elements from i on have one stride.
-    __device__ bool even(int i) const { return at.ndim < 2 || i % at.shape[0] + LANES <= at.shape[0]; }
+    // True if the n elements from i on have one stride.
+    __device__ bool even(int i, int n) const { return at.ndim < 2 || i % at.shape[0] + n <= at.shape[0]; }
 };
 template <class T>
 Viewed(T*, const View&) -> Viewed<T>;
 
-// Element i, and the four elements from i on.
+// Element i, and the N elements from i on.
 template <class T>
 __device__ T one(const T* x, int i) { return x[i]; }
-template <class T>
-__device__ Four<T> four(const T* x, int i) { return vec(&x[i]); }
+template <int N, class T>
+__device__ Neighbors<T, N> some(const T* x, int i) { return vec<N>(&x[i]); }
 template <class T>
 __device__ T one(const Viewed<const T>& view, int i) { return view.x[view.at(i)]; }
-template <class T>
-__device__ Four<T> four(const Viewed<const T>& view, int i) {
-    if (view.dense()) return vec(view.x + view.at.offset + i);
-    Four<T> all;
-    if (view.even(i)) {
+template <int N, class T>
+__device__ Neighbors<T, N> some(const Viewed<const T>& view, int i) {
+    if (view.dense(N)) return vec<N>(view.x + view.at.offset + i);
+    Neighbors<T, N> all;
+    if (view.even(i, N)) {
         const T* first = view.x + view.at(i);
-        if (view.at.stride[0] == 1 && view.runs()) return vec(first);
+        if (view.at.stride[0] == 1 && view.runs(N)) return vec<N>(first);
 #pragma unroll
-        for (int lane = 0; lane < LANES; ++lane) all.at[lane] = first[lane * view.at.stride[0]];
+        for (int lane = 0; lane < N; ++lane) all.at[lane] = first[lane * view.at.stride[0]];
     } else {
 #pragma unroll
-        for (int lane = 0; lane < LANES; ++lane) all.at[lane] = one(view, i + lane);
+        for (int lane = 0; lane < N; ++lane) all.at[lane] = one(view, i + lane);
     }
     return all;
 }
 
-// Stores element i, or the four elements from i on.
-template <class T>
-__device__ void put(T* y, int i, T value) { y[i] = value; }
-template <class T>
-__device__ void put(T* y, int i, const Four<T>& all) { vec(&y[i]) = all; }
-template <class T>
-__device__ void put(const Viewed<T>& view, int i, T value) { view.x[view.at(i)] = value; }
-template <class T>
-__device__ void put(const Viewed<T>& view, int i, const Four<T>& all) {
-    if (view.dense()) {
-        vec(view.x + view.at.offset + i) = all;
-    } else if (view.even(i)) {
+// Stores element i, or the N elements from i on; a bfloat16 is rounded here.
+template <class T, class Value>
+__device__ void put(T* y, int i, Value value) { y[i] = value; }
+template <class T, class Value, int N>
+__device__ void put(T* y, int i, const Neighbors<Value, N>& all) { vec<N>(&y[i]) = as<T>(all); }
+template <class T, class Value>
+__device__ void put(const Viewed<T>& view, int i, Value value) { view.x[view.at(i)] = value; }
+template <class T, class Value, int N>
+__device__ void put(const Viewed<T>& view, int i, const Neighbors<Value, N>& all) {
+    if (view.dense(N)) {
+        vec<N>(view.x + view.at.offset + i) = as<T>(all);
+    } else if (view.even(i, N)) {
         T* first = view.x + view.at(i);
-        if (view.at.stride[0] == 1 && view.runs()) {
-            vec(first) = all;
+        if (view.at.stride[0] == 1 && view.runs(N)) {
+            vec<N>(first) = as<T>(all);
         } else {
 #pragma unroll
-            for (int lane = 0; lane < LANES; ++lane) first[lane * view.at.stride[0]] = all.at[lane];
+            for (int lane = 0; lane < N; ++lane) first[lane * view.at.stride[0]] = all.at[lane];
         }
     } else {
 #pragma unroll
-        for (int lane = 0; lane < LANES; ++lane) put(view, i + lane, all.at[lane]);
+        for (int lane = 0; lane < N; ++lane) put(view, i + lane, all.at[lane]);
     }
 }
 
-// f applied to each of the four lanes.
-template <class F, class... Fours>
-__device__ auto each_lane(F f, const Fours&... loaded) -> Four<decltype(f(loaded.at[0]...))> {
-    Four<decltype(f(loaded.at[0]...))> y;
+// f applied to each of the lanes.
+template <class F, int N, class... T>
+__device__ auto each_lane(F f, const Neighbors<T, N>&... loaded) -> Neighbors<decltype(f(loaded.at[0]...)), N> {
+    Neighbors<decltype(f(loaded.at[0]...)), N> y;
 #pragma unroll
-    for (int lane = 0; lane < LANES; ++lane) y.at[lane] = f(loaded.at[lane]...);
+    for (int lane = 0; lane < N; ++lane) y.at[lane] = f(loaded.at[lane]...);
     return y;
 }
 
-// y[i] = f(the inputs' element i). thread -> four neighbors of y, all inputs are loaded before the first f.
+// y[i] = f(the inputs' element i). thread -> PER_THREAD neighbors of y, all inputs are loaded before the first f.
 template <class Y, class F, class... Inputs>
 __device__ void map(Y y, int n, F f, const Inputs&... inputs) {
-    unsigned i = (blockIdx.x * blockDim.x + threadIdx.x) * LANES, end = n;
-    if (i + LANES <= end) {
-        put(y, i, each_lane(f, four(inputs, i)...));
+    unsigned i = (blockIdx.x * blockDim.x + threadIdx.x) * PER_THREAD, end = n;
+    if (i + PER_THREAD <= end) {
+        put(y, i, each_lane(f, some<PER_THREAD>(inputs, i)...));
     } else {
         for (; i < end; ++i) put(y, i, f(one(inputs, i)...));
     }

@@ -17,8 +17,8 @@ extern "C" __global__ void where_backward(
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
         bool from_a = cond[cond_at(i)];
-        if (da) da[i] = from_a ? dy[i] : 0;
-        if (db) db[i] = from_a ? 0 : dy[i];
+        if (da) da[i] = from_a ? dy[i] : static_cast<real>(0);
+        if (db) db[i] = from_a ? static_cast<real>(0) : dy[i];
     }
 }
 

@@ -11,6 +11,7 @@ from minigrad.devices.random import manual_seed
 from minigrad.kernels.source_kernel import kernel
 from minigrad.op import OPS
 from minigrad.rounding import precision
+from minigrad.rounding.autocast import autocast
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
@@ -45,8 +46,8 @@ _FUNCTIONS = {
     "word": "minigrad.lab.words",
 }
 __all__ = [
-    "OPS", "Tensor", "devices", "kernel", "kernel_device", "manual_seed", "no_grad", "ones", "precision", "randn",
-    "tensor", "uniform", "zeros", *_MODULES, *_FUNCTIONS, *OPS,
+    "OPS", "Tensor", "autocast", "devices", "kernel", "kernel_device", "manual_seed", "no_grad", "ones", "precision",
+    "randn", "tensor", "uniform", "zeros", *_MODULES, *_FUNCTIONS, *OPS,
 ]  # fmt: skip
 globals().update(OPS)
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from minigrad.devices.array import Array, spec_of
 from minigrad.devices.dtypes import is_last, laid_out
 from minigrad.operators import OPS
@@ -29,6 +31,11 @@ def in_layout(array: Any, last: bool) -> Any:
         return OPS["transpose"].run([array.reshape(array.spec.stored)], {"axes": (0, 3, 1, 2)})
     turned = OPS["transpose"].run([array], {"axes": (0, 2, 3, 1)})
     return Array(array.device, array.shape, array.dtype, turned.buffer, turned.address, True)
+
+
+def typed(grad: Any, dtype: np.dtype) -> Any:
+    """A gradient in this dtype: a rule may give more digits than the number has, float32 for bfloat16."""
+    return grad if grad.dtype == dtype else OPS["astype"].run([grad], {"dtype": dtype})
 
 
 def agreeing(takes: str, values: Sequence[Any]) -> Sequence[Any]:

@@ -21,9 +21,11 @@ from minigrad.devices.caches import Cache
 from minigrad.devices.dtypes import has_gradient, is_last, zero_like
 from minigrad.kernels import variants
 from minigrad.kernels.kernel import RETUNED, Kernel
-from minigrad.layouts import agreeing
+from minigrad.layouts import agreeing, typed
 from minigrad.operators import OPS
 from minigrad.replay.launches import replayed, replayed_one
+from minigrad.rounding import autocast
+from minigrad.rounding.bfloat16 import in_float32
 from minigrad.tensor import Tensor, output
 
 AnyArray = np.ndarray | Array
@@ -64,6 +66,7 @@ class Op:
     cases: Sequence[Case] = ()
     layouts: str = "NCHW"  # of images: "alike" where one kernel takes all, "any" where launch looks; see `agreeing`
     rounds: bool = False  # it takes the precision of `mg.precision` as a parameter
+    widens: bool = True  # bfloat16 is computed in float32 by NumPy, and rounded at the end; else any dtype is as it is
     listed: bool = True  # it joins the registry
     running: dict[str, Kernel] = field(init=False)  # the kernel of each role
 
@@ -73,6 +76,8 @@ class Op:
         wanted = list(inspect.signature(self.backward).parameters)[1:] if self.backward else []
         self.keeps, self._takes_needs = [key for key in wanted if key != "needs"], "needs" in wanted
         self.single = self.outputs == 1 and not self.saves
+        if self.widens:
+            self.forward, self.backward = in_float32(self.forward), self.backward and in_float32(self.backward)
         self._choose(self.kernels, self.fast)
         if self.listed:
             OPS.setdefault(self.name, self)
@@ -94,6 +99,8 @@ class Op:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The op on tensors and numbers: find or prepare the call for inputs like these, then run it."""
+        if casts := autocast.current():
+            args, named = casts.inputs(self.name, args, named)
         if self._generation != _generation[0]:
             self._forget()
         try:
@@ -311,7 +318,10 @@ class Rule:
         count = self.op.outputs
         named = self._constants | dict(zip([*self._places, *self._arrays], arrays[count:], strict=True))
         saved = {name: named[name] for name in self.op.keeps}
-        return self.op.pull(saved, self.shapes, self.needs, arrays[0] if count == 1 else tuple(arrays[:count]))
+        dys = arrays[:count]
+        if self.op.widens:
+            dys = [typed(dy, dtype) for dy, (_, dtype) in zip(dys, self._outputs, strict=True)]
+        return self.op.pull(saved, self.shapes, self.needs, dys[0] if count == 1 else tuple(dys))
 
 
 def unbroadcast(grad: AnyArray | None, shape: tuple[int, ...]) -> AnyArray | None:

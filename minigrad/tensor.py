@@ -10,7 +10,6 @@ from minigrad.devices import check, default_device
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import (
     check_dtype,
-    convert,
     copied,
     device_of,
     has_gradient,
@@ -21,7 +20,7 @@ from minigrad.devices.dtypes import (
     to_host,
 )  # fmt: skip
 from minigrad.errors import require, require_bool
-from minigrad.layouts import LAYOUTS, in_layout, wants_last
+from minigrad.layouts import LAYOUTS, in_layout, typed, wants_last
 from minigrad.operators import OPS, Operators
 
 
@@ -145,7 +144,7 @@ class Tensor(Operators):
             if isinstance(at, Tensor):
                 if device_of(total) != at.device:  # the leaf has moved since the forward pass
                     total = move(total, at.device)
-                total = in_layout(total, is_last(at.array))
+                total = typed(in_layout(total, is_last(at.array)), at.dtype)
                 if at._grad is not None:
                     total = _add(at._grad.array, total)
                 elif memory(total) in delivered:
@@ -233,20 +232,14 @@ class Tensor(Operators):
         if layout is not None:
             array = in_layout(array, wants_last(layout, self.shape))
         back = (lambda dy: (move(dy, source),)) if device_of(array) != source else lambda dy: (dy,)
-        return self if array is self.array else self._converted("to", array, back)
+        result = self if array is self.array else Tensor(array)
+        if result is not self and self.requires_grad and tape.grad_enabled():
+            result.record("to", (self,), back, ())
+        return result
 
     def astype(self, dtype: Any) -> "Tensor":
-        """The same values in another dtype, converted on the host; itself where the dtype is the same."""
-        before, after = self.dtype, check_dtype(dtype)
-        if before == after:
-            return self
-        return self._converted("astype", convert(self.array, after), lambda dy: (convert(dy, before),))
-
-    def _converted(self, name: str, array: Any, vjp: tape.Vjp) -> "Tensor":
-        result = Tensor(array)
-        if self.requires_grad and tape.grad_enabled() and has_gradient(array.dtype):
-            result.record(name, (self,), vjp, ())
-        return result
+        """The same values in another dtype; itself where the dtype is the same."""
+        return self if check_dtype(dtype) == self.dtype else OPS["astype"](self, dtype=dtype)
 
 
 def output(array: Any, version: tape.Version | None, new: Callable = object.__new__) -> Tensor:
@@ -260,7 +253,7 @@ def output(array: Any, version: tape.Version | None, new: Callable = object.__ne
 
 def _add(a: Any, b: Any) -> Any:
     """Two gradients on any device."""
-    return OPS["add"].run([a, b], {})
+    return OPS["add"].run([a, typed(b, a.dtype)], {})
 
 
 def _restored(values: np.ndarray, device: str, requires_grad: bool) -> Tensor:

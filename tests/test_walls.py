@@ -17,8 +17,8 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "minigrad"
 LEVELS = (
-    "errors display rounding case < source operators tape < devices < layouts numpy_functions"
-    " < simulator kernels tensor"
+    "errors display case < source operators tape < devices < layouts numpy_functions"
+    " < simulator kernels tensor < rounding"
     " < replay call create < op microscope < ops adjoint < nn optim data < fusion < lab"
     " < minigrad __main__"  # the face, which nothing imports
 )

@@ -9,10 +9,10 @@
 // group; thread -> one element of it.
 template <class A, class B, class Store>
 __device__ void tiled_product(int rows, int columns, int terms, A a, B b, Store store) {
-    __shared__ real a_tile[TILE][TILE], b_tile[TILE][TILE];
+    __shared__ wide a_tile[TILE][TILE], b_tile[TILE][TILE];
     int x = threadIdx.x, y = threadIdx.y;
     int row = blockIdx.y * TILE + y, column = blockIdx.x * TILE + x;
-    real sum = 0;
+    wide sum = 0;
     for (int start = 0; start < terms; start += TILE) {
         a_tile[y][x] = row < rows && start + x < terms ? a(row, start + x) : real(0);
         b_tile[y][x] = start + y < terms && column < columns ? b(start + y, column) : real(0);
@@ -38,7 +38,7 @@ extern "C" __global__ void conv2d_implicit(
         return at.inside(h, v) ? x[((n * at.channels + c) * at.height + h) * at.width + v] : real(0);
     };
     // [store]
-    auto store = [=](int row, int pixel, real sum) {
+    auto store = [=](int row, int pixel, wide sum) {
         int k = group * share + row;
         y[(pixel / pixels * kernels + k) * pixels + pixel % pixels] = sum + (bias ? bias[k] : real(0));
     };
@@ -60,7 +60,7 @@ extern "C" __global__ void conv2d_implicit_backward_x(
         int n = pixel / pixels, p = at.out_row(pixel % pixels / at.width, r), q = at.out_column(pixel % at.width, s);
         return p >= 0 && q >= 0 ? dy[((n * kernels + k) * at.out_height + p) * at.out_width + q] : real(0);
     };
-    auto store = [=](int row, int pixel, real sum) {
+    auto store = [=](int row, int pixel, wide sum) {
         dx[(pixel / pixels * at.channels + group * each + row) * pixels + pixel % pixels] = sum;
     };
     tiled_product(each, images * pixels, share * places, weight, upstream, store);
@@ -80,6 +80,6 @@ extern "C" __global__ void conv2d_implicit_backward_w(
         int n = pixel / pixels, h = at.row(pixel % pixels / at.out_width, r), v = at.column(pixel % at.out_width, s);
         return at.inside(h, v) ? x[((n * at.channels + c) * at.height + h) * at.width + v] : real(0);
     };
-    auto store = [=](int k, int place, real sum) { dw[(group * share + k) * each * places + place] = sum; };
+    auto store = [=](int k, int place, wide sum) { dw[(group * share + k) * each * places + place] = sum; };
     tiled_product(share, each * places, images * pixels, upstream, patch, store);
 }

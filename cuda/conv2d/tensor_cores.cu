@@ -22,8 +22,8 @@ __device__ void forward(
     auto store = [=](int row, int column, float first, float second) {
         row += top, column += left;
         if (row >= pixels || column >= kernels) return;
-        if (bias) first += number(bias[column]), second += number(bias[column + 1]);
-        *reinterpret_cast<Pair<T>*>(y + row * kernels + column) = rounded(first, second, T());
+        if (bias) first += bias[column], second += bias[column + 1];
+        *reinterpret_cast<Pair<T>*>(y + row * kernels + column) = {T(first), T(second)};
     };
     product<Arithmetic>(
         Patches<LeftTile<T, ALONG>>(x, taps_of(at), top, pixels),

@@ -25,7 +25,7 @@ __device__ void backward_x(
     auto store = [=](int row, int column, float first, float second) {
         row += top, column += left;
         if (row >= pixels || column >= at.channels) return;
-        *reinterpret_cast<Pair<T>*>(dx + own.offset(at, row) + column) = rounded(first, second, T());
+        *reinterpret_cast<Pair<T>*>(dx + own.offset(at, row) + column) = {T(first), T(second)};
     };
     product<Arithmetic>(
         Patches<LeftTile<T, ALONG>>(dy, own.taps(at, kernels), top, pixels), Kernels<RightTile<T, DOWN>>(w, at, own, kernels, left),

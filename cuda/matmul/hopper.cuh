@@ -6,7 +6,6 @@
 #endif
 #include "common.cuh"
 
-typedef unsigned short bfloat16;                              // the upper half of a float
 typedef unsigned long long Barrier;                           // in shared memory
 typedef unsigned long long Tile;                              // the descriptor of a tile for wgmma
 struct alignas(64) TensorMap { unsigned long long word[16]; };  // a matrix as the copy engine reads it; made by the driver

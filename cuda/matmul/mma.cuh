@@ -6,8 +6,6 @@
 #endif
 #include "async_copy.cuh"
 
-typedef unsigned short bfloat16;  // the upper half of a float
-
 // Loads four 8 x 8 matrices of 16-bit numbers, or 8 x 4 of 32-bit ones, from shared memory: lane i gives the address of
 // their i-th row and gets, of each matrix, a pair of row i / 4.
 __device__ inline void load_matrices(unsigned (&own)[4], const void* row) {
@@ -62,16 +60,5 @@ __device__ inline unsigned to_tf32(unsigned bits) {
     unsigned rounded;
     asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(bits)));
     return rounded;
-#endif
-}
-
-// The bits of the nearest bfloat16.
-__device__ inline bfloat16 to_bf16(float x) {
-#ifdef MINIGRAD_SIM
-    return minigrad::rounded(__float_as_uint(x), 16) >> 16;
-#else
-    unsigned both;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(x), "f"(x));
-    return both;
 #endif
 }

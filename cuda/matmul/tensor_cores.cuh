@@ -129,12 +129,8 @@ struct Tf32x3 {
     }
 };
 
-// Two neighbors in memory, which one instruction writes where they are aligned to their size; numbers as floats and back.
+// Two neighbors in memory, which one instruction writes where they are aligned to their size.
 template <class T> struct alignas(2 * sizeof(T)) Pair { T at[2]; };
-__device__ inline float number(float x) { return x; }
-__device__ inline float number(bfloat16 x) { return __uint_as_float(x << 16); }
-__device__ inline Pair<float> rounded(float first, float second, float) { return {first, second}; }
-__device__ inline Pair<bfloat16> rounded(float first, float second, bfloat16) { return {to_bf16(first), to_bf16(second)}; }
 
 // The sum over `terms` of a's tiles times b's: c's ROWS x COLUMNS tile of this block. store(row, column, first, second)
 // takes two neighbors of a row, counted from the tile's corner. The pipeline is that of matmul_warp_tiled: while a stage is
@@ -226,7 +222,7 @@ __device__ void matrices(
     auto store = [=](int row, int column, float first, float second) {
         row += top, column += left;
         if (row >= m || column >= n) return;
-        Pair<T> pair = rounded(first, second, T());
+        Pair<T> pair = {T(first), T(second)};
         T* to = c + row * n + column;
         if (n % 2 == 0) {
             *reinterpret_cast<Pair<T>*>(to) = pair;

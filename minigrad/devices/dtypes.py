@@ -26,8 +26,13 @@ def dtype_of(name: Any) -> np.dtype:
 
 
 def is_bfloat16(dtype: np.dtype) -> bool:
-    """True for the bfloat16 of `ml_dtypes`, which need not be installed. Only tensor cores read it."""
+    """True for the bfloat16 of `ml_dtypes`, which need not be installed."""
     return dtype.kind == "V" and dtype.name == "bfloat16"
+
+
+def wide(dtype: np.dtype) -> np.dtype:
+    """The dtype of arithmetic and of sums: float32 for bfloat16, a dtype of memory alone, and else the dtype itself."""
+    return FLOATS[0] if is_bfloat16(dtype) else dtype
 
 
 def has_gradient(dtype: np.dtype) -> bool:
@@ -74,7 +79,7 @@ def cast(who: str, host: np.ndarray, dtype: np.dtype) -> np.ndarray:
                 raise ValueError(
                     f"{who}: {extreme} does not fit into {dtype}, which holds {low} to {high}. Choose another dtype."
                 )
-    with np.errstate(over="ignore"):  # too large a value becomes inf, as on a GPU
+    with np.errstate(over="ignore", invalid="ignore"):  # too large a value becomes inf, as on a GPU; NaN stays
         return host.astype(dtype, copy=False)
 
 
@@ -95,7 +100,7 @@ def check_dtype(dtype: Any, among: Sequence[np.dtype] = DTYPES) -> np.dtype:
 def must_be_floats(op: str, first: Any, *others: Any) -> None:
     """Raise TypeError where arrays or tensors are not all float32 or all float64."""
     for other in (first, *others):
-        if other.dtype not in FLOATS:
+        if not has_gradient(other.dtype):
             raise TypeError(
                 f"{op} takes float32 or float64; got {other.dtype}. Use .astype('float32'), or write 1.0 for 1."
             )
@@ -139,7 +144,7 @@ def copied(array: Any) -> Any:
 def number(who: str, value: bool | int | float, dtype: np.dtype, device: str) -> Any:
     """A Python number as a 0-d array: in this dtype if that is of its kind or wider, else in its own."""
     own = "bif"[(bool, int, float).index(type(value))]
-    if "biuf".index(dtype.kind) < "biuf".index(own):
+    if not has_gradient(dtype) and "biuf".index(dtype.kind) < "biuf".index(own):
         dtype = np.dtype({"i": np.int64, "f": np.float32}[own])
     return _constant(who, repr(int(value) if isinstance(value, bool) else value), own, dtype, device)
 
@@ -162,7 +167,7 @@ def _constant(who: str, text: str, kind: str, dtype: np.dtype, device: str) -> A
     """Cached, since a loop uses the same few; `text` tells -0.0 from 0.0."""
     value = float(text) if kind == "f" else int(text)
     try:
-        host = np.asarray(value, np.float64 if dtype.kind == "f" else np.int64)
+        host = np.asarray(value, np.float64 if has_gradient(dtype) else np.int64)
     except OverflowError:
         raise ValueError(f"{who}: {text:.40} does not fit into {dtype}; the dtype is that of the tensor.") from None
     return move(cast(who, host, dtype), device)

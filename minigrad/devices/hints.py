@@ -5,6 +5,11 @@ import re
 _FIRST = re.compile(r"^\S[^\n(]*\(\d+\): error: (.*)(?:\n    (.*))?$", re.M)
 # A pattern in the message (of g++, Clang or nvcc), a pattern in the source line, and the hint. The first match counts.
 _HINTS = (
+    (r"bfloat16\W+(is undefined|has not|was not|does not name)|unknown type name 'bfloat16'|declared void", r"\breal\b",
+     '`real` is bfloat16 here, which #include "common.cuh" at the top of the text declares.'),
+    ("bfloat16", "",
+     "`real` is bfloat16 here, a type of memory alone: a number that is computed, a sum above all, is a `wide`, which "
+     "is float for it; and 0 is real(0) next to an element, after ? or :."),
     ("directive", r"^#", "A comment begins with //."),
     ("", r"\b(np|numpy|math)\.", "NumPy is not available here; use expf, logf, sqrtf, powf, fabsf, fminf and fmaxf."),
     ("", r"\*\*|\^", "There is no power operator: write x * x, or powf(x, 3.0f)."),

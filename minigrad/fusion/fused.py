@@ -14,7 +14,7 @@ from minigrad.create import extents
 from minigrad.devices.array import Array
 from minigrad.devices.device import MAX_GRID
 from minigrad.devices.dry_run import DryRun, RecordedLaunch
-from minigrad.devices.dtypes import FLOATS, check_dtype
+from minigrad.devices.dtypes import FLOATS, check_dtype, wide
 from minigrad.display import Table, table
 from minigrad.fusion.trace import Constant, Trace, Value
 from minigrad.fusion.write import FusedSource, formula
@@ -23,7 +23,8 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape, broadcast
 from minigrad.op import OPS, AnyArray, Case, Op
 from minigrad.ops import elementwise, reduction
-from minigrad.ops.elementwise import PAIRS, RAGGED, joint_shape, must_broadcast
+from minigrad.ops.astype import cast
+from minigrad.ops.elementwise import FOURS, PAIRS, RAGGED, joint_shape, launch_over, must_broadcast
 from minigrad.ops.mean import terms
 from minigrad.ops.sum import repeat
 from minigrad.source import CUDA, Listing, Source
@@ -208,7 +209,7 @@ class Fused(Op):
         names = {way: f"{self.name}_{way}" for way in ("forward", "backward")[: 1 + bool(self.code.wanted)]}
         kernel = partial(Kernel, self._file, block=("BLOCK",), BLOCK=BLOCKS)
         if self.trace.closing is None:
-            return {way: kernel(name, grid=("n/4*BLOCK",), sizes="n") for way, name in names.items()}
+            return {way: kernel(name, grid=(f"n/{FOURS}",), sizes="n") for way, name in names.items()}
         chunks = partial(kernel, grid=("outputs", "n/CHUNK"), sizes="outputs n", CHUNK=reduction.CHUNKS)
         return {way: chunks(name) for way, name in names.items()}
 
@@ -219,11 +220,11 @@ class Fused(Op):
         shape = joint_shape(*(x.shape for x in xs))
         rows, n, out, divisor = self._rows(shape)
         chunk = _chunk(kernels["forward"], n)
-        y = Array.empty(xs[0].device, (rows, max(ceil_div(n, chunk), 1)), xs[0].dtype)
+        y = Array.empty(xs[0].device, (rows, max(ceil_div(n, chunk), 1)), wide(xs[0].dtype))
         kernels["forward"].launch(rows, max(n, 1), CHUNK=chunk)(*xs, y, *self._views(xs, shape), n, chunk)
         if y.shape[1] > 1 or divisor != 1:
             y = reduction.reduce(OPS["sum"].running, y, (1,), False, divisor)
-        return y.reshape(out)
+        return cast(y, xs[0].dtype).reshape(out)
 
     def _launch_backward(self, kernels: dict[str, Kernel], needs: tuple, dy: Array, *saved: Any) -> tuple:
         """One kernel writes the gradients, in the shape that the inputs broadcast to."""
@@ -234,7 +235,7 @@ class Fused(Op):
         if grads and prod(shape):
             if self.trace.closing is None:
                 extents = [prod(shape)]
-                launch = kernel.launch(*extents)
+                launch = launch_over(kernel, prod(shape), dy.dtype)
             else:
                 rows, n, _, divisor = self._rows(shape)
                 extents = [n, _chunk(kernel, n)]

@@ -16,7 +16,7 @@ from minigrad.operators import Operators
 
 # Names that the generated kernels, the headers that they include or C++ itself use.
 RESERVED = """
-    y dy n chunk real Vec View Viewed Add Max Reals Outputs map four one vec each_lane sum_pieces
+    y dy n chunk real wide Vec View Viewed Add Max Reals Outputs map some one vec each_lane sum_pieces
     map_pieces needs shapes
     threadIdx blockIdx blockDim gridDim warpSize stdin stdout stderr errno main min max abs floor
     alignas alignof and and_eq asm auto bitand bitor bool break case
@@ -109,8 +109,8 @@ class Constant:
 
     @property
     def name(self) -> str:
-        """The number in CUDA C++, as a `real`: 1 is an int there, and pow(float, int) a double."""
-        return self.text if self.sample.dtype == np.bool_ else f"real({self.text})"
+        """The number in CUDA C++, as a `wide`: 1 is an int there, and pow(float, int) a double."""
+        return self.text if self.sample.dtype == np.bool_ else f"wide({self.text})"
 
 
 class Step(Value):

@@ -53,7 +53,7 @@ NULL = " A null pointer marks a gradient that is not wanted."
 KERNEL = """\
 {comment}
 extern "C" __global__ void {name}({params}) {{
-    {owner}({extent}, [](real {reals}) {{
+    {owner}({extent}, [](wide {reals}) {{
 {body}
     }}, {inputs});
 }}
@@ -106,7 +106,8 @@ class FusedSource:
         """One kernel. first: inputs without a view; target: the argument of the helper for the outputs."""
         views = [f"{x.name}_at" for x in inputs] if len(self.trace.inputs) > 1 else []  # one has the output's shape
         names, extent = [*first, *(x.name for x in inputs)], ["n", *(["chunk"] if self.closes else [])]
-        params = [*(f"const real* {name}" for name in names), *(f"real* {name}" for name in outputs)]
+        kind = "wide" if owner == "sum_pieces" else "real"
+        params = [*(f"const real* {name}" for name in names), *(f"{kind}* {name}" for name in outputs)]
         params += [*(f"View {view}" for view in views), *(f"int {size}" for size in extent)]
         ownership = f"{CHUNKS if self.closes else FOURS}{NULL if len(outputs) > 1 else ''}"
         found = [f"Viewed{{{view[:-3]}, {view}}}" for view in views] or [x.name for x in inputs]
@@ -116,7 +117,7 @@ class FusedSource:
             params=listed(params, len(f"{self.name}_{way}")),
             owner=owner,
             extent=", ".join([target, *extent]),
-            reals=", real ".join(names),
+            reals=", wide ".join(names),
             body="\n".join(f"        {text}" for text in body),
             inputs=", ".join([*first, *found]),
         )
@@ -132,7 +133,7 @@ def rules(trace: Trace) -> tuple[list[str], dict[int, str]]:
             if text is None or isinstance(x, Constant):
                 continue
             name, part = f"d{x.name}", step.cuda(text, str(dy))
-            lines.append(f"{name} += {part};" if id(x) in gradients else f"real {name} = {part};")
+            lines.append(f"{name} += {part};" if id(x) in gradients else f"wide {name} = {part};")
             gradients[id(x)] = name
     return lines, gradients
 
@@ -148,8 +149,8 @@ def needed(steps: Sequence[Step], lines: Iterable[str]) -> list[Step]:
 
 
 def line(step: Step) -> str:
-    """real t2 = t1 + real(1);"""
-    return f"{'bool' if step.sample.dtype == np.bool_ else 'real'} {step.name} = {step.cuda(str(step.op.cuda[0]))};"
+    """wide t2 = t1 + wide(1);"""
+    return f"{'bool' if step.sample.dtype == np.bool_ else 'wide'} {step.name} = {step.cuda(str(step.op.cuda[0]))};"
 
 
 def words(lines: Iterable[str]) -> set[str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.device import Arguments, Device
-from minigrad.devices.dtypes import is_bfloat16
+from minigrad.devices.dtypes import is_bfloat16, wide
 from minigrad.devices.tensor_map import TensorMap
 from minigrad.errors import LaunchError
 from minigrad.kernels.frame import Frame
@@ -73,12 +73,19 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
     maps = []
     for i, (param, arg) in enumerate(zip(params, args, strict=True)):
         if not param.pointer:
-            values[i] = _scalar(kernel, i, param, C_NAMES[real] if param.type == "real" else param.type, arg)
+            values[i] = _scalar(kernel, i, param, c_type(param.type, real), arg)
         if param.type == "TensorMap":
             arrays.append((param.name, arg.array))
             maps.append((i, arg))
     packed = _layout(params, real)(*values)
     return BoundArguments(Arguments(packed, arrays, maps), _one_device(kernel, arrays), real, written)
+
+
+def c_type(name: str, real: np.dtype) -> str:
+    """A type of a parameter in C++: `real` is that of the arrays, `wide` that of arithmetic with their elements."""
+    if name not in ("real", "wide"):
+        return name
+    return C_NAMES[wide(real)] if name == "wide" or not is_bfloat16(real) else "bfloat16"
 
 
 def _array(kernel: str, i: int, param: Param, arg: Any) -> Array:
@@ -100,13 +107,12 @@ def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype
         if not is_bfloat16(array.dtype):
             raise TypeError(f"{_place(kernel, i, param)} takes bfloat16; got {array.dtype}. Use .astype('bfloat16').")
         return
-    if param.type == "real" and is_bfloat16(array.dtype):
-        raise TypeError(f"{_place(kernel, i, param)}: no arithmetic in bfloat16 but matmul. Use .astype('float32').")
-    dtype, lanes = (real, 1) if param.type == "real" else _ELEMENTS.get(param.type, (None, 1))
+    own = {"real": real, "wide": wide(real or FLOAT32)}
+    dtype, lanes = (own[param.type], 1) if param.type in own else _ELEMENTS.get(param.type, (None, 1))
     if dtype is None and param.type != "void":
         raise TypeError(
-            f"{_place(kernel, i, param)}: pointers to {param.type} are not known here; those to real, bfloat16, void, "
-            f"{', '.join(_ELEMENTS)} are."
+            f"{_place(kernel, i, param)}: pointers to {param.type} are not known here; those to real, wide, bfloat16, "
+            f"void, {', '.join(_ELEMENTS)} are."
         )
     if dtype is not None and array.dtype != dtype:
         raise TypeError(f"{_place(kernel, i, param)} is {dtype}; got {array.dtype}. Use .astype({str(dtype)!r}).")
@@ -144,7 +150,8 @@ def _scalar(kernel: str, i: int, param: Param, kind: str, arg: Any) -> Any:
             return arg
         raise TypeError(f"{_place(kernel, i, param)} takes a number; got {type(arg).__name__}.")
     if kind not in _SCALARS:
-        raise TypeError(f"{_place(kernel, i, param)}: a parameter of type {kind} is not known here.")
+        way_out = " Its array type is for memory alone: write `wide` for a number." if kind == "bfloat16" else ""
+        raise TypeError(f"{_place(kernel, i, param)}: a parameter of type {kind} is not known here.{way_out}")
     if not isinstance(arg, int):
         raise TypeError(f"{_place(kernel, i, param)} takes a whole number; got {type(arg).__name__} {arg!r:.40}.")
     if kind != "bool" and _SCALARS[kind](arg).value != arg:
@@ -156,13 +163,13 @@ def _scalar(kernel: str, i: int, param: Param, kind: str, arg: Any) -> Any:
 def _layout(params: tuple[Param, ...], real: np.dtype) -> type[ctypes.Structure]:
     """A C struct with one field per parameter, in natural alignment as in CUDA."""
 
-    def c_type(param: Param) -> Any:
+    def field(param: Param) -> Any:
         if param.pointer:
             return ctypes.c_void_p
-        kind = C_NAMES[real] if param.type == "real" else param.type
+        kind = c_type(param.type, real)
         return _SCALARS[kind] if kind in _SCALARS else STRUCTS[kind]
 
-    fields = [(f"p{i}", c_type(param)) for i, param in enumerate(params)]
+    fields = [(f"p{i}", field(param)) for i, param in enumerate(params)]
     return type("Packed", (ctypes.Structure,), {"_fields_": fields})
 
 

@@ -133,7 +133,7 @@ class Kernel:
     def macros(self, values: Mapping[str, int], real: np.dtype) -> dict[str, str]:
         """The macros of a build: the user's, the tunables that the text contains, and the type of `real`."""
         known = {key: str(value) for key, value in values.items() if key in self.source.tunables}
-        return self.defines | known | {"real": arguments.C_NAMES[real]}
+        return self.defines | known | {"real": arguments.c_type("real", real)}
 
     def _legal(self, values: dict[str, int]) -> dict[str, int]:
         for key, value in values.items():

@@ -32,7 +32,7 @@ class Linear(Module):
     def forward(self, x: Tensor) -> Tensor:
         """x @ weight + bias."""
         y = OPS["matmul"](x, self.weight)
-        return y if self.bias is None else OPS["add"](y, self.bias)
+        return y if self.bias is None else OPS["add"](y, self.bias.astype(y.dtype))
 
     def __repr__(self) -> str:
         return f"Linear({self.weight.shape[0]} -> {self.weight.shape[1]}{'' if self.bias is not None else ', no bias'})"

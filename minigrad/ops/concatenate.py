@@ -10,7 +10,7 @@ from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape, View, strides_of
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import kernels_of, must_match
+from minigrad.ops.elementwise import kernels_of, launch_over, must_match
 
 
 def prepare(*xs: Any, axis: Any = 0) -> dict[str, int]:
@@ -59,7 +59,7 @@ def launch(kernels: dict[str, Kernel], *xs: Array, axis: int) -> Array:
     whole[axis] = sum(shape[axis] for shape in shapes)
     y = Array.empty(xs[0].device, tuple(whole), xs[0].dtype)
     for x, y_at in zip(xs, parts(shapes, y.shape, axis), strict=True):
-        kernels["forward"].launch(x.size)(x, y, y_at, x.size)
+        launch_over(kernels["forward"], x.size, x.dtype)(x, y, y_at, x.size)
     return y
 
 
@@ -68,7 +68,7 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes:
     grads = tuple(Array.empty(dy.device, x, dy.dtype) if need else None for need, x in zip(needs, shapes, strict=True))
     for dx, dy_at in zip(grads, parts(shapes, dy.shape, axis), strict=True):
         if dx is not None:
-            kernels["backward"].launch(dx.size)(dy, dx, dy_at, dx.size)
+            launch_over(kernels["backward"], dx.size, dy.dtype)(dy, dx, dy_at, dx.size)
     return grads
 
 

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices.array import Array
-from minigrad.devices.dtypes import FLOATS
+from minigrad.devices.dtypes import has_gradient, wide
 from minigrad.errors import require_number
 from minigrad.kernels.kernel import Kernel
 from minigrad.op import OPS, Case, Op
+from minigrad.ops.astype import cast
 from minigrad.ops.log_softmax import forward as log_softmax
 from minigrad.ops.reduction import reduce
 from minigrad.ops.rowwise import FAST, fitting, kernels_of
@@ -51,12 +52,12 @@ def divisor(reduction: str, rows: int) -> int:
 def launch(kernels: dict[str, Kernel], logits: Array, labels: Array, reduction: str, label_smoothing: float) -> Array:
     """A loss for each row, then their sum or mean."""
     rows, classes = logits.shape
-    losses = Array.empty(logits.device, (rows,), logits.dtype)
+    losses = Array.empty(logits.device, (rows,), wide(logits.dtype))
     launch, extents = fitting(kernels, "forward", rows, classes)
     launch(logits, labels, losses, *extents, label_smoothing)
     if reduction == "none":
-        return losses
-    return reduce(OPS["sum"].running, losses, (0,), False, divisor(reduction, rows))
+        return cast(losses, logits.dtype)
+    return reduce(OPS["sum"].running, losses, (0,), False, divisor(reduction, rows), dtype=logits.dtype)
 
 
 def launch_backward(
@@ -81,7 +82,7 @@ def prepare(logits: Any, labels: Any, reduction: Any = "mean", label_smoothing: 
             f"cross_entropy takes logits (rows, classes) and labels (rows,); got {logits.shape} and {labels.shape}. "
             "Reshape further axes into the rows."
         )
-    if logits.dtype not in FLOATS:
+    if not has_gradient(logits.dtype):
         raise TypeError(f"cross_entropy: logits are {logits.dtype}; they must be floats: logits.astype('float32').")
     if labels.dtype != np.int64:
         raise TypeError(f"cross_entropy: labels are {labels.dtype}; they must be int64: labels.astype('int64').")

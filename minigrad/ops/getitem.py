@@ -9,7 +9,7 @@ from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape, View, strides_of
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import kernels_of
+from minigrad.ops.elementwise import kernels_of, launch_over
 
 Key = tuple[int | slice | None, ...]
 
@@ -91,14 +91,14 @@ def launch(kernels: dict[str, Kernel], x: Array, key: Key) -> Array:
     """Gather: one thread per element of the slice."""
     shape, strides, offset = strided(x.shape, key)
     y = Array.empty(x.device, shape, x.dtype)
-    kernels["forward"].launch(y.size)(x, y, View.of(shape, strides, offset), y.size)
+    launch_over(kernels["forward"], y.size, x.dtype)(x, y, View.of(shape, strides, offset), y.size)
     return y
 
 
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, key: Key, shapes: tuple) -> tuple[Array]:
     """Zeros, then scatter through the same view: no element occurs twice, so no atomics are needed."""
     dx = Array.zeros(dy.device, shapes[0], dy.dtype)
-    kernels["backward"].launch(dy.size)(dy, dx, View.of(*strided(shapes[0], key)), dy.size)
+    launch_over(kernels["backward"], dy.size, dy.dtype)(dy, dx, View.of(*strided(shapes[0], key)), dy.size)
     return (dx,)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices.array import Array
+from minigrad.devices.dtypes import wide
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import broadcast
 from minigrad.op import OPS
@@ -46,7 +47,7 @@ def prepare(name: str, x: Any, axis: reduction.Axis = None, keepdims: bool = Fal
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Array, y: Array, axis: tuple) -> tuple:
     """Mark the ties, count them with sum, split the gradient."""
     view = broadcast(reduction.reduced_shape(x.shape, axis, keepdims=True), x.shape)
-    ties, dx = (Array.empty(x.device, x.shape, x.dtype) for _ in range(2))
+    ties, dx = (Array.empty(x.device, x.shape, dtype) for dtype in (wide(x.dtype), x.dtype))
     kernels["backward_ties"].launch(x.size)(x, y, ties, view, x.size)
     number = OPS["sum"].run([ties], {"axis": axis, "keepdims": True})
     kernels["backward"].launch(x.size)(dy, ties, number, dx, view, x.size)

@@ -7,13 +7,17 @@ from math import prod
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from minigrad.devices.array import Array
 from minigrad.devices.device import MAX_GRID
+from minigrad.devices.dtypes import wide
 from minigrad.errors import require_bool
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.layouts import in_layout
 from minigrad.op import Case, Op
+from minigrad.ops.astype import cast
 
 Axis = int | Sequence[int] | None
 Axes = tuple[int, ...]
@@ -146,9 +150,14 @@ def in_order(axes: Axes) -> bool:
     return 1 in axes or {2, 3} <= {*axes}
 
 
-def reduce(kernels: Mapping[str, Kernel], x: Array, axis: Axes, keepdims: bool, *divisor: float) -> Array:
-    """Reduce one run of neighboring axes after another; the last kernel divides by `divisor`, if it takes one."""
-    result = reduced_shape(x.shape, axis, keepdims)
+def reduce(
+    kernels: Mapping[str, Kernel], x: Array, axis: Axes, keepdims: bool, *divisor: float, dtype: np.dtype | None = None
+) -> Array:
+    """Reduce one run of neighboring axes after another; the last kernel divides by `divisor`, if it takes one.
+
+    Sums of bfloat16 are float32 until the end, where they get the dtype, by default that of x.
+    """
+    result, dtype = reduced_shape(x.shape, axis, keepdims), dtype or x.dtype
     if x.channels_last:
         x, axis = (x.reshape(x.spec.stored), stored(axis)) if in_order(axis) else (in_layout(x, False), axis)
     y, shape, pending = x, list(x.shape), runs(x.shape, axis)
@@ -157,7 +166,7 @@ def reduce(kernels: Mapping[str, Kernel], x: Array, axis: Axes, keepdims: bool, 
         last = (start, stop) == pending[-1]
         y = _passes(kernels, y, rows, n, inner, divisor if last else (1.0,) * len(divisor))
         shape[start:stop] = [1] * (stop - start)
-    return y.reshape(result)
+    return cast(y, dtype).reshape(result)
 
 
 def _passes(kernels: Mapping[str, Kernel], x: Array, rows: int, n: int, inner: int, divisor: tuple) -> Array:
@@ -174,7 +183,7 @@ def _passes(kernels: Mapping[str, Kernel], x: Array, rows: int, n: int, inner: i
         values = kernel.values | kernel.preferred(*(sizes[key] for key in kernel.sizes))
         chunk = sizes["CHUNK"] = max(values.get("CHUNK", n), ceil_div(n, MAX_GRID[1]), 2)
         chunks = max(ceil_div(n, chunk), 1)  # an empty row is one empty chunk
-        y = make(x.device, (rows * chunks * inner,), x.dtype)
+        y = make(x.device, (rows * chunks * inner,), wide(x.dtype))
         known = {key: sizes[key] for key in (*kernel.sizes, *kernel.tunables) if key in sizes}
         by = divisor if chunks == 1 else (1.0,) * len(divisor)
         kernel.launch(**known)(x, y, rows * inner, n, inner, chunk, *by)

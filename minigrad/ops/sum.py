@@ -7,7 +7,7 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import broadcast
 from minigrad.layouts import in_layout
 from minigrad.ops import reduction
-from minigrad.ops.elementwise import per_element, per_four
+from minigrad.ops.elementwise import launch_over, per_element, per_four
 
 
 def forward(x: np.ndarray, axis: reduction.Axis = None, keepdims: bool = False) -> np.ndarray:
@@ -56,7 +56,7 @@ def repeat(
     if dx.channels_last:
         shape, axis = dx.spec.stored, reduction.stored(axis)
     view = broadcast(reduction.reduced_shape(shape, axis, keepdims=True), shape)
-    kernels["backward"].launch(dx.size)(dy, dx, view, dx.size, divisor)
+    launch_over(kernels["backward"], dx.size, dy.dtype)(dy, dx, view, dx.size, divisor)
     return dx
 
 

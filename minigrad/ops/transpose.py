@@ -10,7 +10,7 @@ from minigrad.devices.device import MAX_GRID
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape, View, merge, strides_of
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import cost, per_element, per_four
+from minigrad.ops.elementwise import cost, launch_over, per_element, per_four
 from minigrad.ops.reshape import whole_numbers
 
 TILES, EDGES = (16, 8, 32), (64, 32)
@@ -59,7 +59,7 @@ def launch(kernels: dict[str, Kernel], x: Array, axes: Shape) -> Array:
         strided.launch(found.rows, found.cols, found.planes)(x, y, *found[1:])
     else:
         walk = kernels["permute"] if "cols" in forward.sizes else forward
-        walk.launch(x.size)(x, y, View.of(shape, steps), x.size)
+        launch_over(walk, x.size, x.dtype)(x, y, View.of(shape, steps), x.size)
     return y
 
 

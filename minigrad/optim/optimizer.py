@@ -7,7 +7,7 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.caches import Cache
-from minigrad.devices.dtypes import is_last, move
+from minigrad.devices.dtypes import FLOATS, is_last, move
 from minigrad.devices.state import fitting
 from minigrad.errors import require, require_number
 from minigrad.kernels.kernel import RETUNED
@@ -47,8 +47,8 @@ class Optimizer:
         if not self.parameters:
             raise ValueError(f"{who} got no parameters; pass model.parameters().")
         for p in self.parameters:
-            if not (isinstance(p, Tensor) and p.is_leaf and p.requires_grad):
-                wanted = "a parameter is a leaf tensor with requires_grad=True"
+            if not (isinstance(p, Tensor) and p.is_leaf and p.requires_grad and p.dtype in FLOATS):
+                wanted = "a parameter is a leaf tensor with requires_grad=True, and for bfloat16 see mg.autocast"
                 raise TypeError(f"{who}: {wanted}; got {p!r:.60}. Pass model.parameters().")
         if len({id(p) for p in self.parameters}) < len(self.parameters):
             raise ValueError(f"{who}: a parameter is in the list twice; it would be stepped twice.")

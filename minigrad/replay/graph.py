@@ -9,7 +9,7 @@ from minigrad.devices import is_gpu
 from minigrad.devices.array import Array, Spec
 from minigrad.errors import require
 from minigrad.replay.recorder import StepRecorder
-from minigrad.rounding import current
+from minigrad.rounding import autocast, current
 from minigrad.tape import mode, recording
 from minigrad.tensor import Tensor
 
@@ -38,8 +38,8 @@ class Graph:
         self.step = step
         self.replays = self.captures = 0
         self._in_a_row = 0  # captures of known inputs with no replay between them
-        self._ran: set[tuple[str | Spec, ...]] = set()
-        self._captured: dict[tuple[str | Spec, ...], _Capture] = {}
+        self._ran: set[tuple[str | bool | Spec, ...]] = set()
+        self._captured: dict[tuple[str | bool | Spec, ...], _Capture] = {}
         self._device = ""
 
     def __call__(self, *inputs: Tensor) -> Any:
@@ -52,7 +52,7 @@ class Graph:
             return self.step(*inputs)
         if not arrays or not all(isinstance(array, Array) and array.device.is_gpu for array in arrays):
             return self.step(*inputs)
-        like = (current(), *[array.spec for array in arrays])
+        like = (current(), autocast.current() is None, *[array.spec for array in arrays])
         captured = self._captured.get(like)
         if captured is not None and captured.recorder.frozen_or_thawed:
             self._captured.pop(like, None)  # another thread may have removed it

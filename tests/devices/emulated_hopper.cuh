@@ -3,7 +3,6 @@
 #pragma once
 #include "common.cuh"
 
-typedef unsigned short bfloat16;
 typedef unsigned long long Barrier;  // arrivals that are missing, how many there are in a phase, its parity: 16 bits each
 typedef unsigned long long Tile;     // an address, and above it the distance to the next 128 bytes of a row
 struct TensorMap { unsigned long long word[16]; };  // address; matrices, rows, columns; of a box, too; room for the stages
@@ -31,7 +30,7 @@ __device__ inline void copy_box(void* to, const TensorMap* map, int x, int y, in
     for (int i = 0; i < w[5]; ++i) {
         for (int j = 0; j < w[6]; ++j) {
             bool inside = z < w[1] && y + i < w[2] && x + j < w[3];
-            bfloat16 number = inside ? ((const bfloat16*)w[0])[(z * w[2] + y + i) * w[3] + x + j] : 0;
+            bfloat16 number = inside ? ((const bfloat16*)w[0])[(z * w[2] + y + i) * w[3] + x + j] : bfloat16(0);
             *(bfloat16*)swizzled((unsigned long long)to + i * 128 + j * 2) = number;
         }
     }
@@ -42,7 +41,7 @@ __device__ inline float number(Tile tile, bool turned, int extent, int k) {
     unsigned long long start = tile & (1ull << 48) - 1, next = tile >> 48;
     unsigned long long along = start + extent / 8 * 1024 + extent % 8 * 128 + k * 2;
     unsigned long long down = start + extent / 64 * next + k / 8 * 1024 + k % 8 * 128 + extent % 64 * 2;
-    return __uint_as_float((unsigned)*(const bfloat16*)swizzled(turned ? down : along) << 16);
+    return *(const bfloat16*)swizzled(turned ? down : along);
 }
 
 // Waits for the four warps of the group.
@@ -69,9 +68,6 @@ __device__ void wgmma(float (&c)[128], Tile a, Tile b) {
 
 __device__ inline unsigned to_bf16(float first, float second) {
     unsigned both = 0;
-    for (int i = 0; i < 2; ++i) {
-        unsigned x = __float_as_uint(i ? second : first);
-        both |= (x + 0x7fff + (x >> 16 & 1)) >> 16 << 16 * i;
-    }
+    for (int i = 0; i < 2; ++i) both |= bfloat16(i ? second : first).bits << 16 * i;
     return both;
 }

@@ -19,7 +19,7 @@ def test_the_card_shows_formula_and_both_kernels():
     fused = mg.fuse(chain)
     said = repr(fused)
     assert said.startswith("chain: y = the sum of log((x * x) + 1) * exp(x)\n  gradient  dx by the chain rule")
-    assert "real t3 = log(t2);" in said and "real dt2 = dt3 / t2;" in said
+    assert "wide t3 = log(t2);" in said and "wide dt2 = dt3 / t2;" in said
     assert fused["backward"].parts == ("recompute values", "rules in reverse")
     assert "chain_backward" in fused._repr_html_() and "chain" not in mg.OPS
     assert mg.fuse(lambda x: (x - 1) / (2 - x)).forward.__doc__ == "y = (x - 1) / (2 - x)"

@@ -226,13 +226,11 @@ def test_other_dtypes_are_rejected():
         mg.matmul.using("mma_tf32")(a.astype("float64"), a.astype("float64"))
 
 
-def test_bfloat16_has_products_and_nothing_else():
+def test_bfloat16_is_multiplied_by_bfloat16_alone():
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
     a = mg.tensor(numbers(bfloat16, 3, 4), device="numpy")
     b = mg.tensor(numbers(bfloat16, 4, 2), device="numpy")
     exact = a.numpy().astype(np.float64) @ b.numpy().astype(np.float64)
     np.testing.assert_allclose((a @ b).numpy().astype(np.float64), exact, rtol=2**-8, atol=1e-6)
-    with pytest.raises(TypeError, match="exp takes float32 or float64; got bfloat16"):
-        a.exp()
-    with pytest.raises(TypeError, match="matmul takes float32 or float64; got bfloat16"):
+    with pytest.raises(TypeError, match=r"matmul: one input is bfloat16, another float32; .*\.astype\('bfloat16'\)"):
         a @ mg.ones(4, 2, device="numpy")

@@ -35,7 +35,7 @@ extern "C" __global__ void load(const unsigned* x, unsigned* y, bool transposed,
 extern "C" __global__ void cut(const float* x, unsigned* tf32, unsigned* bf16, int n) {
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         tf32[i] = to_tf32(__float_as_uint(x[i]));
-        bf16[i] = to_bf16(x[i]) << 16;
+        bf16[i] = bfloat16(x[i]).bits << 16;
     }
 }
 extern "C" __global__ void other_calls(float* c) {

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 FLOATS = ("float", "real", "double")
 RANKS = ("bool", "int", "unsigned", "long long", "size_t", *FLOATS)
-TYPES = {kind: kind for kind in RANKS} | {"unsigned int": "unsigned"}
+TYPES = {kind: kind for kind in RANKS} | {"unsigned int": "unsigned", "wide": "real"}
 BYTES = {"real": 4, "float": 4, "double": 8, "int": 4, "unsigned": 4, "bool": 1, "long long": 8, "size_t": 8}
 UNSIGNED = ("unsigned", "size_t")
 BUILTINS = ("threadIdx", "blockIdx", "blockDim", "gridDim")

@@ -76,7 +76,7 @@ class SeenLaunch:
 
     def c_type(self, param: Param) -> str:
         """The type of a parameter, or to which it points."""
-        return self.real if param.type == "real" else param.type
+        return self.real if param.type in ("real", "wide") else param.type
 
 
 def host_code(call: SeenLaunch, taken: set[str]) -> str:

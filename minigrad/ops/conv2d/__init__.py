@@ -7,7 +7,7 @@ import numpy as np
 
 from minigrad import rounding
 from minigrad.devices.array import Array, spec_of
-from minigrad.devices.dtypes import is_bfloat16, must_be_floats
+from minigrad.devices.dtypes import must_be_floats
 from minigrad.errors import require_int
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape
@@ -26,10 +26,6 @@ def forward(
     groups: int = 1, precision: str = "float32",
 ) -> np.ndarray:  # fmt: skip
     """y[n,k,p,q] = bias[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride - top + r dilation, ...], x padded"""
-    if is_bfloat16(x.dtype):  # as on tensor cores, which sum in float32
-        x32, w32 = x.astype(np.float32), w.astype(np.float32)
-        bias = None if bias is None else bias.astype(np.float32)
-        return forward(x32, w32, bias, stride, padding, dilation, groups).astype(x.dtype)
     x, w = rounding.rounded(x, precision), rounding.rounded(w, precision)
     at = Window.over(x.shape, w.shape[-2:], stride, padding, dilation)
     each = w.shape[0] // groups
@@ -44,10 +40,6 @@ def backward(
     dilation: Pair, groups: int, precision: str,
 ) -> tuple:  # fmt: skip
     """dx = the sum of dy w over the outputs that x went to; dw = the sum of dy x, and dbias of dy, over n, p and q"""
-    if is_bfloat16(dy.dtype):
-        wide = (dy.astype(np.float32), x.astype(np.float32), w.astype(np.float32), shapes, needs)
-        grads = backward(*wide, stride, padding, dilation, groups, precision)
-        return tuple(None if grad is None else grad.astype(dy.dtype) for grad in grads)
     dbias, (dy, x, w) = dy.sum(axis=(0, 2, 3)), (rounding.rounded(a, precision) for a in (dy, x, w))
     (image, window), each = shapes[:2], shapes[1][0] // groups
     at, pixels = Window.over(image, window[-2:], stride, padding, dilation), dy.shape[2:]
@@ -129,8 +121,7 @@ def prepare(
     padding may be ((top, bottom), (left, right)), "valid" for none, or "same": with stride 1 the output is as large as
     the image, and an even window has one more row below and one more column at the right. Raises TypeError, ValueError.
     """
-    if not all(is_bfloat16(a.dtype) for a in (x, w, *([] if bias is None else [bias]))):
-        must_be_floats("conv2d", x, w, *([] if bias is None else [bias]))
+    must_be_floats("conv2d", x, w, *([] if bias is None else [bias]))
     if x.ndim != 4 or w.ndim != 4:
         raise ValueError(f"conv2d: x is {x.shape} and w is {w.shape}; they must be (N, C, H, W) and (K, C, R, S).")
     stride, dilation = pair("conv2d", "stride", stride, 1), pair("conv2d", "dilation", dilation, 1)

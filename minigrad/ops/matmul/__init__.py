@@ -12,7 +12,7 @@ import numpy as np
 from minigrad import rounding
 from minigrad.devices.array import Array, spec_of
 from minigrad.devices.dry_run import dry_run
-from minigrad.devices.dtypes import check_dtype, is_bfloat16, must_be_floats
+from minigrad.devices.dtypes import check_dtype, must_be_floats
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape
 from minigrad.op import Case, Op
@@ -24,8 +24,6 @@ from minigrad.ops.precision import rounded
 
 def forward(a: np.ndarray, b: np.ndarray, precision: str = "float32") -> np.ndarray:
     """c = a @ b: c[i, j] = sum over l of a[i, l] b[l, j]"""
-    if is_bfloat16(a.dtype):
-        return np.asarray(a.astype(np.float32) @ b.astype(np.float32)).astype(a.dtype)  # as on tensor cores
     return np.asarray(rounding.rounded(a, precision) @ rounding.rounded(b, precision))
 
 
@@ -74,8 +72,7 @@ def prepare(a: Any, b: Any, precision: str | None = None) -> dict[str, str]:
 
     The precision is that of `mg.precision` unless given.
     """
-    if not (is_bfloat16(a.dtype) and is_bfloat16(b.dtype)):
-        must_be_floats("matmul", a, b)
+    must_be_floats("matmul", a, b)
     shapes = f"matmul: a is {a.shape} and b is {b.shape}"
     if not a.ndim or not b.ndim:
         raise ValueError(f"{shapes}; a number has no axis to sum over. Write a * b.")

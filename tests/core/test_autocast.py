@@ -1,0 +1,143 @@
+"""Mixed precision: products in bfloat16, of parameters, gradients, statistics and losses in float32."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+from minigrad.rounding import autocast
+
+BFLOAT16 = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+FLOAT32 = np.dtype(np.float32)
+
+
+def network(device):
+    mg.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, 2, 1, device=device), mg.relu, nn.Flatten(), nn.Linear(128, 16, device=device), mg.relu,
+        nn.Linear(16, 10, bias=False, device=device),
+    )  # fmt: skip
+
+
+def batch(device, start=0):
+    images, labels = mg.data.digits().train
+    rows = slice(start, start + 32)
+    return mg.tensor(images[rows].reshape(-1, 1, 8, 8), device=device), mg.tensor(labels[rows], device=device)
+
+
+def train(device, steps, dtype):
+    net = network(device)
+    optimizer, losses = mg.optim.SGD(net.parameters(), lr=0.05, momentum=0.9), []
+    for step in range(steps):
+        x, labels = batch(device, 32 * step)
+        optimizer.zero_grad()
+        with mg.autocast(dtype):
+            loss = mg.cross_entropy(net(x), labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, net, optimizer
+
+
+def test_it_learns_as_in_float32(device):
+    steps = 40 if device == "numpy" else 12
+    (exact, *_), (losses, net, optimizer) = (train(device, steps, dtype) for dtype in ("float32", "bfloat16"))
+    np.testing.assert_allclose(losses, exact, rtol=0.03)
+    assert losses[-1] < losses[0] * (0.5 if steps == 40 else 0.9) and losses != exact
+    states = [*net.state_dict().values(), *(p.grad.numpy() for p in net.parameters())]
+    states += [x for name, x in optimizer.state_dict().items() if name.endswith(".v")]
+    assert {x.dtype for x in states} == {FLOAT32}
+
+
+def test_every_op_gets_the_dtype_that_it_is_made_in(device):
+    w, x = (mg.tensor(np.float32([[1, 2], [3, 1 / 3]]), need, device) for need in (True, False))
+    with mg.autocast("bfloat16"):
+        y = x @ w
+        assert y.dtype == y.relu().dtype == (y + y).dtype == (y * 2).dtype == y.mean().dtype == BFLOAT16
+        assert {z.dtype for z in (y.exp(), y.sum(), mg.softmax(y), y**2, y + x, mg.where(y > x, y, x))} == {FLOAT32}
+        assert mg.conv2d(x.reshape(1, 1, 2, 2), w.reshape(1, 1, 2, 2), bias=mg.ones(1, device=device)).dtype == BFLOAT16
+        assert (x + x).dtype == FLOAT32 and (x @ w.astype("float32")).dtype == BFLOAT16
+        wide = x.astype("float64")
+        assert (wide @ wide).dtype == np.float64
+        with mg.autocast("float32"):
+            assert (x @ w).dtype == FLOAT32
+        assert (x @ w).dtype == BFLOAT16
+    assert (x @ w).dtype == FLOAT32 and autocast.current() is None
+    y.backward(mg.ones(2, 2, device=device).astype("bfloat16"))
+    assert w.grad.dtype == FLOAT32 and w.grad.numpy().tolist() == [[4, 4], [2.328125, 2.328125]]
+
+
+def test_a_parameter_is_rounded_once_until_it_changes(monkeypatch):
+    rounded = []
+    astype = mg.Tensor.astype
+    monkeypatch.setattr(mg.Tensor, "astype", lambda x, dtype: (rounded.append(x), astype(x, dtype))[1])
+    w, x = (mg.tensor(np.eye(2, dtype=np.float32), need, "numpy") for need in (True, False))
+
+    def times():
+        """How often the parameter has been rounded since the last time."""
+        count = sum(each is w for each in rounded)
+        rounded.clear()
+        return count
+
+    with mg.autocast():
+        y = (x @ w) @ w
+        assert times() == 1
+        y.backward(mg.ones(2, 2, device="numpy").astype("bfloat16"))
+        assert w.grad.numpy().tolist() == [[2, 2], [2, 2]]
+        x @ w  # the tape behind the first copy is gone
+        assert times() == 1
+        with mg.no_grad():
+            assert not (x @ w).requires_grad and not (x @ w).requires_grad
+            assert times() == 1
+            w -= 0.5
+        assert (x @ w).numpy().tolist() == [[0.5, -0.5], [-0.5, 0.5]] and times() == 1
+        w.requires_grad = False
+        assert not (x @ w).requires_grad
+    times()
+    with mg.autocast():
+        x @ x, x @ x
+        assert times() == 0 and len(rounded) == 0  # `times` has cleared the list
+        x @ w
+    with mg.autocast():
+        x @ w
+    assert times() == 2
+
+
+def test_names_that_are_none():
+    for name in ("float16", "bf16", None, np.float32):
+        with pytest.raises(ValueError, match="is not one of bfloat16, float32"), mg.autocast(name):
+            pass
+
+
+@pytest.mark.gpu
+def test_a_captured_step_rounds_the_new_parameters():
+    losses = []
+    for capture in (False, True):
+        net = network("cuda")
+        optimizer = mg.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+
+        def step(x, labels, net=net, optimizer=optimizer):
+            optimizer.zero_grad()
+            with mg.autocast("bfloat16"):
+                loss = mg.cross_entropy(net(x), labels)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = mg.graph(step) if capture else step
+        losses.append([run(*batch("cuda", 32 * i)).item() for i in range(8)])
+        assert {p.grad.dtype for p in net.parameters()} == {FLOAT32}
+    assert losses[0] == losses[1] and run.replays == 7
+
+
+@pytest.mark.gpu
+def test_a_graph_is_captured_for_each_dtype():
+    w, x = mg.ones(64, 64, device="cuda", requires_grad=True), mg.ones(64, 64, device="cuda")
+    run = mg.graph(lambda x: x @ w)
+    for dtype in ("float32", "bfloat16") * 3:
+        with mg.autocast(dtype):
+            assert run(x).dtype.name == dtype
+    with mg.no_grad():
+        w += 1
+    with mg.autocast():
+        assert run(x).numpy().max() == 128
