@@ -14,7 +14,7 @@ from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape
 from minigrad.kernels.window import Window
-from minigrad.layouts import in_layout
+from minigrad.layouts import in_layout, typed
 from minigrad.ops.conv2d import wgmma
 from minigrad.ops.conv2d.rungs import EDGE, HOPPER, ChannelsLast
 from minigrad.ops.matmul.strategies import add_up
@@ -70,7 +70,7 @@ def gradient_w(kernels: Kernels, rung: ChannelsLast, dy: Array, x: Array, shapes
     launch(dy, x, parts, at, k, dy.shape[0], chunk)
     if count > 1:
         add_up(parts, dw, count, dw.size)
-    return with_channels(kernels, rung, dw, channels)
+    return typed(with_channels(kernels, rung, dw, channels), dy.dtype)
 
 
 # A chunk of pixels is a multiple; a launch takes as long as so many pixels on tensor cores, and adding up an element of
