@@ -7,6 +7,7 @@ import numpy as np
 from minigrad.devices.dtypes import to_host
 from minigrad.errors import require
 from minigrad.nn.conv import Conv2d
+from minigrad.nn.fold import folded
 from minigrad.nn.linear import Linear
 from minigrad.nn.module import Module, Sequential
 from minigrad.nn.normalization import BatchNorm2d
@@ -17,7 +18,7 @@ from minigrad.tensor import Tensor
 
 __all__ = [
     "AvgPool2d", "BatchNorm2d", "Conv2d", "Flatten", "GlobalAvgPool2d", "Linear", "MaxPool2d", "Module", "ResNet",
-    "Residual", "Sequential", "accuracy", "resnet18",
+    "Residual", "Sequential", "accuracy", "folded", "resnet18",
 ]  # fmt: skip
 
 

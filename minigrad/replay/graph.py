@@ -111,7 +111,7 @@ class _Capture:
     def __init__(self, step: Callable[..., Any], inputs: Sequence[Tensor]):
         self.recorder = StepRecorder()
         self.device: Any = inputs[0].array.device
-        self.arrays = [Array.empty(x.array.device, x.shape, x.dtype) for x in inputs]
+        self.arrays = [Array.empty(x.array.device, x.shape, x.dtype, x.array.channels_last) for x in inputs]
         given = [Tensor(array) for array in self.arrays]
         try:
             with recording(self.recorder), self.device.memory.capture() as self.captured:
