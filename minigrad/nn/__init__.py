@@ -8,6 +8,7 @@ from minigrad.devices.dtypes import to_host
 from minigrad.errors import require
 from minigrad.nn.conv import Conv2d
 from minigrad.nn.dropout import Dropout
+from minigrad.nn.fold import folded
 from minigrad.nn.linear import Linear
 from minigrad.nn.module import Module, Sequential
 from minigrad.nn.normalization import BatchNorm2d
@@ -18,7 +19,7 @@ from minigrad.tensor import Tensor
 
 __all__ = [
     "AvgPool2d", "BatchNorm2d", "Conv2d", "Dropout", "Flatten", "GlobalAvgPool2d", "Linear", "MaxPool2d", "Module",
-    "ResNet", "Residual", "Sequential", "accuracy", "resnet18",
+    "ResNet", "Residual", "Sequential", "accuracy", "folded", "resnet18",
 ]  # fmt: skip
 
 

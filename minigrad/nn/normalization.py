@@ -39,18 +39,29 @@ class BatchNorm2d(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """batch_norm(x, running_mean, running_var, weight, bias)."""
+        return OPS["batch_norm"](*self._inputs(x), **self._how(x))
+
+    def relu(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """relu(forward(x) + residual), by one op."""
+        if residual is None:
+            return OPS["batch_norm_relu"](*self._inputs(x), **self._how(x))
+        if self.weight is None:
+            return OPS["relu"](self.forward(x) + residual)
+        return OPS["batch_norm_relu"](*self._inputs(x), residual, **self._how(x))
+
+    def _inputs(self, x: Tensor) -> tuple[Tensor | None, ...]:
         if x.ndim != 4:
             raise ValueError(f"BatchNorm2d: x is {x.shape}; it must be (N, C, H, W).")
+        return x, self.running_mean, self.running_var, *((self.weight, self.bias) if self.weight is not None else ())
+
+    def _how(self, x: Tensor) -> dict[str, Any]:
+        """The parameters of the op; in training one more batch is counted."""
         momentum = self.momentum
         if self.training and x.size:
             batches = int(self.num_batches_tracked.numpy()) + 1
             self.num_batches_tracked.assign(np.array(batches))
             momentum = 1 / batches if momentum is None else momentum
-        affine = () if self.weight is None else (self.weight, self.bias)
-        return OPS["batch_norm"](
-            x, self.running_mean, self.running_var, *affine,
-            training=self.training, momentum=momentum or 0.0, eps=self.eps,
-        )  # fmt: skip
+        return {"training": self.training, "momentum": momentum or 0.0, "eps": self.eps}
 
     def __repr__(self) -> str:
         return f"BatchNorm2d({self.running_mean.shape[0]})"

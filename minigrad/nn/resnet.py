@@ -6,11 +6,11 @@ He, Zhang, Ren and Sun, "Deep residual learning for image recognition", CVPR 201
 from typing import Any
 
 from minigrad.nn.conv import Conv2d
+from minigrad.nn.fold import convolved
 from minigrad.nn.linear import Linear
 from minigrad.nn.module import Module, Sequential
 from minigrad.nn.normalization import BatchNorm2d
 from minigrad.nn.pool import GlobalAvgPool2d, MaxPool2d
-from minigrad.operators import OPS
 from minigrad.tensor import Tensor
 
 
@@ -20,6 +20,8 @@ class Residual(Module):
     Where the body changes the shape, x goes through a convolution of 1 x 1 instead, `downsample`. The sum is what makes
     deep networks train: its gradient reaches x undiminished.
     """
+
+    norms = (("conv1", "bn1"), ("conv2", "bn2"))
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1, **like: Any):
         self.conv1 = Conv2d(inputs, outputs, 3, stride, 1, bias=False, **like)
@@ -33,9 +35,8 @@ class Residual(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """relu(bn2(conv2(relu(bn1(conv1(x))))) + x)."""
-        y = OPS["relu"](self.bn1(self.conv1(x)))
-        y = self.bn2(self.conv2(y))
-        return OPS["relu"](y + (self.downsample(x) if hasattr(self, "downsample") else x))
+        y = convolved(x, self.conv1, self.bn1)
+        return convolved(y, self.conv2, self.bn2, self.downsample(x) if hasattr(self, "downsample") else x)
 
 
 class ResNet(Module):
@@ -44,6 +45,8 @@ class ResNet(Module):
     widths gives the channels of each stage, blocks its number of blocks. stem: "imagenet" for large images, a strided
     convolution of 7 x 7 and a pooling; "small" for images of 8 to 64 pixels, a convolution of 3 x 3.
     """
+
+    norms = (("conv1", "bn1"),)
 
     def __init__(
         self, classes: int, stem: str = "imagenet", channels: int = 3, widths: tuple[int, ...] = (64, 128, 256, 512),
@@ -66,7 +69,7 @@ class ResNet(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The logits (N, classes) of images (N, channels, H, W)."""
-        x = OPS["relu"](self.bn1(self.conv1(x)))
+        x = convolved(x, self.conv1, self.bn1)
         x = x if self._pool is None else self._pool(x)
         for number in range(1, self._stages + 1):
             x = getattr(self, f"layer{number}")(x)

@@ -10,8 +10,8 @@ from minigrad.layouts import in_layout
 from minigrad.op import Case, Op
 from minigrad.ops import batch_norm as plain
 from minigrad.ops import relu
+from minigrad.ops.batch_norm.kernels import RESIDENT, per_part, per_strip
 from minigrad.ops.batch_norm.kernels import kernels as unfused
-from minigrad.ops.batch_norm.kernels import per_part, per_strip
 from minigrad.ops.batch_norm.walk import Kernels, Walk
 from minigrad.ops.elementwise import per_element
 from minigrad.ops.window import BLOCKS
@@ -45,7 +45,7 @@ kernels: dict[str, Kernel] = {
     "forward": per_element(FILE, "batch_norm_relu_forward", "size", BLOCKS),
     "forward_nhwc": per_strip(FILE, "batch_norm_relu_forward_nhwc"),
     "backward_sums": per_part(FILE, "batch_norm_relu_sums"),
-    "backward_sums_nhwc": per_strip(FILE, "batch_norm_relu_sums_nhwc", sums=True),
+    "backward_sums_nhwc": per_strip(FILE, "batch_norm_relu_sums_nhwc", sums=RESIDENT // 2),
     "backward_finish": unfused["backward_finish"],
     "backward": per_element(FILE, "batch_norm_relu_backward", "size", BLOCKS),
     "backward_nhwc": per_strip(FILE, "batch_norm_relu_backward_nhwc"),

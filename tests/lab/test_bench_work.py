@@ -133,6 +133,18 @@ def test_every_op_is_right_on_every_set_of_inputs(op, way, kernel_device):
     experiment.check(call(), "the first set again")
 
 
+@pytest.mark.parametrize("way", ["forward", "backward"])
+@pytest.mark.parametrize("name", ["batch_norm_relu", "max_pool2d"])
+def test_images_are_measured_in_either_layout(name, way, kernel_device):
+    shapes = [(2, 8, 5, 7), *((8,),) * 4, (2, 8, 5, 7)] if name == "batch_norm_relu" else [(2, 8, 5, 7)]
+    work = work_of(name, shapes, way, channels_last=True, **PARAMS[name])
+    assert work.title.endswith(" NHWC")
+    assert all(run.kernel.endswith("_nhwc") for run in work.dry().launches if "finish" not in run.kernel)
+    experiment = Experiment(work, get(kernel_device))
+    assert [x.channels_last for x in experiment.inputs[0]] == [len(x.shape) == 4 for x in experiment.inputs[0]]
+    assert all(len(x.shape) < 4 or x.channels_last for x in verified(experiment)["minigrad"]())
+
+
 def test_a_wrong_result_is_not_timed():
     def launch(kernels, x):
         y = mg.relu.launch(kernels, x)

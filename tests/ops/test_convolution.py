@@ -1,4 +1,4 @@
-"""Convolution and pooling against loops in float64 and by hand, the statistics of batch norm, and refused arguments."""
+"""Convolution and pooling against loops in float64 and by hand, and refused arguments."""
 
 from itertools import product
 
@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.devices.array import Array
+from minigrad.devices.dry_run import DryRun
 
 inf, nan = np.inf, np.nan
 WINDOWS = list(
@@ -139,13 +141,20 @@ def test_what_cannot_be_convolved_or_pooled_is_said(call, message):
 # --- pooling ---
 
 
-def test_of_equal_numbers_the_first_is_the_largest_and_nan_wins(device):
-    x = np.array([[1, 1, 2, 2], [1, 1, nan, nan], [-1, -inf, -inf, -inf], [-2, -3, -inf, -inf]])
-    x = mg.tensor(x.reshape(1, 1, 4, 4), True, device)
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_of_equal_numbers_the_first_is_the_largest_and_nan_wins(layout, device):
+    def in_channels(values):
+        """The same numbers in four channels."""
+        return mg.tensor(np.tile(np.array(values, float), (1, 4, 1, 1)), device=device).to(layout=layout)
+
+    x = in_channels([[1, 1, 2, 2], [1, 1, nan, nan], [-1, -inf, -inf, -inf], [-2, -3, -inf, -inf]])
+    x.requires_grad = True
     y = mg.max_pool2d(x, 2)
-    np.testing.assert_array_equal(y.numpy()[0, 0], [[1, nan], [-1, -inf]])
-    y.backward(mg.tensor(np.array([1.0, 2, 3, 4]).reshape(1, 1, 2, 2), device=device))
-    assert x.grad.numpy()[0, 0].tolist() == [[1, 0, 0, 0], [0, 0, 0, 2], [3, 0, 4, 0], [0, 0, 0, 0]]
+    y.backward(in_channels([[1, 2], [3, 4]]))
+    for channel in range(4):
+        np.testing.assert_array_equal(y.numpy()[0, channel], [[1, nan], [-1, -inf]])
+        given = [[1, 0, 0, 0], [0, 0, 0, 2], [3, 0, 4, 0], [0, 0, 0, 0]]
+        assert x.grad.numpy()[0, channel].tolist() == given
 
 
 def test_the_padding_is_never_the_largest_and_counts_in_a_mean_unless_told(device):
@@ -165,32 +174,21 @@ def test_a_gradient_after_the_input_has_changed_uses_what_was_saved(device):
     assert x.grad.numpy().ravel().tolist() == [0, 0, 0, 1]
 
 
-# --- batch norm ---
-
-
-def test_running_statistics_are_kept_as_in_pytorch(device):
-    """The mean of 1, 2, 3, 4 is 2.5, and their variance with n - 1 is 5/3: a tenth of each, and 0.9 of 0 and 1."""
-    x = mg.tensor(np.array([[1.0], [2], [3], [4]]), device=device)
-    mean, var = mg.zeros(1, device=device, dtype="float64"), mg.ones(1, device=device, dtype="float64")
-    y = mg.batch_norm(x, mean, var, training=True)
-    np.testing.assert_allclose([mean.item(), var.item()], [0.25, 0.9 + 0.5 / 3], rtol=1e-14)
-    np.testing.assert_allclose(y.numpy().var(), 1, rtol=1e-4)
-    mg.batch_norm(x, mean, var)
-    mg.batch_norm(x[:0], mean, var, training=True)
-    np.testing.assert_allclose([mean.item(), var.item()], [0.25, 0.9 + 0.5 / 3], rtol=1e-14)
-
-
-def test_a_constant_batch_has_no_gradient(device):
-    x = mg.tensor(np.full((3, 2, 2), 7.0), True, device)
-    y = mg.batch_norm(x, *(mg.ones(2, device=device, dtype="float64") for _ in range(2)), training=True)
-    assert (y.numpy() == 0).all()
-    y.backward(mg.tensor(np.arange(12.0).reshape(3, 2, 2), device=device))
-    np.testing.assert_allclose(x.grad.numpy().sum(axis=(0, 2)), 0, atol=1e-9)
-
-
-def test_a_large_mean_costs_no_digits(device):
-    """E[x^2] - mean^2 in float32 would be off by a multiple of the variance."""
-    x = 1000 + np.random.default_rng(0).standard_normal((64, 1)).astype(np.float32) / 16
-    y = mg.batch_norm(mg.tensor(x, device=device), *(mg.ones(1, device=device) for _ in range(2)), training=True)
-    wanted = (x - x.mean(dtype=float)) / np.sqrt(x.var(dtype=float) + 1e-5)
-    np.testing.assert_allclose(y.numpy(), wanted, atol=2e-3)
+@pytest.mark.parametrize(
+    ("op", "params"),
+    [
+        (mg.max_pool2d, {"size": 3, "stride": 2, "padding": 1}),
+        (mg.max_pool2d, {"size": (6, 4)}),  # one pixel is the same in both layouts
+        (mg.avg_pool2d, {"size": 2}),
+        (mg.avg_pool2d, {"size": (6, 4)}),
+        (mg.mean, {"axis": (2, 3)}),
+    ],
+)
+def test_images_are_pooled_where_they_lie(op, params):
+    """And so is the gradient: nothing is transposed."""
+    device = DryRun()
+    y, pull = op.pullback([Array.empty(device, (2, 8, 6, 4), np.dtype("float32"), True)], params)
+    (dx,) = pull(Array.empty(device, y.shape, y.dtype, True))
+    assert dx.channels_last and dx.shape == (2, 8, 6, 4)
+    names = [launch.kernel for launch in device.launches]
+    assert len(names) == 2 and (op is mg.mean or all(name.endswith("_nhwc") for name in names))

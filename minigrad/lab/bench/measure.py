@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices import check, get
-from minigrad.devices.array import Array
+from minigrad.devices.array import Array, in_memory
 from minigrad.devices.dtypes import dtype_of
 from minigrad.errors import require_words
 from minigrad.kernels.extents import ceil_div
@@ -21,6 +21,7 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.lab.bench.timer import Timing, clocked, timer
 from minigrad.lab.bench.work import Work, work_of
 from minigrad.lab.check import ValueMismatch
+from minigrad.layouts import in_layout
 from minigrad.op import Op
 from minigrad.ops.dropout import RandomOp
 
@@ -73,7 +74,7 @@ class Reference:
                 return 0.0
             off = np.abs(host.astype(np.float64) - self.host.astype(np.float64))
             return float(off.max(initial=0)) / self.size if np.isfinite(off).all() else np.inf
-        self._array = self._array or Array.upload(self.device, self.host)
+        self._array, got = self._array or Array.upload(self.device, self.host), in_layout(got, False)
         bits = Array.zeros(self.device, (1,), np.dtype(np.int32))
         FURTHEST(got, self._array, bits, got.size, grid=1024, block=256)
         return float(bits.numpy().view(np.float32)[0]) / self.size
@@ -96,12 +97,14 @@ class RandomNumbers:
         for start in range(0, elements, len(self.numbers)):
             device.upload(self.array.address + dtype.itemsize * start, self.numbers[: elements - start])
 
-    def window(self, start: int, shape: tuple[int, ...]) -> Array:
-        """The numbers from `start` on as an array on the device, without a copy."""
+    def window(self, start: int, shape: tuple[int, ...], last: bool = False) -> Array:
+        """The numbers from `start` on as an array on the device, without a copy; last: the channels of images are."""
         whole = self.array
-        return Array(whole.device, shape, whole.dtype, whole.buffer, whole.address + whole.dtype.itemsize * start)
+        return Array(whole.device, shape, whole.dtype, whole.buffer, whole.address + whole.dtype.itemsize * start, last)
 
-    def host(self, start: int, shape: tuple[int, ...]) -> np.ndarray:
+    def host(self, start: int, shape: tuple[int, ...], last: bool = False) -> np.ndarray:
+        if last and len(shape) == 4:
+            return np.moveaxis(self.host(start, in_memory(shape)), -1, 1)
         first, count = start % len(self.numbers), prod(shape)
         stop = first + count
         tiled = self.numbers if stop <= len(self.numbers) else np.resize(self.numbers, stop)
@@ -131,14 +134,18 @@ class Experiment:
         self._fixed = [*fixed, *[None] * (len(shapes) - len(fixed))]  # labels and flags, which all sets share
         own = [None if x is None else Array.upload(device, x) for x in self._fixed]
         self.inputs = [
-            [x or self.random.window(i * length + at, shape) for x, (at, shape) in zip(own, self._places, strict=True)]
+            [
+                x or self.random.window(i * length + at, shape, work.case.channels_last)
+                for x, (at, shape) in zip(own, self._places, strict=True)
+            ]
             for i in range(self.windows)
         ]  # sets of inputs, each followed by the upstream gradient of a backward work
 
     def reference_call(self) -> Callable[[], list[np.ndarray]]:
         """The NumPy reference, on the first set of inputs."""
         pairs = zip(self._fixed, self._places, strict=True)
-        hosts = [self.random.host(*place) if x is None else x for x, place in pairs]
+        last = self.work.case.channels_last
+        hosts = [self.random.host(*place, last) if x is None else x for x, place in pairs]
         return results(self.work, self.work.op, hosts)
 
     @cached_property

@@ -33,7 +33,7 @@ class Work:
         shapes = [(x, "") if isinstance(x, tuple) else (x.shape, f" {x.dtype}") for x in self.case.inputs]
         parts = [" x ".join(map(str, shape)) + dtype for shape, dtype in shapes]
         parts += [f"{key}={value}" for key, value in self.case.params.items()]
-        parts += [] if self.dtype == "float32" else [self.dtype]
+        parts += ["NHWC"] * self.case.channels_last + [self.dtype] * (self.dtype != "float32")
         return f"{' '.join(filter(None, words))} of {', '.join(parts)}"
 
     @property
@@ -55,7 +55,8 @@ class Work:
     def dry(self, op: Op | None = None) -> "DryWork":
         """Its launches and costs, worked out without running it; `op`: another setting of the op."""
         device, op = dry_run(), op or self.chosen
-        arrays = [Array.empty(device, shape, dtype) for shape, dtype in self.shapes()]
+        last = self.case.channels_last
+        arrays = [Array.empty(device, shape, dtype, last) for shape, dtype in self.shapes()]
         params = op.prepare(*arrays, **self.case.params) if op.prepare else self.case.params
         flops, nbytes = op.cost(*arrays, **self.case.params)  # type: ignore[misc]
         if self.way == "forward":
@@ -63,7 +64,7 @@ class Work:
             return DryWork(tuple(device.launches), flops, nbytes, y.shape)
         y, pull = op.pullback(arrays, self.case.params)
         device.launches.clear()
-        dy = Array.empty(device, y.shape, y.dtype)
+        dy = Array.empty(device, y.shape, y.dtype, last)
         moved = [dy, *pull.args[0], *pull(dy)]  # upstream gradient, saved arrays, gradients
         nbytes = sum({x.address: x.nbytes for x in moved if isinstance(x, Array)}.values())  # each array once
         return DryWork(tuple(device.launches), op.backward_flops * flops, nbytes, y.shape)
@@ -80,8 +81,9 @@ class DryWork:
 
 
 def work_of(
-    named: Op | str, shapes: Sequence[Any], way: str = "forward", variant: str | None = None, **params: Any
-) -> Work:
+    named: Op | str, shapes: Sequence[Any], way: str = "forward", variant: str | None = None,
+    channels_last: bool = False, **params: Any,
+) -> Work:  # fmt: skip
     """The work of an op on inputs given as shapes, arrays or tensors. Raises ValueError or TypeError."""
     found = OPS.get(named, named) if isinstance(named, str) else named
     op: Op = require("mg.bench or mg.tune", found, Op, "an op, e.g. mg.relu")
@@ -98,7 +100,8 @@ def work_of(
         raise TypeError(f"{op.name} got no inputs. Give each by its shape, e.g. (1024, 1024), or as a tensor.")
     positive = bool(op.cases) and op.cases[0].positive
     dtype = "bfloat16" if any(is_bfloat16(x.dtype) for x in shapes if hasattr(x, "dtype")) else "float32"
-    return Work(op, Case(tuple(map(_input, shapes)), params, positive), way, variant, dtype)
+    case = Case(tuple(map(_input, shapes)), params, positive, channels_last=channels_last)
+    return Work(op, case, way, variant, dtype)
 
 
 def _input(x: Any) -> Any:

@@ -39,13 +39,21 @@ class Size:
     backward: bool = True
     dtype: str = "float32"
     variant: str | None = None
+    channels_last: bool = False
 
 
 def at(*inputs: Any, backward: bool = True, **params: Any) -> Size:
     return Size(inputs, params, backward)
 
 
+def both_layouts(*inputs: Any, **params: Any) -> tuple[Size, Size]:
+    """The same images by rows and with their channels last."""
+    return at(*inputs, **params), Size(inputs, params, channels_last=True)
+
+
 forward_at = partial(at, backward=False)
+IMAGES, CHANNELS = (128, 64, 112, 112), ((64,),) * 4  # behind the first convolution of ResNet-18
+BLOCK = (128, 64, 56, 56)  # in its first block
 OWN: dict[str, tuple[Size, ...]] = {
     **{name: (at((BIG,)), forward_at((4 * BIG,))) for name in ("relu", "exp")},
     **{name: (at((BIG,), (BIG,)), forward_at((4 * BIG,), (4 * BIG,))) for name in ("add", "multiply")},
@@ -60,8 +68,12 @@ OWN: dict[str, tuple[Size, ...]] = {
     "dropout": (at((BIG,), np.array([1, 0], np.uint64)),),
     "pad": (at((128, 64, 56, 56), padding=(1, 1, 1, 1)),),
     "conv2d": (at((32, 64, 56, 56), (64, 64, 3, 3), padding=1),),
-    "batch_norm": (at((128, 64, 112, 112), *((64,),) * 4, training=True),),
-    **{name: (at((128, 64, 112, 112), size=3, stride=2, padding=1),) for name in ("max_pool2d", "avg_pool2d")},
+    "batch_norm": both_layouts(IMAGES, *CHANNELS, training=True),
+    "batch_norm_relu": (
+        *both_layouts(IMAGES, *CHANNELS, training=True),
+        *both_layouts(BLOCK, *CHANNELS, BLOCK, training=True),
+    ),
+    **{name: both_layouts(IMAGES, size=3, stride=2, padding=1) for name in ("max_pool2d", "avg_pool2d")},
     "matmul": (
         *(at((n, n), (n, n)) for n in (1024, 4096)),
         *(forward_at((n, n), (n, n)) for n in (2048, 8192)),
@@ -91,7 +103,7 @@ def suite(only: str | None = None) -> list[Work]:
         if (room or s.variant not in TENSOR_CORES) and (s.dtype != "bfloat16" or find_spec("ml_dtypes"))
     ]
     works = [
-        replace(work_of(op, s.inputs, way, s.variant, **s.params), dtype=s.dtype)
+        replace(work_of(op, s.inputs, way, s.variant, s.channels_last, **s.params), dtype=s.dtype)
         for op, s in measured
         for way in (WAYS if op.backward and s.backward else WAYS[:1])
     ]

@@ -8,8 +8,8 @@ from minigrad.ops.matmul.kernels import ON
 from minigrad.ops.window import BLOCKS
 
 FILE = "batch_norm.cu"
-THREADS, RESIDENT = 512, 2048  # of a block of strips; of a multiprocessor
-LEAST, MOST = 4, 16  # pairs of pixels of a thread: more in the sums, each of which is added up again; fewer elsewhere
+THREADS, RESIDENT = 512, 2048  # threads of a block of strips; the most of a multiprocessor
+LEAST, MOST = 4, 16  # pairs of pixels of a thread: at least in sums, each of which is added up again; at most elsewhere
 PARTS = 8  # blocks that each multiprocessor has at least, where a channel is summed in parts
 CHUNK = 4096  # elements of a channel that are worth a block
 
@@ -25,16 +25,17 @@ def per_part(file: str, name: str) -> Kernel:
     return Kernel(file, name, grid, ("BLOCK",), sizes, fit=fit, BLOCK=BLOCKS, CHUNK=(CHUNK, 31))
 
 
-def per_strip(file: str, name: str, sums: bool = False) -> Kernel:
+def per_strip(file: str, name: str, sums: int = 0) -> Kernel:
     """A kernel in which a block owns PAIRS pairs of pixels and ACROSS fours of channels: see `channels_last.cuh`.
 
-    sums: it leaves a sum for each block, so there are only as many blocks as run at once.
+    sums: the threads that a multiprocessor runs at once, of a kernel that leaves a sum for each block: it has only as
+    many blocks as run at once.
     """
 
     def fit(pairs: int, fours: int, processors: int) -> dict[str, int]:
         across = next_power(fours, WARP)
-        height, resident = next_power(pairs, THREADS // across), processors * RESIDENT
-        each = ceil_div(pairs * fours, resident)  # pairs of a thread, with all threads running at once
+        height = next_power(pairs, THREADS // across)
+        each = ceil_div(pairs * fours, processors * (sums or RESIDENT))  # pairs of a thread, if all run at once
         each = max(each, LEAST) if sums else min(each, MOST)
         return {"ACROSS": across, "HEIGHT": height, "PAIRS": max(each, 1) * height}
 
@@ -62,12 +63,12 @@ def finish(name: str) -> Kernel:
 
 kernels = {
     "forward_statistics": per_part(FILE, "batch_norm_statistics"),
-    "forward_statistics_nhwc": per_strip(FILE, "batch_norm_statistics_nhwc", sums=True),
+    "forward_statistics_nhwc": per_strip(FILE, "batch_norm_statistics_nhwc", sums=RESIDENT),
     "forward_finish": finish("finish_statistics"),
     "forward": per_element(FILE, "batch_norm_forward", "size", BLOCKS),
     "forward_nhwc": per_strip(FILE, "batch_norm_forward_nhwc"),
     "backward_sums": per_part(FILE, "batch_norm_sums"),
-    "backward_sums_nhwc": per_strip(FILE, "batch_norm_sums_nhwc", sums=True),
+    "backward_sums_nhwc": per_strip(FILE, "batch_norm_sums_nhwc", sums=RESIDENT // 2),
     "backward_finish": finish("finish_sums"),
     "backward": per_element(FILE, "batch_norm_backward", "size", BLOCKS),
     "backward_nhwc": per_strip(FILE, "batch_norm_backward_nhwc"),

@@ -14,6 +14,7 @@ from minigrad.devices.dtypes import dtype_of
 from minigrad.lab.bench.timer import Call
 from minigrad.op import Op
 
+ROWS = torch.contiguous_format
 NAMES = {"power": "pow", "max": "amax", "equal": "eq"}  # where NumPy's name is not PyTorch's
 
 
@@ -24,8 +25,14 @@ class Shared:
         kind = "<i2" if array.dtype.name == "bfloat16" else array.dtype.str  # the interface has no name for bfloat16
         self.keep = array
         self.__cuda_array_interface__ = {
-            "shape": array.shape, "typestr": kind, "data": (array.address, False), "version": 3, "strides": None,
+            "shape": array.spec.stored, "typestr": kind, "data": (array.address, False), "version": 3, "strides": None,
         }  # fmt: skip
+
+
+def shared(array: Array) -> Any:
+    """The array as a tensor in the same memory, in its layout."""
+    x = torch.as_tensor(Shared(array), device="cuda")
+    return x.permute(0, 3, 1, 2) if array.channels_last else x
 
 
 class PyTorch:
@@ -71,7 +78,7 @@ class PyTorch:
         ]
 
     def _call(self, work: Any, arrays: Sequence[Array]) -> Call:
-        tensors = [torch.as_tensor(Shared(array), device="cuda") for array in arrays]
+        tensors = [shared(array) for array in arrays]
         if work.dtype == "bfloat16":
             tensors = [x.view(torch.bfloat16) for x in tensors]
         inputs = tensors[: len(work.case.inputs)]
@@ -83,9 +90,10 @@ class PyTorch:
         def gradients() -> list[Any]:
             grads = torch.autograd.grad(y, wanted, tensors[-1], retain_graph=True, allow_unused=True)
             # contiguous: where PyTorch returns a view of dy, it must write the gradient, too
+            formats = [torch.channels_last if work.case.channels_last and x.ndim == 4 else ROWS for x in wanted]
             return [
-                torch.zeros_like(x) if grad is None else grad.contiguous()
-                for x, grad in zip(wanted, grads, strict=True)
+                torch.zeros_like(x) if grad is None else grad.contiguous(memory_format=memory_format)
+                for x, grad, memory_format in zip(wanted, grads, formats, strict=True)
             ]
 
         return gradients
@@ -101,6 +109,10 @@ class PyTorch:
             case "batch_norm":  # it writes running statistics, and gives them no gradient
                 statistics = [x.detach().clone() for x in xs[1:3]]
                 return torch.nn.functional.batch_norm(xs[0], *statistics, *xs[3:], **params)
+            case "batch_norm_relu":  # as torchvision writes the end of a block
+                statistics = [x.detach().clone() for x in xs[1:3]]
+                y = torch.nn.functional.batch_norm(xs[0], *statistics, *xs[3:5], **params)
+                return torch.relu_(y.add_(xs[5]) if len(xs) > 5 else y)
             case "conv2d":
                 return torch.nn.functional.conv2d(*xs, **params)
             case "dropout":
