@@ -14,7 +14,7 @@ extern "C" __global__ void avg_pool2d_forward(
     if (i >= size) return;
     int q = i % at.out_width, p = i / at.out_width % at.out_height, plane = i / (at.out_width * at.out_height);
     x += plane * at.height * at.width;
-    real sum = 0;
+    wide sum = 0;
     for (int r = 0; r < at.rows; ++r) {
         for (int s = 0; s < at.columns; ++s) {
             int h = at.row(p, r), v = at.column(q, s);
@@ -31,7 +31,7 @@ extern "C" __global__ void avg_pool2d_backward(
     if (i >= size) return;
     int v = i % at.width, h = i / at.width % at.height, plane = i / (at.width * at.height);
     dy += plane * at.out_height * at.out_width;
-    real sum = 0;
+    wide sum = 0;
     at.each_output(h, v, [&](int p, int q, int r, int s) {
         sum += dy[p * at.out_width + q] / terms(at, p, q, padded);
     });
@@ -42,13 +42,14 @@ extern "C" __global__ void avg_pool2d_backward(
 extern "C" __global__ void avg_pool2d_forward_nhwc(const real* x, real* y, Window at, bool padded, int images) {
     Place place(images, at.out_height, at.out_width, at.channels);
     if (!place.inside) return;
-    Four<real> sum = {};
-    each_under(x, at, place, [&](const Four<real>& pixel, int) {
+    Four<wide> sum = {};
+    each_under(x, at, place, [&](const Vec& pixel, int) {
 #pragma unroll
         for (int lane = 0; lane < LANES; ++lane) sum.at[lane] += pixel.at[lane];
     });
     int count = terms(at, place.row, place.column, padded);
-    vec(&y[place.element(at.out_height, at.out_width, at.channels)]) = each_lane([=](real sum) { return sum / count; }, sum);
+    int i = place.element(at.out_height, at.out_width, at.channels);
+    put(y, i, each_lane([=](wide sum) { return sum / count; }, sum));
 }
 
 // The gradient with the channels last. thread -> four channels of a patch of 2 x 2 pixels of dx: see Patch.
@@ -56,12 +57,12 @@ extern "C" __global__ void avg_pool2d_backward_nhwc(const real* dy, real* dx, Wi
     Place place(images, (at.height + 1) / 2, (at.width + 1) / 2, at.channels);
     if (!place.inside) return;
     Patch patch(place);
-    Four<real> given[2];
+    Vec given[2];
     auto load = [&](int j, int i) { given[j] = vec(&dy[i]); };
     patch.each_output(at, place, load, [&](int j, int r, int s) {
         int p = (patch.h + at.top - r) / at.stride_y, q = (patch.v + at.left - s) / at.stride_x;
-        real share = real(1) / terms(at, p, q, padded);
-        patch.each_pixel(at, r, s, [&](Four<real>& sum, int) {
+        wide share = wide(1) / terms(at, p, q, padded);
+        patch.each_pixel(at, r, s, [&](Four<wide>& sum, int) {
 #pragma unroll
             for (int lane = 0; lane < LANES; ++lane) sum.at[lane] += given[j].at[lane] * share;
         });

@@ -9,12 +9,12 @@
 // The sums of x - shift and of its square, with the channel's first element as the shift: in one pass, and nothing is lost
 // where the mean is large, as it is with the shift 0. block -> `chunk` elements of a channel.
 extern "C" __global__ void batch_norm_statistics(
-    const real* x, real* parts, int images, int channels, int inner, int chunk) {
+    const real* x, wide* parts, int images, int channels, int inner, int chunk) {
     int c = blockIdx.x, begin = blockIdx.y * chunk, end = min(begin + chunk, images * inner);
-    Sum shift = x[c * inner], sum = 0, squares = 0;
+    wide shift = x[c * inner], sum = 0, squares = 0;
 #pragma unroll 4
     for (int i = begin + threadIdx.x; i < end; i += blockDim.x) {
-        Sum beyond = x[place(c, i, channels, inner)] - shift;
+        wide beyond = x[place(c, i, channels, inner)] - shift;
         sum += beyond;
         squares += beyond * beyond;
     }
@@ -26,10 +26,10 @@ extern "C" __global__ void batch_norm_statistics(
 }
 
 // The same with the channels last. block -> strip of pixels, thread -> four channels of pairs of pixels.
-extern "C" __global__ void batch_norm_statistics_nhwc(const real* x, real* parts, int channels, int pixels, int pairs) {
+extern "C" __global__ void batch_norm_statistics_nhwc(const real* x, wide* parts, int channels, int pixels, int pairs) {
     Strip strip(channels, pixels, pairs);
-    Four<Sum> shift = {}, sum = {}, squares = {};
-    if (strip.c < channels) shift = vec(&x[strip.c]);
+    Four<wide> shift = {}, sum = {}, squares = {};
+    if (strip.c < channels) shift = as<wide>(vec(&x[strip.c]));
     strip.each_pair([&](int i, bool both, int) {
         Vec in[2];
         strip.load(in, x, i, both);
@@ -38,7 +38,7 @@ extern "C" __global__ void batch_norm_statistics_nhwc(const real* x, real* parts
             if (j && !both) break;
 #pragma unroll
             for (int lane = 0; lane < LANES; ++lane) {
-                Sum beyond = in[j].at[lane] - shift.at[lane];
+                wide beyond = in[j].at[lane] - shift.at[lane];
                 sum.at[lane] += beyond;
                 squares.at[lane] += beyond * beyond;
             }
@@ -49,9 +49,9 @@ extern "C" __global__ void batch_norm_statistics_nhwc(const real* x, real* parts
 
 // The two sums of channel c over all parts. The first row of threads gets them.
 struct Totals {
-    Sum first = 0, second = 0;
+    wide first = 0, second = 0;
 
-    __device__ Totals(const real* parts, int count, int channels, int c) {
+    __device__ Totals(const wide* parts, int count, int channels, int c) {
 #pragma unroll 4
         for (int i = threadIdx.y; i < count && c < channels; i += blockDim.y) {
             first += parts[2 * i * channels + c];
@@ -64,13 +64,13 @@ struct Totals {
 // mean and var of each channel, of `terms` elements. The running ones move towards them by `momentum`, with the variance
 // over terms - 1. threadIdx.x -> channel, threadIdx.y -> every blockDim.y-th part.
 extern "C" __global__ void batch_norm_finish_statistics(
-    const real* parts, const real* x, real* mean, real* var, real* running_mean, real* running_var, real momentum,
+    const wide* parts, const real* x, wide* mean, wide* var, wide* running_mean, wide* running_var, wide momentum,
     int count, int channels, int inner, int terms) {
     int c = blockIdx.x * blockDim.x + threadIdx.x;
     Totals total(parts, count, channels, c);
     if (threadIdx.y > 0 || c >= channels) return;
-    Sum beyond = total.first / terms, center = x[c * inner] + beyond;
-    Sum spread = total.second - total.first * beyond;
+    wide beyond = total.first / terms, center = x[c * inner] + beyond;
+    wide spread = total.second - total.first * beyond;
     if (spread < 0) spread = 0;  // by rounding; NaN stays
     mean[c] = center;
     var[c] = spread / terms;
@@ -80,14 +80,14 @@ extern "C" __global__ void batch_norm_finish_statistics(
 
 // y = (x - mean) / sqrt(var + eps) * weight + bias. thread -> one element.
 extern "C" __global__ void batch_norm_forward(
-    const real* x, const real* mean, const real* var, const real* weight, const real* bias, real* y, real eps,
+    const real* x, const wide* mean, const wide* var, const wide* weight, const wide* bias, real* y, wide eps,
     int channels, int inner, int size) {
     normalize<false>(x, {mean, var, weight, bias, eps}, nullptr, y, nullptr, channels, inner, size);
 }
 
 // The same with the channels last. block -> strip of pixels, thread -> four channels of pairs of pixels.
 extern "C" __global__ void batch_norm_forward_nhwc(
-    const real* x, const real* mean, const real* var, const real* weight, const real* bias, real* y, real eps,
+    const real* x, const wide* mean, const wide* var, const wide* weight, const wide* bias, real* y, wide eps,
     int channels, int pixels, int pairs) {
     normalize<false>(x, {mean, var, weight, bias, eps}, nullptr, y, nullptr, {channels, pixels, pairs, true});
 }
@@ -95,7 +95,7 @@ extern "C" __global__ void batch_norm_forward_nhwc(
 // The parts of the sums of dy and of dy * (x - mean), of which all gradients are made. block -> `chunk` elements of a
 // channel.
 extern "C" __global__ void batch_norm_sums(
-    const real* dy, const real* x, const real* mean, const real* var, real* parts, real eps, int images, int channels,
+    const real* dy, const real* x, const wide* mean, const wide* var, wide* parts, wide eps, int images, int channels,
     int inner, int chunk) {
     Channels of = {mean, var, nullptr, nullptr, eps};
     add_up<OPEN>(dy, x, of, nullptr, nullptr, parts, images, channels, inner, chunk);
@@ -103,7 +103,7 @@ extern "C" __global__ void batch_norm_sums(
 
 // The same with the channels last. block -> strip of pixels, thread -> four channels of pairs of pixels.
 extern "C" __global__ void batch_norm_sums_nhwc(
-    const real* dy, const real* x, const real* mean, const real* var, real* parts, real eps, int channels, int pixels,
+    const real* dy, const real* x, const wide* mean, const wide* var, wide* parts, wide eps, int channels, int pixels,
     int pairs) {
     add_up<OPEN>(dy, x, {mean, var, nullptr, nullptr, eps}, nullptr, nullptr, parts, {channels, pixels, pairs});
 }
@@ -111,7 +111,7 @@ extern "C" __global__ void batch_norm_sums_nhwc(
 // dbias = sum of dy, dweight = sum of dy (x - mean) / sqrt(var + eps). threadIdx.x -> channel, threadIdx.y -> every
 // blockDim.y-th part.
 extern "C" __global__ void batch_norm_finish_sums(
-    const real* parts, const real* var, real* dweight, real* dbias, real eps, int count, int channels) {
+    const wide* parts, const wide* var, wide* dweight, wide* dbias, wide eps, int count, int channels) {
     int c = blockIdx.x * blockDim.x + threadIdx.x;
     Totals total(parts, count, channels, c);
     if (threadIdx.y > 0 || c >= channels) return;
@@ -122,27 +122,27 @@ extern "C" __global__ void batch_norm_finish_sums(
 // dx = weight / sqrt(var + eps) * (dy - part * (dbias + dweight * normalized x)), with part = 1 / elements of a
 // channel, or 0 in evaluation. thread -> one element.
 extern "C" __global__ void batch_norm_backward(
-    const real* dy, const real* x, const real* mean, const real* var, const real* weight, const real* dweight,
-    const real* dbias, real* dx, real eps, real part, int channels, int inner, int size) {
+    const real* dy, const real* x, const wide* mean, const wide* var, const wide* weight, const wide* dweight,
+    const wide* dbias, real* dx, wide eps, wide part, int channels, int inner, int size) {
     Channels of = {mean, var, weight, nullptr, eps};
     differentiate<OPEN>(dy, x, of, dweight, dbias, dx, part, channels, inner, size);
 }
 
 // The same with the channels last. block -> strip of pixels, thread -> four channels of pairs of pixels.
 extern "C" __global__ void batch_norm_backward_nhwc(
-    const real* dy, const real* x, const real* mean, const real* var, const real* weight, const real* dweight,
-    const real* dbias, real* dx, real eps, real part, int channels, int pixels, int pairs) {
+    const real* dy, const real* x, const wide* mean, const wide* var, const wide* weight, const wide* dweight,
+    const wide* dbias, real* dx, wide eps, wide part, int channels, int pixels, int pairs) {
     Channels of = {mean, var, weight, nullptr, eps};
     differentiate<OPEN>(dy, x, of, dweight, dbias, dx, part, {channels, pixels, pairs, true});
 }
 
 // The gradients of the running statistics, with which a batch is normalized in evaluation. thread -> channel.
 extern "C" __global__ void batch_norm_backward_running(
-    const real* var, const real* weight, const real* dweight, const real* dbias, real* dmean, real* dvar, real eps,
+    const wide* var, const wide* weight, const wide* dweight, const wide* dbias, wide* dmean, wide* dvar, wide eps,
     int channels) {
     int c = blockIdx.x * blockDim.x + threadIdx.x;
     if (c >= channels) return;
-    real scale = (weight ? weight[c] : real(1)) / sqrt(var[c] + eps);
+    wide scale = (weight ? weight[c] : wide(1)) / sqrt(var[c] + eps);
     dmean[c] = -scale * dbias[c];
     dvar[c] = -scale * dweight[c] / (2 * sqrt(var[c] + eps));
 }

@@ -7,19 +7,19 @@
 // The numbers that make z = (x - mean) * scale + bias of an x of this channel. Forward and backward compute z by the same
 // instructions, so both see the same sign.
 struct Channel {
-    Sum mean, scale, bias;
+    wide mean, scale, bias;
 
-    __device__ Sum operator()(Sum x) const { return fma(x - mean, scale, bias); }
+    __device__ wide operator()(wide x) const { return fma(x - mean, scale, bias); }
 };
 
 // Arrays with a number for each channel; weight and bias may be null.
 struct Channels {
-    const real *mean, *var, *weight, *bias;
-    Sum eps;
+    const wide *mean, *var, *weight, *bias;
+    wide eps;
 
-    __device__ Sum inverse(int c) const { return rsqrt(var[c] + eps); }
+    __device__ wide inverse(int c) const { return rsqrt(var[c] + eps); }
     __device__ Channel operator[](int c) const {
-        return {mean[c], (weight ? weight[c] : Sum(1)) * inverse(c), bias ? bias[c] : Sum(0)};
+        return {mean[c], (weight ? weight[c] : wide(1)) * inverse(c), bias ? bias[c] : wide(0)};
     }
 
     // The numbers of four channels from c on; nothing is read beyond the last channel.
@@ -34,14 +34,14 @@ struct Channels {
 // The gradient of x: dx = scale * (dz - share - slope * (x - mean)). mean and var depend on x, too: share and slope are
 // the part of the sums dbias and dweight that each element has. In evaluation they do not depend on x, and part is 0.
 struct Gradient {
-    Sum mean, scale, share, slope;
+    wide mean, scale, share, slope;
 
     __device__ Gradient() {}
-    __device__ Gradient(const Channels& of, const real* dweight, const real* dbias, Sum part, int c)
-        : mean(of.mean[c]), scale(of[c].scale), share(part ? dbias[c] * part : Sum(0)),
-          slope(part ? dweight[c] * of.inverse(c) * part : Sum(0)) {}
-    __device__ Sum operator()(Sum dz, Sum x) const {
-        return scale * (dz - share - (slope == 0 ? Sum(0) : slope * (x - mean)));  // 0 * NaN would be NaN
+    __device__ Gradient(const Channels& of, const wide* dweight, const wide* dbias, wide part, int c)
+        : mean(of.mean[c]), scale(of[c].scale), share(part ? dbias[c] * part : wide(0)),
+          slope(part ? dweight[c] * of.inverse(c) * part : wide(0)) {}
+    __device__ wide operator()(wide dz, wide x) const {
+        return scale * (dz - share - (slope == 0 ? wide(0) : slope * (x - mean)));  // 0 * NaN would be NaN
     }
 };
 
@@ -49,7 +49,7 @@ struct Gradient {
 enum Gate { OPEN, POSITIVE, NOTED };
 
 template <Gate GATE>
-__device__ bool passes(const Channel& channel, Sum x, unsigned noted) {
+__device__ bool passes(const Channel& channel, wide x, unsigned noted) {
     return GATE == OPEN || (GATE == NOTED ? noted != 0 : channel(x) > 0);
 }
 
@@ -65,9 +65,9 @@ __device__ void normalize(
     int size) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
-    Sum z = of[i / inner % channels](x[i]);
+    wide z = of[i / inner % channels](x[i]);
     if (residual) z += residual[i];
-    y[i] = RELU && z < 0 ? Sum(0) : z;  // asked this way round, NaN stays NaN
+    y[i] = RELU && z < 0 ? wide(0) : z;  // asked this way round, NaN stays NaN
     if (noted) noted[i] = z > 0;
 }
 
@@ -75,15 +75,15 @@ __device__ void normalize(
 // it passes, else 0; it is stored unless null.
 template <Gate GATE>
 __device__ void add_up(
-    const real* dy, const real* x, const Channels& of, const unsigned char* noted, real* dz, real* parts, int images,
+    const real* dy, const real* x, const Channels& of, const unsigned char* noted, real* dz, wide* parts, int images,
     int channels, int inner, int chunk) {
     int c = blockIdx.x, begin = blockIdx.y * chunk, end = min(begin + chunk, images * inner);
     Channel own = of[c];
-    Sum sum = 0, slope = 0;
+    wide sum = 0, slope = 0;
 #pragma unroll 4
     for (int i = begin + threadIdx.x; i < end; i += blockDim.x) {
         int at = place(c, i, channels, inner);
-        Sum value = x[at], passed = passes<GATE>(own, value, GATE == NOTED ? noted[at] : 0) ? dy[at] : Sum(0);
+        wide value = x[at], passed = passes<GATE>(own, value, GATE == NOTED ? noted[at] : 0) ? dy[at] : wide(0);
         if (GATE != OPEN && dz) dz[at] = passed;
         sum += passed;
         slope += passed * (value - own.mean);
@@ -98,19 +98,19 @@ __device__ void add_up(
 // thread -> one element of dx.
 template <Gate GATE>
 __device__ void differentiate(
-    const real* dy, const real* x, const Channels& of, const real* dweight, const real* dbias, real* dx, Sum part,
+    const real* dy, const real* x, const Channels& of, const wide* dweight, const wide* dbias, real* dx, wide part,
     int channels, int inner, int size) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
     int c = i / inner % channels;
-    dx[i] = Gradient(of, dweight, dbias, part, c)(passes<GATE>(of[c], x[i], 0) ? dy[i] : Sum(0), x[i]);
+    dx[i] = Gradient(of, dweight, dbias, part, c)(passes<GATE>(of[c], x[i], 0) ? dy[i] : wide(0), x[i]);
 }
 
 // --- channels last: thread -> four channels of pairs of pixels, see Strip ---
 
 // Stores two sums for each channel of a strip, (strips, 2, channels).
-__device__ inline void put_parts(real* parts, const Strip& strip, const Four<Sum>& first, const Four<Sum>& second) {
-    Four<Sum> sums[2] = {add_rows(first), add_rows(second)};
+__device__ inline void put_parts(wide* parts, const Strip& strip, const Four<wide>& first, const Four<wide>& second) {
+    Four<wide> sums[2] = {add_rows(first), add_rows(second)};
     if (threadIdx.y == 0 && strip.c < strip.channels) {
 #pragma unroll
         for (int j = 0; j < 2; ++j) vec(&parts[(2 * blockIdx.x + j) * strip.channels + strip.c]) = sums[j];
@@ -134,8 +134,8 @@ __device__ void normalize(
             Vec out;
 #pragma unroll
             for (int lane = 0; lane < LANES; ++lane) {
-                Sum z = own[lane](in[j].at[lane]) + (residual ? more[j].at[lane] : Sum(0));
-                out.at[lane] = RELU && z < 0 ? Sum(0) : z;
+                wide z = own[lane](in[j].at[lane]) + (residual ? more[j].at[lane] : wide(0));
+                out.at[lane] = RELU && z < 0 ? wide(0) : z;
                 bits |= unsigned(z > 0) << (j * LANES + lane);
             }
             vec(&y[i + j * strip.channels]) = out;
@@ -146,11 +146,11 @@ __device__ void normalize(
 
 template <Gate GATE>
 __device__ void add_up(
-    const real* dy, const real* x, const Channels& of, const unsigned char* noted, real* dz, real* parts,
+    const real* dy, const real* x, const Channels& of, const unsigned char* noted, real* dz, wide* parts,
     const Strip& strip) {
     Channel own[LANES];
     of.load(own, strip.c, strip.channels);
-    Four<Sum> sum = {}, slope = {};
+    Four<wide> sum = {}, slope = {};
     strip.each_pair([&](int i, bool both, int pair) {
         Vec upstream[2], in[2];
         unsigned bits = GATE == NOTED ? noted[strip.byte(pair)] : 0;
@@ -162,9 +162,9 @@ __device__ void add_up(
             Vec out;
 #pragma unroll
             for (int lane = 0; lane < LANES; ++lane) {
-                Sum value = in[j].at[lane];
+                wide value = in[j].at[lane];
                 bool open = passes<GATE>(own[lane], value, bits >> (j * LANES + lane) & 1);
-                Sum passed = open ? Sum(upstream[j].at[lane]) : Sum(0);
+                wide passed = open ? wide(upstream[j].at[lane]) : wide(0);
                 out.at[lane] = passed;
                 sum.at[lane] += passed;
                 slope.at[lane] += passed * (value - own[lane].mean);
@@ -177,7 +177,7 @@ __device__ void add_up(
 
 template <Gate GATE>
 __device__ void differentiate(
-    const real* dy, const real* x, const Channels& of, const real* dweight, const real* dbias, real* dx, Sum part,
+    const real* dy, const real* x, const Channels& of, const wide* dweight, const wide* dbias, real* dx, wide part,
     const Strip& strip) {
     Channel own[LANES];
     Gradient gradient[LANES];
@@ -196,9 +196,9 @@ __device__ void differentiate(
             Vec out;
 #pragma unroll
             for (int lane = 0; lane < LANES; ++lane) {
-                Sum value = in[j].at[lane];
+                wide value = in[j].at[lane];
                 bool open = passes<GATE>(own[lane], value, 0);
-                out.at[lane] = gradient[lane](open ? Sum(upstream[j].at[lane]) : Sum(0), value);
+                out.at[lane] = gradient[lane](open ? wide(upstream[j].at[lane]) : wide(0), value);
             }
             vec(&dx[i + j * strip.channels]) = out;
         }

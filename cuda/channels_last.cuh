@@ -2,8 +2,6 @@
 #pragma once
 #include "vector.cuh"
 
-using Sum = real;  // the type of sums over pixels, and of the numbers of a channel
-
 // block -> a strip of pixels, threadIdx.x -> four channels, threadIdx.y -> every blockDim.y-th pair of the strip's pixels.
 // Neighboring threads own neighboring channels, so a warp reads whole rows of memory, and each thread keeps the numbers
 // of its channels in registers. Two pixels at once: both are on their way while the thread waits, and the signs of their

@@ -74,7 +74,7 @@ __device__ void sum_pieces(wide* y, int n, int chunk, F f, const Inputs&... inpu
     Stretch own(n, chunk);
     wide sum = 0;
     for (int i = threadIdx.x; i < own.fours; i += blockDim.x) {
-        WideVec four_of_y = each_lane(f, some<LANES>(inputs, own.start + i * LANES)...);
+        Four<wide> four_of_y = each_lane(f, some<LANES>(inputs, own.start + i * LANES)...);
         sum += (four_of_y.at[0] + four_of_y.at[1]) + (four_of_y.at[2] + four_of_y.at[3]);
     }
     for (int i = own.fours * LANES + threadIdx.x; i < own.count; i += blockDim.x) {

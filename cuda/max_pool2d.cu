@@ -7,13 +7,13 @@ extern "C" __global__ void max_pool2d_forward(const real* x, real* y, unsigned c
     if (i >= size) return;
     int q = i % at.out_width, p = i / at.out_width % at.out_height, plane = i / (at.out_width * at.out_height);
     x += plane * at.height * at.width;
-    real largest = -INFINITY;
+    wide largest = -INFINITY;
     int tap = -1;
     for (int r = 0; r < at.rows; ++r) {
         for (int s = 0; s < at.columns; ++s) {
             int h = at.row(p, r), v = at.column(q, s);
             if (!at.inside(h, v)) continue;
-            real value = x[h * at.width + v];
+            wide value = x[h * at.width + v];
             if (tap < 0 || value > largest || value != value) {
                 largest = value;
                 tap = r * at.columns + s;
@@ -33,7 +33,7 @@ extern "C" __global__ void max_pool2d_backward(
     int v = i % at.width, h = i / at.width % at.height, plane = i / (at.width * at.height);
     dy += plane * at.out_height * at.out_width;
     taps += plane * at.out_height * at.out_width;
-    real sum = 0;
+    wide sum = 0;
     at.each_output(h, v, [&](int p, int q, int r, int s) {
         if (taps[p * at.out_width + q] == r * at.columns + s) sum += dy[p * at.out_width + q];
     });
@@ -46,13 +46,13 @@ extern "C" __global__ void max_pool2d_forward_nhwc(
     Place place(images, window.out_height, window.out_width, window.channels);
     if (!place.inside) return;
     int tap = max(-window.row(place.row, 0), 0) * window.columns + max(-window.column(place.column, 0), 0);
-    Four<real> largest = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    Four<wide> largest = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
     Four<int> found = {tap, tap, tap, tap};  // the first in the image, where all are -INFINITY
     with_constants(window, [&](const Window& at) {
-        each_under(x, at, place, [&](const Four<real>& pixel, int tap) {
+        each_under(x, at, place, [&](const Vec& pixel, int tap) {
 #pragma unroll
             for (int lane = 0; lane < LANES; ++lane) {
-                real value = pixel.at[lane];
+                wide value = pixel.at[lane];
                 if (value > largest.at[lane] || value != value) {
                     largest.at[lane] = value;
                     found.at[lane] = tap;
@@ -61,7 +61,7 @@ extern "C" __global__ void max_pool2d_forward_nhwc(
         });
     });
     int i = place.element(window.out_height, window.out_width, window.channels);
-    vec(&y[i]) = largest;
+    put(y, i, largest);
     vec(&taps[i]) = each_lane([](int tap) { return (unsigned char)tap; }, found);
 }
 
@@ -72,11 +72,11 @@ extern "C" __global__ void max_pool2d_backward_nhwc(
     if (!place.inside) return;
     Patch patch(place);
     with_constants(window, [&](const Window& at) {
-        Four<real> given[2];
+        Vec given[2];
         Four<unsigned char> found[2];
         auto load = [&](int j, int i) { given[j] = vec(&dy[i]), found[j] = vec(&taps[i]); };
         patch.each_output(at, place, load, [&](int j, int r, int s) {
-            patch.each_pixel(at, r, s, [&](Four<real>& sum, int tap) {
+            patch.each_pixel(at, r, s, [&](Four<wide>& sum, int tap) {
 #pragma unroll
                 for (int lane = 0; lane < LANES; ++lane) {
                     if (found[j].at[lane] == tap) sum.at[lane] += given[j].at[lane];

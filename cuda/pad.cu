@@ -24,7 +24,7 @@ struct Frame {
 
 // y = x inside the frame, value in it. thread -> one element of y. The gradient is the same with the widths negated: what
 // was padded is cut off dy, and what was cut off gets 0.
-extern "C" __global__ void pad_forward(const real* x, real* y, Frame frame, real value, int n) {
+extern "C" __global__ void pad_forward(const real* x, real* y, Frame frame, wide value, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
         int from = frame(i);
@@ -36,14 +36,20 @@ extern "C" __global__ void pad_forward(const real* x, real* y, Frame frame, real
 struct Framed {
     const real* x;
     const Frame& frame;
-    real value;
+    wide value;
 };
 __device__ inline real one(const Framed& x, int i) {
     int from = x.frame(i);
-    return from < 0 ? x.value : x.x[from];
+    return from < 0 ? static_cast<real>(x.value) : x.x[from];
 }
-__device__ inline Vec four(const Framed& x, int i) { return {one(x, i), one(x, i + 1), one(x, i + 2), one(x, i + 3)}; }
+template <int N>
+__device__ Neighbors<real, N> some(const Framed& x, int i) {
+    Neighbors<real, N> all;
+#pragma unroll
+    for (int lane = 0; lane < N; ++lane) all.at[lane] = one(x, i + lane);
+    return all;
+}
 
-extern "C" __global__ void pad_vectorized(const real* x, real* y, Frame frame, real value, int n) {
+extern "C" __global__ void pad_vectorized(const real* x, real* y, Frame frame, wide value, int n) {
     map(y, n, [](real x) { return x; }, Framed{x, frame, value});
 }

@@ -65,7 +65,7 @@ __device__ void each_under(const real* x, const Window& at, const Place& place, 
 // The gradient of a patch of 2 x 2 pixels, in four channels: neighbors meet the same windows, so what is loaded of a
 // window serves all of them.
 struct Patch {
-    Four<real> sum[2][2] = {};
+    Four<wide> sum[2][2] = {};
     int h, v;
 
     __device__ Patch(const Place& place) : h(2 * place.row), v(2 * place.column) {}
@@ -123,7 +123,7 @@ struct Patch {
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
                 bool inside = h + i < at.height && v + j < at.width;
-                if (inside) vec(&dx[((place.image * at.height + h + i) * at.width + v + j) * at.channels + place.c]) = sum[i][j];
+                if (inside) put(dx, ((place.image * at.height + h + i) * at.width + v + j) * at.channels + place.c, sum[i][j]);
             }
         }
     }

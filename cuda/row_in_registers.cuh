@@ -15,7 +15,7 @@ __device__ inline void hold(wide (&own)[HELD], const real* row, int count, wide 
 #pragma unroll
     for (int j = 0; j < HELD; j += LANES) {
         int i = threadIdx.x * LANES + j * blockDim.x;
-        WideVec four = {beyond, beyond, beyond, beyond};
+        Four<wide> four = {beyond, beyond, beyond, beyond};
         if (i < count) four = as<wide>(vec(&row[i]));
 #pragma unroll
         for (int lane = 0; lane < LANES; ++lane) own[j + lane] = four.at[lane];
@@ -27,7 +27,7 @@ __device__ inline void release(const wide (&own)[HELD], real* row, int count) {
 #pragma unroll
     for (int j = 0; j < HELD; j += LANES) {
         int i = threadIdx.x * LANES + j * blockDim.x;
-        if (i < count) put(row, i, WideVec{own[j], own[j + 1], own[j + 2], own[j + 3]});
+        if (i < count) put(row, i, Four<wide>{own[j], own[j + 1], own[j + 2], own[j + 3]});
     }
 }
 

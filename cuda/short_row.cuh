@@ -20,7 +20,7 @@ struct Short {
     __device__ void hold(wide (&own)[MINE], const real* row, wide beyond) const {
 #pragma unroll
         for (int j = 0; j < MINE; j += LANES) {
-            WideVec four = {beyond, beyond, beyond, beyond};
+            Four<wide> four = {beyond, beyond, beyond, beyond};
             if (count % LANES == 0) {
                 if (at(j) < count) four = as<wide>(vec(&row[at(j)]));
             } else {
@@ -39,7 +39,7 @@ struct Short {
 #pragma unroll
         for (int j = 0; j < MINE; j += LANES) {
             if (count % LANES == 0) {
-                if (at(j) < count) put(row, at(j), WideVec{own[j], own[j + 1], own[j + 2], own[j + 3]});
+                if (at(j) < count) put(row, at(j), Four<wide>{own[j], own[j + 1], own[j + 2], own[j + 3]});
             } else {
 #pragma unroll
                 for (int lane = 0; lane < LANES; ++lane) {

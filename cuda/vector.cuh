@@ -10,8 +10,9 @@ template <class T, int N = LANES>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Neighbors {
     T at[N];
 };
-using Vec = Neighbors<real>;
-using WideVec = Neighbors<wide>;
+template <class T>
+using Four = Neighbors<T>;
+using Vec = Four<real>;
 
 template <int N = LANES, class T>
 __device__ const Neighbors<T, N>& vec(const T* first) { return *reinterpret_cast<const Neighbors<T, N>*>(first); }

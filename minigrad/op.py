@@ -24,8 +24,6 @@ from minigrad.kernels.kernel import RETUNED, Kernel
 from minigrad.layouts import agreeing, typed
 from minigrad.operators import OPS
 from minigrad.replay.launches import replayed, replayed_one
-from minigrad.rounding import autocast
-from minigrad.rounding.bfloat16 import in_float32
 from minigrad.tensor import Tensor, output
 
 AnyArray = np.ndarray | Array
@@ -76,8 +74,7 @@ class Op:
         wanted = list(inspect.signature(self.backward).parameters)[1:] if self.backward else []
         self.keeps, self._takes_needs = [key for key in wanted if key != "needs"], "needs" in wanted
         self.single = self.outputs == 1 and not self.saves
-        if self.widens:
-            self.forward, self.backward = in_float32(self.forward), self.backward and in_float32(self.backward)
+        self.forward, self.backward = rounding.bfloat16.references(self)
         self._choose(self.kernels, self.fast)
         if self.listed:
             OPS.setdefault(self.name, self)
@@ -99,7 +96,7 @@ class Op:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The op on tensors and numbers: find or prepare the call for inputs like these, then run it."""
-        if casts := autocast.current():
+        if casts := rounding.autocast.current():
             args, named = casts.inputs(self.name, args, named)
         if self._generation != _generation[0]:
             self._forget()
@@ -318,9 +315,7 @@ class Rule:
         count = self.op.outputs
         named = self._constants | dict(zip([*self._places, *self._arrays], arrays[count:], strict=True))
         saved = {name: named[name] for name in self.op.keeps}
-        dys = arrays[:count]
-        if self.op.widens:
-            dys = [typed(dy, dtype) for dy, (_, dtype) in zip(dys, self._outputs, strict=True)]
+        dys = [typed(x, y[1]) if self.op.widens else x for x, y in zip(arrays[:count], self._outputs, strict=True)]
         return self.op.pull(saved, self.shapes, self.needs, dys[0] if count == 1 else tuple(dys))
 
 

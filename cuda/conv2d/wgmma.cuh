@@ -46,7 +46,7 @@ __device__ inline void store(
 __device__ inline void store(
     const float (&sum)[PIXELS / 2], const bfloat16* bias, bfloat16* y, int kernel, int first, int kernels, int pixels, int lane) {
     int row = kernel + lane / 4, column = kernel + lane % 4 * 2;
-    float low = bias ? __uint_as_float(bias[row] << 16) : 0, high = bias ? __uint_as_float(bias[row + 8] << 16) : 0;
+    float low = bias ? bias[row] : 0.0f, high = bias ? bias[row + 8] : 0.0f;
 #pragma unroll
     for (int i = 0; i < PIXELS / 8; ++i) {
         unsigned upper = transposed(to_bf16(sum[i * 4] + low, sum[i * 4 + 1] + low));

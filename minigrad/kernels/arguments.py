@@ -59,17 +59,15 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
     values = list(args)  # None stays: a null pointer, for an output that nobody needs
     arrays: list[tuple[str, Array]] = []
     written: list[Any] = []
-    real: np.dtype | None = None
+    real = _real(params, args)
     for i, (param, arg) in enumerate(zip(params, args, strict=True)):
         if param.pointer and arg is not None:
             array = _array(kernel, i, param, arg)
-            real = real or (array.dtype if param.type == "real" else None)
             _check_array(kernel, i, param, array, real)
             values[i] = array.address
             arrays.append((param.name, array))
             if not param.const and array is not arg:
                 written.append(arg)
-    real = real or FLOAT32
     maps = []
     for i, (param, arg) in enumerate(zip(params, args, strict=True)):
         if not param.pointer:
@@ -79,6 +77,12 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
             maps.append((i, arg))
     packed = _layout(params, real)(*values)
     return BoundArguments(Arguments(packed, arrays, maps), _one_device(kernel, arrays), real, written)
+
+
+def _real(params: tuple[Param, ...], args: Sequence[Any]) -> np.dtype:
+    """The dtype of `real`: that of the first array of this type, or float32 without one."""
+    typed = (x for param, x in zip(params, args, strict=True) if param.pointer and param.type == "real")
+    return next((x.dtype for x in (getattr(x, "array", x) for x in typed) if isinstance(x, Array)), FLOAT32)
 
 
 def c_type(name: str, real: np.dtype) -> str:
@@ -101,13 +105,13 @@ def _array(kernel: str, i: int, param: Param, arg: Any) -> Array:
     raise TypeError(f"{where} is a pointer and takes a tensor; got {type(arg).__name__} {arg!r:.40}.")
 
 
-def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype | None) -> None:
+def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype) -> None:
     """Raise TypeError or LaunchError where the array does not match the pointer's type."""
     if param.type == "bfloat16":
         if not is_bfloat16(array.dtype):
             raise TypeError(f"{_place(kernel, i, param)} takes bfloat16; got {array.dtype}. Use .astype('bfloat16').")
         return
-    own = {"real": real, "wide": wide(real or FLOAT32)}
+    own = {"real": real, "wide": wide(real)}
     dtype, lanes = (own[param.type], 1) if param.type in own else _ELEMENTS.get(param.type, (None, 1))
     if dtype is None and param.type != "void":
         raise TypeError(

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.rounding import autocast, bfloat16
+
+__all__ = ["autocast", "bfloat16", "current", "known", "precision", "rounded"]
 # Name -> the bits at the end of a float32 that a factor may lose. bfloat16 is the upper half of a float32; of TF32's 32
 # bits the last 13 do not count.
 DROPPED = {"float32": 0, "3xtf32": 0, "tf32": 13, "bf16": 16}

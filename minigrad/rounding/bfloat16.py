@@ -11,6 +11,13 @@ from minigrad.devices.dtypes import has_gradient, is_bfloat16
 FLOAT32 = np.dtype(np.float32)
 
 
+def references(op: Any) -> tuple[Callable, Callable | None]:
+    """The reference and the gradient rule of an op, for arrays of bfloat16 as well."""
+    if not op.widens:
+        return op.forward, op.backward
+    return in_float32(op.forward), op.backward and in_float32(op.backward)
+
+
 def in_float32(reference: Callable) -> Callable:
     """The reference, or the gradient rule, for arrays of bfloat16 as well; others it gets as they are.
 
