@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices.array import Array
+from minigrad.devices.dtypes import wide
 from minigrad.kernels.kernel import Kernel
 from minigrad.layouts import in_layout
 from minigrad.op import Case, Op
@@ -25,9 +26,10 @@ def forward(
     eps: float = 1e-5,
 ) -> tuple:  # fmt: skip
     """y = relu(batch_norm(x) + residual)"""
-    z, mean, var = plain.forward(x, running_mean, running_var, weight, bias, training, momentum, eps)
-    z = z if residual is None else z + residual
-    return relu.forward(z), mean, var, z > 0
+    exact = x.astype(wide(x.dtype), copy=False)
+    z, mean, var = plain.forward(exact, running_mean, running_var, weight, bias, training, momentum, eps)
+    z = z if residual is None else z + residual.astype(z.dtype, copy=False)
+    return relu.forward(z).astype(x.dtype, copy=False), mean, var, z > 0
 
 
 def backward(
@@ -126,6 +128,7 @@ batch_norm_relu = Op(
     saves=("mean", "var", "positive"),
     updates=plain.updated,
     layouts="any",
+    integers=True,
     cost=cost,
     cases=[
         *(_case(4, 3, 5, 7, training=training, added=added) for training in (True, False) for added in (True, False)),

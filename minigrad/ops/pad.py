@@ -11,7 +11,7 @@ from minigrad.errors import short
 from minigrad.kernels.frame import Frame
 from minigrad.kernels.kernel import Kernel
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import per_element, per_four
+from minigrad.ops.elementwise import launch_over, per_element, per_four
 from minigrad.ops.window import BLOCKS
 
 Padding = tuple[int, ...]
@@ -55,7 +55,7 @@ def launch(kernels: dict[str, Kernel], x: Array, padding: Padding, mode: str, va
         Array.empty(x.device, shape_of(x.shape, padding), x.dtype),
         Frame.around(x.shape, widths(x.ndim, padding)),
     )
-    kernels["forward"].launch(y.size)(x, y, frame, value, y.size)
+    launch_over(kernels["forward"], y.size, x.dtype)(x, y, frame, value, y.size)
     return y
 
 

@@ -16,7 +16,7 @@ DTYPES = ("bfloat16", "float32")
 # As in PyTorch: products take bfloat16; sums of many terms, exponentials and losses are made in float32.
 PRODUCTS = ("conv2d", "matmul")
 EXACT = ("cross_entropy", "exp", "log", "log_softmax", "power", "softmax", "sum")
-MIXED = ("astype", "batch_norm")  # they take both dtypes as they are
+MIXED = ("astype", "batch_norm", "batch_norm_relu")  # they take both dtypes as they are
 
 
 @contextmanager

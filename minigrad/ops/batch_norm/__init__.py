@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices.array import Array
-from minigrad.devices.dtypes import must_be_floats
+from minigrad.devices.dtypes import must_be_floats, wide
 from minigrad.errors import require_bool, require_number
 from minigrad.layouts import in_layout
 from minigrad.op import Case, Op
@@ -23,7 +23,7 @@ def forward(
     In training these move, in place, by `momentum` towards those of the batch. y is made with the variance over n. The
     running one is over n - 1: its mean over many batches is the variance of the whole data.
     """
-    mean, var = running_mean, running_var
+    dtype, x, mean, var = x.dtype, x.astype(wide(x.dtype), copy=False), running_mean, running_var
     if training and x.size:
         axes, terms = around(x.ndim), x.size // x.shape[1]
         mean, var = x.mean(axes), x.var(axes)
@@ -31,7 +31,8 @@ def forward(
             old[...] = (1 - momentum) * old + momentum * new
     y = (x - per_channel(mean, x)) / np.sqrt(per_channel(var, x) + x.dtype.type(eps))
     y = y if weight is None else y * per_channel(weight, x)
-    return y if bias is None else y + per_channel(bias, x), mean, var
+    y = y if bias is None else y + per_channel(bias, x)
+    return y.astype(dtype, copy=False), mean, var
 
 
 def backward(
@@ -42,6 +43,7 @@ def backward(
 
     n is the normalized x; in evaluation, where the statistics do not depend on x, the two sums are left out of dx.
     """
+    dtype, dy, x = dy.dtype, *(a.astype(wide(a.dtype), copy=False) for a in (dy, x))
     axes, inverse = around(x.ndim), 1 / np.sqrt(var + x.dtype.type(eps))
     normal = (x - per_channel(mean, x)) * per_channel(inverse, x)
     dbias, dweight = dy.sum(axes), (dy * normal).sum(axes)
@@ -51,7 +53,8 @@ def backward(
         count = x.dtype.type(x.size // x.shape[1])
         dx = dy - (per_channel(dbias, x) + per_channel(dweight, x) * normal) / count
         dmean, dvar = np.zeros_like(dbias), np.zeros_like(dbias)
-    return (per_channel(scale, x) * dx, dmean, dvar, dweight, dbias)[: len(shapes)]
+    dx = per_channel(scale, x) * dx
+    return (dx.astype(dtype, copy=False), dmean, dvar, dweight, dbias)[: len(shapes)]
 
 
 def around(ndim: int) -> tuple[int, ...]:
@@ -88,7 +91,7 @@ def statistics(
     kernels: Kernels, walk: Walk, x: Array, running_mean: Array, running_var: Array, momentum: float
 ) -> tuple[Array, Array]:
     """Mean and variance of each channel; the running ones are updated in place."""
-    mean, var = (Array.empty(x.device, (walk.channels,), x.dtype) for _ in range(2))
+    mean, var = (Array.empty(x.device, (walk.channels,), running_mean.dtype) for _ in range(2))
     launch, parts, place = walk.sums(kernels, "forward_statistics", x)
     launch(x, parts, *place)
     inner = 1 if walk.last else walk.inner
@@ -118,7 +121,7 @@ def finished_sums(
     kernels: Kernels, walk: Walk, x: Array, given: Sequence[Any], var: Array, eps: float
 ) -> tuple[Array, Array]:
     """dweight and dbias, of the arrays that the kernel of the sums takes."""
-    dweight, dbias = (Array.zeros(x.device, (walk.channels,), x.dtype) for _ in range(2))
+    dweight, dbias = (Array.zeros(x.device, (walk.channels,), var.dtype) for _ in range(2))
     if x.size:
         launch, parts, place = walk.sums(kernels, "backward_sums", x)
         launch(*given, parts, eps, *place)
@@ -153,12 +156,21 @@ def prepare(
     x: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None, training: Any = False,
     momentum: Any = 0.1, eps: Any = 1e-5,
 ) -> dict[str, Any]:  # fmt: skip
-    """Raises ValueError for shapes, and in training for a batch with one value a channel, which has no variance."""
+    """Raises ValueError for shapes, and in training for a batch with one value a channel, which has no variance.
+
+    With x in bfloat16 the numbers of the channels are float32.
+    """
     if x.ndim < 2:
         raise ValueError(f"batch_norm: x is {x.shape}; it must be (N, C) or (N, C, ...).")
     named = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     given = {name: array for name, array in named.items() if array is not None}
-    must_be_floats("batch_norm", x, *given.values())
+    must_be_floats("batch_norm", x)
+    must_be_floats("batch_norm", *given.values())
+    if running_mean.dtype != (dtype := wide(x.dtype)):
+        raise TypeError(
+            f"batch_norm: x is {x.dtype} and running_mean {running_mean.dtype}; the numbers of the channels must be "
+            f"{dtype}: .astype({dtype.name!r})."
+        )
     for name, array in given.items():
         if array.shape != x.shape[1:2]:
             raise ValueError(f"batch_norm: {name} is {array.shape}; x has {x.shape[1]} channels: {x.shape[1:2]}.")
@@ -199,6 +211,7 @@ batch_norm = Op(
     saves=("mean", "var"),
     updates=updated,
     layouts="any",
+    integers=True,
     cost=cost,
     cases=[
         *(

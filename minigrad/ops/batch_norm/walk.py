@@ -5,6 +5,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from minigrad.devices.array import Array
+from minigrad.devices.dtypes import wide
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
@@ -68,14 +69,14 @@ class Walk(NamedTuple):
         return kernels[role].launch(size), (self.channels, self.inner, size)
 
     def sums(self, kernels: Kernels, role: str, x: Array) -> Sums:
-        """The launch of a kernel that sums channels in parts, of the dtype of x."""
+        """The launch of a kernel that sums channels of x in parts."""
         if self.last:
             launch, place = self._strips(kernels, role)
         else:
             launch = kernels[role].launch(self.channels, self.terms, self.device.processors)
             place = (self.images, self.channels, self.inner, launch.values["CHUNK"])
         count = launch.grid[0 if self.last else 1]
-        return Sums(launch, Array.empty(self.device, (count, 2, self.channels), x.dtype), place)
+        return Sums(launch, Array.empty(self.device, (count, 2, self.channels), wide(x.dtype)), place)
 
     def _strips(self, kernels: Kernels, role: str) -> tuple[Launch, tuple[int, ...]]:
         pairs, fours = ceil_div(self.terms, 2), self.channels // LANES
