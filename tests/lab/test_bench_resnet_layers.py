@@ -1,5 +1,6 @@
 """Single layers of ResNet-18: correct results before any time, in every arithmetic; the times themselves need a GPU."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -84,6 +85,9 @@ def test_rivals_get_the_same_inputs_and_their_results_are_checked(stage, monkeyp
     m = staged.measured("backward", MODES["float32"], ("torch",))
     assert list(m.rivals) == ["torch", "torch, NCHW"]
     assert seen == [(n, layout, "s") for layout in ("NHWC", "NCHW") for n in (1, len(staged.sets))]
+    assert list(staged.measured("forward", replace(MODES["float32"], layouts=("NHWC",)), ("torch",)).rivals) == [
+        "torch"
+    ]
     fake.contiguous = lambda call, stream: [Array.upload(get("sim"), y.numpy() + 1) for y in call()]
     with pytest.raises(ValueMismatch, match="by torch is off by"):
         staged.measured("backward", MODES["float32"], ("torch",))

@@ -80,7 +80,7 @@ def _small(title: str, against: Sequence[str]) -> Tables:
 
 
 def _product(work: Work, against: Sequence[str]) -> Tables:
-    return {"measurements": timed(set_up(work), against)}
+    return {"layers": timed(set_up(work), against)}
 
 
 def resnet_report(
