@@ -1,4 +1,4 @@
-"""Calls outside the network that are compared with PyTorch's: small ones by the wall clock, and large products."""
+"""Calls apart from the network that are compared with PyTorch's: small ones by the wall clock, and large products."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -86,7 +86,7 @@ def verdict(ours: float | None, least: float | None, aim: float | None) -> str:
 
 
 def goals() -> list[Goal]:
-    """Whole steps, layers, memory, and calls outside the network."""
+    """Whole steps, layers, memory, and calls apart from the network."""
     step = WholeStep("training", 128, MODES["tf32"]).title
     found = [Goal("steps", WholeStep(kind, batch, MODES[mode]).title, *limits) for kind, batch, mode, *limits in WHOLE]
     found += [

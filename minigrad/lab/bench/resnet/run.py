@@ -89,9 +89,9 @@ def resnet_report(
     track: Callable[[Sequence[Job]], Iterable[Job]] = iter,
     command: str = "mg.bench.resnet_report()",
 ) -> ResNetReport:
-    """Measure ResNet-18 on this GPU, or one part of the benchmark, next to PyTorch if "torch" is in `against`.
+    """Measure ResNet-18 on this GPU, or one part of the benchmark, next to PyTorch if `against` names "torch".
 
-    Whole steps, single layers, a timeline of a step, and calls outside the network; `PARTS` has the words for `only`.
+    Whole steps, single layers, a timeline of a step, and calls apart from the network; `PARTS` has the words for `only`.
     Every result is checked first; one that is wrong, or for which there is no room or no kernel, is not timed, and the
     record says why. Ctrl-C ends the run early and keeps the measurements. Raises DeviceError without a GPU, ImportError
     without PyTorch and torchvision.
