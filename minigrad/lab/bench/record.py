@@ -75,7 +75,7 @@ class Record(Tabular):
     sweeps: dict[str, Times] = field(default_factory=dict)
     steps: dict[str, Times] = field(default_factory=dict)  # whole training steps, and inferences
     peaks: dict[str, dict[str, int]] = field(default_factory=dict)  # the most bytes that a step occupies, by library
-    layers: dict[str, Measurement] = field(default_factory=dict)  # of a network, each alone
+    layers: dict[str, Measurement] = field(default_factory=dict)  # of ResNet-18, each alone, and products
     timelines: dict[str, dict[str, Measurement]] = field(default_factory=dict)  # the parts of a step, by step
     host: dict[str, Times] = field(default_factory=dict)  # the host's time for a call
     choices: dict[str, dict[str, str]] = field(default_factory=dict)  # by sweep: "search" and "default"
@@ -242,7 +242,9 @@ def records(device: str | None = None, folder: str = "") -> Iterator[Record]:
 
 
 def newest(device: str | None = None) -> Record | None:
-    return next(records(device), None)
+    """The newest record with measurements of ops, or, where there is none, the newest."""
+    found = [*records(device)]
+    return next((record for record in found if record.measurements), found[0] if found else None)
 
 
 def newest_with(part: Callable[[Record], Part | None], missing: str) -> tuple[Record, Part]:

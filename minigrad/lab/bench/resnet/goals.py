@@ -96,7 +96,7 @@ def goals() -> list[Goal]:
     found += [Goal("steps", title, Limit(1.0), Limit(0.8)) for title in SMALL]
     for work in products():
         limits = (Limit(1 / 0.7), Limit(1 / 0.9)) if work.unit == "tf32" else (Limit(1.0),)
-        found.append(Goal("measurements", work.title, *limits))
+        found.append(Goal("layers", work.title, *limits))
     return found
 
 

@@ -47,7 +47,6 @@ class Layer:
     links: tuple[Link, ...]
     ways: Mapping[str, Needs]
     modes: tuple[str, ...] = ("float32",)
-    layouts: tuple[str, ...] = ("NHWC", "NCHW")  # those in which PyTorch is tried
 
     def title(self, way: str, mode: Mode) -> str:
         """conv 3x3 64->64 of 56x56, gradient of w, tf32"""
@@ -69,21 +68,18 @@ def convolution(channels: int, kernels: int, size: int, stride: int, side: int) 
         (Link("conv2d", ((kernels, channels, size, size),), params),),
         {"forward": FORWARD, "gradient of x": ((True, False),), "gradient of w": ((False, True),)},
         LAYERS,
-        ("NHWC",),
     )
 
 
 def norm_relu(channels: int, side: int) -> Layer:
     """Batch norm in training and relu; every other channel is positive, so that rounding switches none on or off."""
     weight, bias = np.linspace(0.05, 0.15, channels), np.resize([1.0, -1.0], channels)
-    statistics = np.zeros(channels), np.ones(channels)
-    further = tuple(x.astype(np.float32) for x in (*statistics, weight, bias))
-    return Layer(
-        f"batch norm + relu of {channels} x {side}x{side}",
-        (BATCH, channels, side, side),
-        (Link("batch_norm", further, {"training": True}), Link("relu")),
-        {"forward": FORWARD, "backward": ((True, False, False, True, True), (True,))},
-    )
+    further = tuple(x.astype(np.float32) for x in (np.zeros(channels), np.ones(channels), weight, bias))
+    ops = ("batch_norm_relu",) if "batch_norm_relu" in OPS else ("batch_norm", "relu")
+    links = (Link(ops[0], further, {"training": True}), *map(Link, ops[1:]))
+    needs: Needs = ((True, False, False, True, True), (True,))
+    ways = {"forward": FORWARD, "backward": needs[: len(ops)]}
+    return Layer(f"batch norm + relu of {channels} x {side}x{side}", (BATCH, channels, side, side), links, ways)
 
 
 def pool(channels: int, side: int) -> Layer:
@@ -156,7 +152,7 @@ class Stage:
         windows = min(WINDOWS, max(1, ceil_div(2 * cache, length * self.kind.itemsize)))
         self._random, self._output = RandomNumbers(device, windows * length, False, self.kind), shapes[-1]
         self.sets = [self._inputs(start, wide=False) for start in range(0, windows * length, length)]
-        self._truths: dict[str, list[np.ndarray]] = {}
+        self._truths: dict[tuple, list[Reference]] = {}
 
     def _inputs(self, start: int, wide: bool) -> Inputs:
         """The set of inputs from a place in the random numbers on; wide: in float32 and with the channels first."""
@@ -178,17 +174,20 @@ class Stage:
 
     def truth(self, way: str) -> list[np.ndarray]:
         """The results in float32, by the kernels without tensor cores and in the layout of the first rungs."""
-        if way not in self._truths:
-            results = self._inputs(0, wide=True).call(self.layer.links, self.layer.ways[way], TRUTH)()
-            self._truths[way] = [y.numpy() for y in results]
-        return self._truths[way]
+        call = self._inputs(0, wide=True).call(self.layer.links, self.layer.ways[way], TRUTH)
+        return [y.numpy() for y in call()]
+
+    def references(self, way: str, kinds: Sequence[np.dtype]) -> list[Reference]:
+        """The true results in the dtypes of those that are compared with them."""
+        if (key := (way, *kinds)) not in self._truths:
+            truths = zip(self.truth(way), kinds, strict=True)
+            self._truths[key] = [Reference(self.device, y.astype(kind, copy=False)) for y, kind in truths]
+        return self._truths[key]
 
     def check(self, got: Sequence[Array], way: str, mode: Mode, who: str) -> None:
         """Raise ValueMismatch where a result is further from the true one than the mode allows."""
-        for y, truth in zip(got, self.truth(way), strict=True):
-            plain = in_layout(y, False)
-            error = Reference(self.device, truth.astype(y.dtype, copy=False)).error(plain)
-            if not error <= mode.layer:
+        for y, reference in zip(got, self.references(way, [y.dtype for y in got]), strict=True):
+            if not (error := reference.error(in_layout(y, False))) <= mode.layer:
                 raise ValueMismatch(
                     f"{self.layer.title(way, mode)} by {who} is off by {error:.2g} of the largest element; a benchmark "
                     f"allows {mode.layer:g}. It is not timed."
@@ -201,7 +200,7 @@ class Stage:
         self.check(own[0](), way, mode, "minigrad")
         each = cycle(own)
         calls = {"minigrad": lambda: next(each)()}
-        for layout in self.layer.layouts if "torch" in against else ():
+        for layout in mode.layouts if "torch" in against else ():
             name, stream = "torch" if layout == "NHWC" else f"torch, {layout}", pytorch().stream
             first = rival().layer(links, needs, self.sets[:1], mode, stream, layout)
             self.check(pytorch().arrays(rival().contiguous(first, stream)), way, mode, name)

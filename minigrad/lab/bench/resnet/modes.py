@@ -1,6 +1,12 @@
 """The arithmetics that the benchmark of ResNet-18 compares, with the errors that each allows."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
+
+from minigrad import rounding
+
+AUTOCAST: Any = getattr(rounding, "autocast", None)  # mixed precision, where this version has it
 
 
 @dataclass(frozen=True)
@@ -9,7 +15,7 @@ class Mode:
 
     unit: the rate that bounds it (see `Chip.peak`). logits: the error allowed in evaluation, as a part of the largest
     logit; loss: that of the first losses, relative; layer: that of a single layer, as a part of the largest element.
-    layouts: those in which PyTorch is tried as a CUDA graph. dtype: of the arrays where a single layer is measured.
+    layouts: those in which PyTorch is tried. dtype: of the arrays where a single layer is measured.
     """
 
     name: str
@@ -21,7 +27,11 @@ class Mode:
     layouts: tuple[str, ...] = ("NHWC",)
     dtype: str = "float32"
     tf32: bool = False  # PyTorch may round to TF32
-    autocast: bool = False  # PyTorch computes in bfloat16 where its autocast does
+    autocast: bool = False  # both compute in bfloat16 where their autocasts do
+
+    def within(self) -> AbstractContextManager:
+        """minigrad computes in this mode."""
+        return AUTOCAST.autocast("bfloat16") if self.autocast and AUTOCAST else rounding.precision(self.precision)
 
 
 # float32 has the error of float32 by either way: three products of TF32, or the exact one, which is slower.
@@ -34,6 +44,6 @@ MODES = {
         Mode("bf16", "bf16", "bfloat16", 2e-2, 5e-2, 1e-2, dtype="bfloat16", autocast=True),
     )
 }
-STEPS = ("3xtf32", "tf32")  # modes of whole training steps
+STEPS = ("3xtf32", "tf32", *(["bf16"] if AUTOCAST else []))  # modes of whole training steps
 LAYERS = ("3xtf32", "tf32", "bf16")  # modes of single layers
 ASKED = ("float32",)  # modes whose steps are measured only where one asks for them

@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from minigrad import nn
 from minigrad.create import tensor
 from minigrad.devices.random import random_state, set_random_state
 from minigrad.lab.bench.resnet.modes import Mode
 from minigrad.lab.bench.timer import Call
-from minigrad.nn import Module, ResNet
 from minigrad.operators import OPS
 from minigrad.optim import SGD
 from minigrad.replay.graph import graph
-from minigrad.rounding import precision
 from minigrad.tape import no_grad
 
 SIZE, CLASSES = 224, 1000  # pixels along each side of an image
 STEM, WIDTHS, BLOCKS = "imagenet", (64, 128, 256, 512), 2
 RATE, MOMENTUM = 5e-4, 0.9  # of few images; with a larger rate the losses of correct float32 steps soon part by 1e-3
 LAYOUT = "NHWC"
+FOLDED: Callable[[Any], Any] = getattr(nn, "folded", nn.Module.eval)  # for inference
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ def start() -> dict[str, np.ndarray]:
     return state
 
 
-def network(device: str, state: Mapping[str, np.ndarray] | None = None) -> Module:
+def network(device: str, state: Mapping[str, np.ndarray] | None = None) -> nn.Module:
     """The network on a device, with this state, in the layout that suits its convolutions."""
     with own_random_numbers():
-        model = ResNet(CLASSES, STEM, 3, WIDTHS, BLOCKS, device=device)
+        model = nn.ResNet(CLASSES, STEM, 3, WIDTHS, BLOCKS, device=device)
     if state:
         model.load_state_dict(dict(state))
         model.to(layout=LAYOUT)
@@ -94,8 +94,8 @@ def training(task: Task, mode: Mode, device: str, replayed: bool = False) -> Cal
 
 
 def inference(task: Task, mode: Mode, device: str, replayed: bool = False) -> Call:
-    """The logits of these images in evaluation, eager or as a graph."""
-    model, (x, y) = network(device, task.state).eval(), batch_on(device, task)
+    """The logits of these images, eager or as a graph, with batch norms folded into convolutions where nn does that."""
+    model, (x, y) = FOLDED(network(device, task.state)), batch_on(device, task)
 
     def logits(_: Any) -> Any:
         with no_grad():
@@ -113,7 +113,7 @@ def _call(step: Callable, labels: Any, mode: Mode, replayed: bool) -> Call:
     run = graph(step) if replayed else step
 
     def call() -> Any:
-        with precision(mode.precision):
+        with mode.within():
             return run(labels)
 
     return call

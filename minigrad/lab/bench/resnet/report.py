@@ -44,7 +44,9 @@ class ResNetReport(Tabular):
     @property
     def layers(self) -> Table:
         """Each layer alone, under its floor: its FLOPs at the unit's rate, or its bytes at that of a copy."""
-        caption = f"Single layers at batch 128 on {self.record.place}. A ratio below 1 is faster than PyTorch."
+        caption = (
+            f"Single layers at batch 128, and products, on {self.record.place}. A ratio below 1 is faster than PyTorch."
+        )
         return table([self._layer(m) for m in self.record.layers.values()], LAYER_HEADERS, caption)
 
     def _layer(self, m: Measurement) -> tuple[str, ...]:

@@ -123,12 +123,12 @@ def run(links: Sequence[Any], x: Any, further: Sequence[Sequence[Any]]) -> Any:
         match link.op:
             case "conv2d":
                 x = functional.conv2d(x, *more, **params)
-            case "batch_norm":
+            case "batch_norm" | "batch_norm_relu":
                 x = functional.batch_norm(x, *more, **params)
             case "max_pool2d":
                 x = functional.max_pool2d(x, params.pop("size"), **params)
-            case "relu":
-                x = functional.relu(x, inplace=True)  # as in torchvision's network
+        if link.op.endswith("relu"):
+            x = functional.relu(x, inplace=True)  # as in torchvision's network
     return x
 
 
