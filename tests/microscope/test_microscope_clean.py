@@ -87,6 +87,17 @@ def test_no_way_of_convolution_has_a_problem(rung):
     assert report.problems == []
 
 
+@pytest.mark.parametrize(("rung", "how"), [("register_tile", {"stride": (2, 3)}), ("halo_tile", {})])
+@pytest.mark.parametrize("channels", [4, 5])
+def test_convolution_with_the_channels_last_has_no_problem(rung, how, channels):
+    """Four neighbors are copied at once where channels and kernels are multiples of four."""
+    x, w = (mg.randn(*shape, device="sim", requires_grad=True) for shape in ((1, channels, 6, 7), (8, channels, 3, 2)))
+    with watching() as report:
+        mg.conv2d.using(rung)(x, w, padding=1, **how).sum().backward()
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+
+
 def test_the_optimizers_have_no_problem():
     with watching() as report:
         p, g, v = (mg.randn(1025, device="sim") for _ in range(3))
