@@ -77,16 +77,6 @@ def test_the_parts_of_a_long_sum_have_no_problem(m, k, n):
     assert report.problems == []
 
 
-@pytest.mark.parametrize("rung", ["im2col", "implicit"])
-def test_no_way_of_convolution_has_a_problem(rung):
-    with watching() as report:
-        for case in mg.conv2d.cases:
-            inputs = [mg.tensor(x, requires_grad=True, device="sim") for x in case.arrays("float32")]
-            mg.conv2d.using(rung)(*inputs, **case.params).sum().backward()
-    RAN.update(record.kernel for record in report.launches)
-    assert report.problems == []
-
-
 @pytest.mark.parametrize(("rung", "how"), [("register_tile", {"stride": (2, 3)}), ("halo_tile", {})])
 @pytest.mark.parametrize("channels", [4, 5])
 def test_convolution_with_the_channels_last_has_no_problem(rung, how, channels):
@@ -94,6 +84,16 @@ def test_convolution_with_the_channels_last_has_no_problem(rung, how, channels):
     x, w = (mg.randn(*shape, device="sim", requires_grad=True) for shape in ((1, channels, 6, 7), (8, channels, 3, 2)))
     with watching() as report:
         mg.conv2d.using(rung)(x, w, padding=1, **how).sum().backward()
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+
+
+@pytest.mark.parametrize("rung", ["im2col", "implicit"])
+def test_no_way_of_convolution_has_a_problem(rung):
+    with watching() as report:
+        for case in mg.conv2d.cases:
+            inputs = [mg.tensor(x, requires_grad=True, device="sim") for x in case.arrays("float32")]
+            mg.conv2d.using(rung)(*inputs, **case.params).sum().backward()
     RAN.update(record.kernel for record in report.launches)
     assert report.problems == []
 

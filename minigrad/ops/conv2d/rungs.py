@@ -90,7 +90,7 @@ RUNGS = {
         ChannelsLast("mma_3xtf32", ("float32",), HALF, HALF_W, room=16384, slow=3, filled=True),
     )
 }
-# The multiplications from which on copies to another layout pay, and the columns of a result from which on tiles do.
+# The multiplications from which on copies to another layout pay, and the columns of a result that fill enough of a tile.
 SMALL, NARROW = 2**22, 8
 
 
