@@ -66,8 +66,8 @@ def gradient_w(kernels: Kernels, rung: ChannelsLast, dy: Array, x: Array, shapes
     return with_channels(kernels, rung, dw, channels)
 
 
-# A chunk of pixels is a multiple; a launch takes as long as so many pixels on tensor cores, and adding up an element of
-# a part as so many; chunks at most.
+# A chunk of pixels is a multiple; a launch takes as long as so many pixels on tensor cores, and adding up an element of a
+# part as so many; chunks at most.
 PIXELS, LAUNCH, ADDITION, MOST = 64, 200, 16, 132
 
 
