@@ -83,6 +83,17 @@ def test_the_parts_of_a_long_sum_have_no_problem(m, k, n):
     assert report.problems == []
 
 
+@pytest.mark.parametrize(("rung", "how"), [("register_tile", {"stride": (2, 3)}), ("halo_tile", {})])
+@pytest.mark.parametrize("channels", [4, 5])
+def test_convolution_with_the_channels_last_has_no_problem(rung, how, channels):
+    """Four neighbors are copied at once where channels and kernels are multiples of four."""
+    x, w = (mg.randn(*shape, device="sim", requires_grad=True) for shape in ((1, channels, 6, 7), (8, channels, 3, 2)))
+    with watching() as report:
+        mg.conv2d.using(rung)(x, w, padding=1, **how).sum().backward()
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+
+
 @pytest.mark.parametrize("rung", ["im2col", "implicit"])
 def test_no_way_of_convolution_has_a_problem(rung):
     with watching() as report:

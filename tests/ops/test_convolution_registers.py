@@ -1,0 +1,158 @@
+"""Convolution in registers and from a halo, on sim: values and gradients at odd shapes, sectors, what is rejected."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.devices.array import spec_of
+from minigrad.devices.dry_run import dry_run
+from minigrad.errors import LaunchError
+from minigrad.kernels.window import Window
+from minigrad.ops.conv2d import backward, forward, prepare
+from minigrad.ops.conv2d.channels_last import chunk_of
+from minigrad.ops.conv2d.kernels import FAST, kernels
+from minigrad.ops.conv2d.rungs import REGISTERS, REGISTERS_W, RUNGS, choose
+
+ODD = {"stride": (2, 3), "padding": ((0, 2), (1, 0)), "dilation": (2, 1)}
+ANY = [
+    ((2, 8, 9, 11), (12, 8, 3, 2), ODD),
+    ((2, 33, 5, 6), (3, 33, 1, 1), {"stride": 2}),
+    ((3, 5, 7, 6), (1, 5, 3, 3), {"stride": 2, "padding": 1}),
+    ((1, 1, 3, 2), (1, 1, 1, 1), {"stride": (3, 4), "padding": 1}),  # pixels of dx that no output met
+    ((1, 2, 16, 15), (2, 2, 15, 15), {}),
+]
+PLAIN = [
+    ((2, 9, 18, 19), (70, 9, 3, 3), {"padding": 1}),
+    ((1, 20, 17, 33), (36, 20, 3, 2), {"padding": ((2, 0), (0, 3))}),
+    ((1, 3, 9, 8), (33, 3, 7, 5), {"padding": (8, 1)}),
+]
+CASES = [("register_tile", case) for case in [*ANY, *PLAIN]] + [("halo_tile", case) for case in PLAIN]
+ALLOWED = {"float32": 3e-6, "float64": 1e-14}
+
+
+def drawn(image, window, how, dtype="float32"):
+    """Inputs, an upstream gradient, and y, dx and dw. Random: a sum as the loss hides a wrong place."""
+    rng = np.random.default_rng(sum(image) + sum(window))
+    x, w = (rng.standard_normal(shape).astype(dtype) for shape in (image, window))
+    params = prepare(x, w, **how)
+    y = forward(x, w, **params)
+    dy = rng.standard_normal(y.shape).astype(dtype)
+    exact = [array.astype(float) for array in (dy, x, w)]
+    wanted = [forward(*exact[1:], **params), *backward(*exact, (image, window), (True, True), **params)]
+    return x, w, dy, wanted
+
+
+def close(got, wanted, dtype="float32"):
+    assert got.shape == wanted.shape and got.dtype == dtype
+    assert np.abs(got - wanted).max(initial=0) <= ALLOWED[dtype] * np.abs(wanted).max(initial=1e-30)
+
+
+def run(op, x, w, dy, how, layout="NHWC"):
+    """y, dx and dw on sim."""
+    a, b = (mg.tensor(v, device="sim").to(layout=layout).detach() for v in (x, w))
+    a.requires_grad = b.requires_grad = True
+    y = op(a, b, **how)
+    y.backward(mg.tensor(dy, device="sim"))
+    return y, a.grad, b.grad
+
+
+@pytest.mark.parametrize("dtype", ALLOWED)
+@pytest.mark.parametrize(("rung", "case"), CASES, ids=str)
+def test_values_and_gradients(rung, case, dtype):
+    x, w, dy, wanted = drawn(*case, dtype)
+    layout = "NHWC" if sum(x.shape) % 2 else "NCHW"
+    got = run(mg.conv2d.using(rung), x, w, dy, case[2], layout)
+    assert got[0].layout == layout or 1 in (got[0].shape[1], np.prod(got[0].shape[2:]))
+    for result, true in zip(got, wanted, strict=True):
+        close(result.numpy(), true, dtype)
+
+
+TILES = [("register_tile", {"ROWS": rows, "COLUMNS": columns}) for rows, columns in {**REGISTERS, **REGISTERS_W}]
+TILES += [("halo_tile", {"TILE_WIDTH": width}) for width in kernels["halo_tile"].tunables["TILE_WIDTH"]]
+
+
+@pytest.mark.parametrize(("rung", "tunables"), TILES, ids=str)
+@pytest.mark.parametrize("channels", [12, 7])
+def test_every_tile_gives_the_same(rung, tunables, channels):
+    """The tiles of dw are others than those of y and dx: there the kernel chooses."""
+    case = ((1, channels, 9, 35), (130, channels, 3, 3), {"padding": 1})
+    tuned = dict(kernels)
+    for name in (rung, f"{rung}_backward_x", f"{rung}_backward_w"):
+        legal = tuned[name].tunables if name in tuned else {}
+        if all(value in legal.get(key, ()) for key, value in tunables.items()):
+            tuned[name] = tuned[name].using(**tunables)
+    *inputs, wanted = drawn(*case)
+    got = run(mg.conv2d.with_kernels({**tuned, "forward": tuned[rung]}, {}), *inputs, case[2])
+    for result, true in zip(got, wanted, strict=True):
+        close(result.numpy(), true)
+
+
+@pytest.mark.parametrize("case", [case for case in mg.conv2d.cases if case.params.get("groups", 1) == 1], ids=str)
+def test_the_cases_of_the_registry(case):
+    hosts = case.arrays("float32")
+    params = prepare(*hosts, **case.params)
+    y = forward(*hosts, **params)
+    dy = np.random.default_rng(0).standard_normal(y.shape).astype(np.float32)
+    a = [mg.tensor(host, True, "sim") for host in hosts]
+    got = mg.conv2d.using("register_tile")(*a, **case.params)
+    got.backward(mg.tensor(dy, device="sim"))
+    np.testing.assert_allclose(got.numpy(), y, rtol=1e-5, atol=1e-5)
+    for x, grad in zip(a, mg.conv2d.vjp(hosts, dy, case.params), strict=True):
+        np.testing.assert_allclose(x.grad.numpy(), grad, rtol=1e-5, atol=1e-5)
+
+
+def test_each_rung_reads_less_of_the_image():
+    """Sectors of x for an output, where a pixel is two: naive all taps, tiles those of a pixel, a halo the pixel."""
+    taps, read = (8 * 3 - 2) * (16 * 3 - 2), {}  # those of all pixels that lie in the image
+    rungs = {"naive": (4, {}), "implicit": (16, {}), "register_tile": (64, {"ROWS": 128}), "halo_tile": (64, {})}
+    for rung, (count, tunables) in rungs.items():
+        x, w = (mg.tensor(v, device="sim") for v in drawn((1, 16, 8, 16), (count, 16, 3, 3), {"padding": 1})[:2])
+        record = mg.inspect(mg.conv2d[rung], x, w, padding=1, blocks=100, **tunables)
+        lines = [line for line in record.lines if (line.space, line.kind, line.variable) == ("global", "read", "x")]
+        read[rung] = sum(line.requests * line.sectors_per_request for line in lines) / (128 * count)
+    assert read["register_tile"] == 2 * taps / 8192 and read["halo_tile"] == 2 * 128 / 8192
+    assert read["naive"] > 15 * read["implicit"] > 30 * read["register_tile"]
+
+
+def test_parts_of_a_long_sum_are_added_up():
+    case = ((4, 8, 24, 25), (8, 8, 3, 3), {"padding": 1})
+    x, w, dy, wanted = drawn(*case)
+    assert chunk_of(RUNGS["register_tile"], 8, 72, 2400, 132) < 2400
+    close(run(mg.conv2d.using("register_tile"), x, w, dy, case[2])[2].numpy(), wanted[2])
+
+
+def test_what_the_rungs_reject():
+    x, w = mg.ones(1, 4, 9, 9, device="sim"), mg.ones(4, 4, 3, 3, device="sim")
+    with pytest.raises(LaunchError, match="register_tile takes groups=1"):
+        mg.conv2d.using("register_tile")(x, mg.ones(4, 2, 3, 3, device="sim"), groups=2)
+    for how in ({"stride": 2}, {"dilation": 2}):
+        with pytest.raises(
+            LaunchError, match="halo_tile takes groups=1, stride 1, dilation 1, windows of at most 7 x 7"
+        ):
+            mg.conv2d.using("halo_tile")(x, w, **how)
+    with pytest.raises(LaunchError, match="windows of at most 7 x 7"):
+        mg.conv2d.using("halo_tile")(x, mg.ones(4, 4, 1, 8, device="sim"))
+    with pytest.raises(LaunchError, match="at most 15 x 15"):
+        mg.conv2d.using("register_tile")(mg.ones(1, 1, 16, 16, device="sim"), mg.ones(4, 1, 16, 1, device="sim"))
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype", "kernels_of_w", "wanted"),
+    [
+        ("float32", "float32", 64, "register_tile"),
+        ("tf32", "float32", 64, "mma_tf32"),
+        ("tf32", "float32", 63, "register_tile"),  # tensor cores take multiples of four
+        ("float32", "float32", 4, None),  # of which a tile has 64
+        ("float32", "float64", 64, None),
+    ],
+)
+def test_the_choice_on_a_gpu(precision, dtype, kernels_of_w, wanted):
+    device, shapes = dry_run(), ((32, 64, 56, 56), (kernels_of_w, 64, 3, 3))
+    device.arch = "sm_90a"
+    at = Window.over(shapes[0], (3, 3), (1, 1), ((1, 1), (1, 1)))
+    x, w = (spec_of(device, shape, np.dtype(dtype)) for shape in shapes)
+    rung = choose(
+        {**kernels, **{role: kernels[name] for role, name in FAST.items()}}, "forward", x, w, at, 1, precision
+    )
+    assert (rung.name if rung else None) == wanted
+    assert choose(kernels, "forward", x, w, at, 1, precision) is None
