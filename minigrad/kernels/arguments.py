@@ -80,9 +80,10 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
 
 
 def _real(params: tuple[Param, ...], args: Sequence[Any]) -> np.dtype:
-    """The dtype of `real`: that of the first array of this type, or float32 without one."""
-    typed = (x for param, x in zip(params, args, strict=True) if param.pointer and param.type == "real")
-    return next((x.dtype for x in (getattr(x, "array", x) for x in typed) if isinstance(x, Array)), FLOAT32)
+    """The dtype of `real`: that of the first array of this type, else of `wide`, or float32 without one."""
+    pairs = [(param.type, getattr(x, "array", x)) for param, x in zip(params, args, strict=True) if param.pointer]
+    typed = (x for name in ("real", "wide") for kind, x in pairs if kind == name and isinstance(x, Array))
+    return next((x.dtype for x in typed), FLOAT32)
 
 
 def c_type(name: str, real: np.dtype) -> str:

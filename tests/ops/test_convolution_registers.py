@@ -140,7 +140,7 @@ def test_what_the_rungs_reject():
     ("precision", "dtype", "kernels_of_w", "wanted"),
     [
         ("float32", "float32", 64, "register_tile"),
-        ("tf32", "float32", 64, "mma_tf32"),
+        ("tf32", "float32", 64, "wgmma_tf32"),
         ("tf32", "float32", 63, "register_tile"),  # tensor cores take multiples of four
         ("float32", "float32", 4, None),  # of which a tile has 64
         ("float32", "float64", 64, None),
