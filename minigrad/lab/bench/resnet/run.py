@@ -91,7 +91,7 @@ def resnet_report(
 ) -> ResNetReport:
     """Measure ResNet-18 on this GPU, or one part of the benchmark, next to PyTorch if `against` names "torch".
 
-    Whole steps, single layers, a timeline of a step, and calls apart from the network; `only`: a word of PARTS.
+    Whole steps, single layers, a timeline of a step, and calls apart from it; `PARTS` has the words for `only`.
     Every result is checked first; one that is wrong, or for which there is no room or no kernel, is not timed, and the
     record says why. Ctrl-C ends the run early and keeps the measurements. Raises DeviceError without a GPU, ImportError
     without PyTorch and torchvision.
