@@ -42,6 +42,13 @@ def test_a_record_keeps_what_was_measured_before_on_that_day(folder):
     assert bench.newest("NVIDIA A100") is None
 
 
+def test_a_newer_record_without_ops_does_not_hide_those_of_an_older_one(folder):
+    replace(example("2026-01-03"), measurements={}).save()
+    assert bench.newest().date == "2026-01-03"
+    example().save()
+    assert bench.newest() == example() and bench.newest("NVIDIA A100") is None
+
+
 def test_a_record_that_is_saved_again_stays_what_it_was(folder):
     example().save()
     later = replace(example(), command="minigrad bench --host")

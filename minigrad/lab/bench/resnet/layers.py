@@ -22,7 +22,7 @@ from minigrad.lab.bench.timer import Call, timer
 from minigrad.lab.bench.work import DryWork, work_of
 from minigrad.lab.check import ValueMismatch
 from minigrad.layouts import in_layout
-from minigrad.op import OPS
+from minigrad.op import OPS, Op
 
 BATCH, WINDOWS, REPEATS = 128, 8, 9
 Needs = tuple[tuple[bool, ...], ...]  # by op of a layer and by its input: True where a gradient is wanted
@@ -113,23 +113,33 @@ class Inputs:
 
     def call(self, links: Sequence[Link], needs: Needs, mode: Mode) -> Call:
         """A function that runs the ops forward, or where gradients are wanted backward, and returns their results."""
-        y, run, pulls = self.x, [], []
-        for i, (link, more) in enumerate(zip(links, self.further, strict=True)):
-            op = OPS[link.op]
-            params = {**link.params, **({"precision": mode.precision} if op.rounds else {})}
-            if needs:
-                y, pull = op.pullback([y, *more], params, needs[i])
-                pulls.append(pull)
-            else:
-                params = op.prepare(y, *more, **params) if op.prepare else params
-                run.append((op, more, params))
-                y = op.run([y, *more], params)
+        ops = [OPS[link.op] for link in links]
+        params = [
+            {**link.params, **({"precision": mode.precision} if op.rounds else {})}
+            for op, link in zip(ops, links, strict=True)
+        ]
+        return self._backward(ops, params, needs) if needs else self._forward(ops, params)
+
+    def _forward(self, ops: Sequence[Op], params: Sequence[dict]) -> Call:
+        y, run = self.x, []
+        for op, more, given in zip(ops, self.further, params, strict=True):
+            complete = op.prepare(y, *more, **given) if op.prepare else given
+            run.append((op, more, complete))
+            y = op.run([y, *more], complete)
 
         def forward() -> list[Array]:
             y = self.x
-            for op, more, params in run:
-                y = op.run([y, *more], params)
+            for op, more, complete in run:
+                y = op.run([y, *more], complete)
             return [y]
+
+        return forward
+
+    def _backward(self, ops: Sequence[Op], params: Sequence[dict], needs: Needs) -> Call:
+        y, pulls = self.x, []
+        for op, more, given, need in zip(ops, self.further, params, needs, strict=True):
+            y, pull = op.pullback([y, *more], given, need)
+            pulls.append(pull)
 
         def backward() -> list[Array]:
             grads = [self.dy]
@@ -137,7 +147,7 @@ class Inputs:
                 grads = pull(grads[0])
             return [grad for grad in grads if grad is not None]
 
-        return backward if needs else forward
+        return backward
 
 
 class Stage:
