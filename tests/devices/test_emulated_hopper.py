@@ -18,8 +18,8 @@ from minigrad.ops.matmul.strategies import BOXES
 from minigrad.source import CUDA, Source
 
 EMULATED = Path(__file__).with_name("emulated_hopper.cuh").read_text()
-STAGES = "extern __shared__ __align__(1024) bfloat16 stages[];"  # 192 KiB; the simulator has 48
-ROOM = "bfloat16* stages = (bfloat16*)(a.word[7] + blockIdx.x * 200704);"
+STAGES = "extern __shared__ __align__(1024) unsigned char memory[];"  # 192 KiB; the simulator has 48
+ROOM = "unsigned char* memory = (unsigned char*)(a.word[7] + blockIdx.x * 200704);"
 INSTEAD = {STAGES: ROOM}
 BLOCKS = 2
 SIM = get("sim")
