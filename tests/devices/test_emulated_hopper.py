@@ -13,13 +13,13 @@ from minigrad.devices.tensor_map import TensorMap
 from minigrad.kernels.extents import Span
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import View, broadcast
-from minigrad.lab.show.matmul_ladder import on_tensor_cores
+from minigrad.lab.show.matmul_ladder import by_wgmma
 from minigrad.ops.matmul.strategies import BOXES
 from minigrad.source import CUDA, Source
 
 EMULATED = Path(__file__).with_name("emulated_hopper.cuh").read_text()
-STAGES = "extern __shared__ __align__(1024) bfloat16 stages[];"  # 192 KiB; the simulator has 48
-ROOM = "bfloat16* stages = (bfloat16*)(a.word[7] + blockIdx.x * 200704);"
+STAGES = "extern __shared__ __align__(1024) unsigned char memory[];"  # 192 KiB; the simulator has 48
+ROOM = "unsigned char* memory = (unsigned char*)(a.word[7] + blockIdx.x * 200704);"
 INSTEAD = {STAGES: ROOM}
 BLOCKS = 2
 SIM = get("sim")
@@ -89,15 +89,21 @@ def test_a_batch_with_a_broadcast_factor():
     np.testing.assert_allclose(got, a.astype(float) @ b.astype(float), rtol=2**-8, atol=1e-4)
 
 
-def test_a_thread_stores_the_elements_in_its_picture(monkeypatch):
+NUMBERED = {
+    "uint4 eight = exchange(pair, lane);": "unsigned two = threadIdx.x * 65537; uint4 eight = {two, two, two, two};",
+    "make_float2(sum[i * 2], sum[i * 2 + 1])": "make_float2(threadIdx.x, threadIdx.x)",
+    "wgmma_tf32(sum, A::slice(a_tile, i), B::slice(b_tile, i))": "",
+}
+
+
+@pytest.mark.parametrize("name", ["wgmma", "wgmma_tf32"])
+def test_a_thread_stores_the_elements_in_its_picture(monkeypatch, name):
     """Each thread stores its number, and bfloat16's smallest numbers are whole multiples of 2**-133."""
-    dtype = pytest.importorskip("ml_dtypes").bfloat16
-    mine = "unsigned two = threadIdx.x * 65537; uint4 eight = make_uint4(two, two, two, two);"
-    monkeypatch.setitem(INSTEAD, "uint4 eight = exchange(pair, lane);", mine)
+    dtype = np.float32 if "tf32" in name else pytest.importorskip("ml_dtypes").bfloat16
+    for text, other in NUMBERED.items():
+        monkeypatch.setitem(INSTEAD, text, other)
     one = View.of((), ())
-    got = product_of(
-        "wgmma", np.ones((128, 8), dtype), np.ones((8, 256), dtype), (128, 256), (128, 256, 8, 1), (one, one)
-    )
-    thread = got * 2.0**133
+    got = product_of(name, np.ones((128, 8), dtype), np.ones((8, 256), dtype), (128, 256), (128, 256, 8, 1), (one, one))
+    thread = got if "tf32" in name else got * 2.0**133
     assert set(thread.ravel()) == set(range(256))
-    assert (on_tensor_cores("wgmma") == 1 + (thread < 32) + (thread == 0)).all()
+    assert (by_wgmma(name) == 1 + (thread < 32) + (thread == 0)).all()

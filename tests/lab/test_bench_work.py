@@ -21,6 +21,7 @@ from minigrad.lab.bench.sweeps import settings
 from minigrad.lab.bench.work import Work, work_of
 from minigrad.lab.bench.workloads import rivals
 from minigrad.lab.check import ValueMismatch
+from minigrad.lab.show.draw.colours import UNIT
 from minigrad.op import OPS
 
 COSTS = [pytest.param(op, case, id=f"{op.name} {case}") for op in OPS.values() for case in op.cases]
@@ -196,10 +197,12 @@ def test_the_error_is_that_of_the_worst_element(dtype, kernel_device):
 
 def test_tensor_cores_are_compared_with_tensor_cores_and_measured_by_their_own_peak():
     exact, tf32 = work_of("matmul", [(8, 8), (8, 8)]), work_of("matmul", [(8, 8), (8, 8)], variant="mma_tf32")
+    three = replace(tf32, variant="mma_3xtf32")
     bfloat16, taught = replace(exact, dtype="bfloat16"), work_of("matmul", [(8, 8), (8, 8)], variant="naive")
-    assert [w.unit for w in (exact, tf32, bfloat16, taught)] == ["float32", "tf32", "bfloat16", "float32"]
+    units = [w.unit for w in (exact, three, tf32, bfloat16, taught)]
+    assert units == ["float32", "3xtf32", "tf32", "bfloat16", "float32"] and list(UNIT) == units[:4]
     both = ("torch", "numpy")
-    assert [list(rivals(w, both)) for w in (exact, tf32, bfloat16, taught)] == [list(both), ["torch"], ["torch"], []]
+    assert [list(rivals(w, both)) for w in (exact, three, bfloat16, taught)] == [list(both), ["torch"], ["torch"], []]
     assert bfloat16.title == "matmul of 8 x 8, 8 x 8, bfloat16"
 
 

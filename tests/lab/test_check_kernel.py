@@ -12,7 +12,7 @@ from minigrad.devices import get
 from minigrad.devices.caches import Cache
 from minigrad.errors import DeviceError
 from minigrad.kernels.kernel import Kernel
-from minigrad.lab.check.attempt import first_wrong
+from minigrad.lab.check.attempt import attempt, first_wrong
 from minigrad.lab.check.kernel import OpTrial
 
 ADD = """extern "C" __global__ void add_forward(const real* a, const real* b, real* y, View a_at, View b_at, int n) {
@@ -51,13 +51,25 @@ def test_every_kernel_that_sim_runs_is_needed_for_a_right_answer(op):
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
-    [("wgmma", "inline PTX (asm) runs only on a GPU"), ("mma_tf32", "it rounds"), ("mma_bf16_backward_a", "it rounds")],
-)
-def test_a_kernel_for_tensor_cores_cannot_be_tried(name, why):
-    found = check.kernel(mg.matmul, name, mg.matmul[name].text)
+    ("op", "name", "why"),
+    [("matmul", "wgmma", "inline PTX (asm) runs only on a GPU"), ("matmul", "mma_bf16_backward_a", "are of float32"),
+     ("conv2d", "mma_tf32", "each tunable changed alone")],
+)  # fmt: skip
+def test_a_kernel_for_tensor_cores_cannot_be_tried(op, name, why):
+    found = check.kernel(mg.OPS[op], name, mg.OPS[op][name].text)
     assert (found.correct, found.kind) == (False, "device")
-    assert f"matmul_{name} cannot be tried here" in found.text and why in found.text
+    assert f"{op}_{name} cannot be tried here" in found.text and why in found.text
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [("mma_3xtf32", "Tf32x3", "Tf32"), ("mma_tf32", "DOWN>", "ALONG>"), ("mma_tf32_backward_b", "DOWN,", "ALONG,")],
+)
+def test_a_kernel_for_tensor_cores_is_tried_with_numbers_that_they_read(name, old, new):
+    trial, text = OpTrial(mg.matmul, name), mg.matmul[name].text
+    trial.cases = trial.cases[1:4]
+    assert attempt(trial, text).correct
+    assert text.count(old) == 1 and attempt(trial, text.replace(old, new)).kind == "value"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from show_pictures import fits
 import minigrad as mg
 from minigrad.display import WIDTH, block
 from minigrad.lab.bench import Measurement, Record, Timing
-from minigrad.lab.show.matmul_ladder import corner, counted, ladder, on_tensor_cores, rung, rung_slider, rungs, settings
+from minigrad.lab.show.matmul_ladder import by_wgmma, corner, counted, ladder, rung, rung_slider, rungs, settings
 from minigrad.source import Source
 
 
@@ -19,9 +19,10 @@ def counts(name):
     return counted(name, **settings(name, 4096))
 
 
-def test_every_rung_is_counted_but_those_of_tensor_cores():
+def test_every_rung_is_counted_but_those_of_wgmma():
+    pytest.importorskip("ml_dtypes")
     assert rungs()[:3] == ["naive", "coalesced", "tiled"] and "backward_a" not in rungs()
-    assert {name for name in rungs() if counts(name) is None} == {name for name in rungs() if "mma" in name}
+    assert {name for name in rungs() if counts(name) is None} == {"wgmma", "wgmma_tf32"}
 
 
 @pytest.mark.parametrize(
@@ -33,9 +34,14 @@ def test_every_rung_is_counted_but_those_of_tensor_cores():
         ("register_tile_2d", 64, 2 / 128, 16 / 64),
         ("vectorized", 64, 2 / 128 / 4, 16 / 64 / 4),
         ("warp_tiled", 128, (1 + 1 / 4) / 128, (16 + 8) / 128 / 4),
+        ("mma_tf32", 128, (1 / 256 + 1 / 128) / 4, (64 / 4 + 64 / 2) / 64 / 64),
+        ("mma_3xtf32", 64, (1 / 128 + 1 / 128) / 4, (64 / 4 + 32 / 2) / 64 / 32),
+        ("mma_bf16", 128, (1 / 256 + 1 / 128) / 8, (64 / 8 + 64 / 8) / 64 / 64),
     ],
 )
 def test_loads_for_a_multiplication_are_those_that_follow_from_the_tiles(name, elements, loads, shared):
+    if name == "mma_bf16":
+        pytest.importorskip("ml_dtypes")
     seen = counts(name)
     assert seen.elements == elements
     assert seen.global_loads == loads and seen.shared_loads == shared
@@ -94,22 +100,24 @@ def test_the_card_counts_the_threads_of_a_block():
     assert block(mg.softmax["held"]) == "ceil(n / 16)"
 
 
-def test_the_upper_rungs_alone_are_a_ladder_too():
-    picture = ladder(4096, record(4096, naive=1, double_buffered=24, warp_tiled=48), upper=2)
+def test_some_rungs_alone_are_a_ladder_too():
+    made = record(4096, naive=1, double_buffered=24, warp_tiled=48)
+    picture = ladder(4096, made, only=("double_buffered", "warp_tiled"))
     assert picture.title.startswith("The ladder at 4096 x 4096: from double_buffered to warp_tiled 2 times faster")
     assert [line.split()[0] for line in picture.numbers.splitlines()] == ["rung", "double_buffered", "warp_tiled"]
 
 
 def test_single_elements_of_a_thread_are_shown_in_a_corner_of_c():
     for name, shape in (("register_tile_2d", (40, 40)), ("vectorized", (128, 128)), ("naive", (32, 32))):
-        assert corner(counts(name).owners, counts(name)).shape == shape
-    assert corner(on_tensor_cores("wgmma"), None).shape == (20, 96)
+        assert corner(name, counts(name).owners).shape == shape
+    assert corner("wgmma", by_wgmma("wgmma")).shape == (20, 96)
 
 
 @pytest.mark.parametrize(
     ("name", "size"),
     [("register_tile_2d", "the first 40 x 40 of 128 x 128"), ("naive", "the first 32 x 32 of 128 x 128"),
-     ("vectorized", "128 x 128"), ("wgmma", "the first 20 x 96 of 128 x 256")],
+     ("vectorized", "128 x 128"), *((name, "the first 20 x 96 of 128 x 256") for name in ("wgmma", "wgmma_tf32")),
+     *((name, "the first 80 x 96 of 128 x 256") for name in ("mma_tf32", "mma_3xtf32"))],
 )  # fmt: skip
 def test_a_part_of_c_is_said_to_be_one(name, size):
     picture = rung(name)
@@ -144,7 +152,7 @@ def test_a_rung_says_what_was_counted_and_what_was_timed():
     assert "2 from global memory and 0 from shared memory" in told and "1.00 TFLOP/s" in told
     assert "Times: recorded on Some GPU, 2026-01-02." in told
     assert "not timed" in rung("tiled", 4096, record(4096, naive=1)).numbers
-    assert "only a GPU has" in rung("mma_tf32", 4096, record(4096, naive=1)).title
+    assert "wgmma, which only a GPU has" in rung("wgmma", 4096, record(4096, naive=1)).title
     made = record(4096, naive=1, warp_tiled=48)
     assert "x as fast" not in rung("naive", 4096, made).numbers
     assert "48.00 x as fast as naive" in rung("warp_tiled", 4096, made).numbers

@@ -10,7 +10,7 @@ from minigrad.devices import get
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import View
-from minigrad.lab.show.matmul_ladder import on_tensor_cores, owners
+from minigrad.lab.show.matmul_ladder import owners
 from minigrad.microscope import watching
 from minigrad.source import CUDA, Source
 
@@ -90,9 +90,13 @@ def test_rows_without_padding_lie_in_the_same_banks():
     assert [line.wavefronts / line.requests for line in shared_reads(record)] == [32, 32]
 
 
-@pytest.mark.parametrize("name", ["mma_tf32", "mma_bf16"])
-def test_a_thread_owns_the_elements_in_its_picture(name):
+@pytest.mark.parametrize(("name", "wide"), [("mma_tf32", 64), ("mma_3xtf32", 32), ("mma_bf16", 64)])
+def test_a_thread_owns_the_elements_that_its_instructions_give_it(name, wide):
+    """A lane holds pairs in two rows of each piece of 16 x 8; the kernels of float32 compute the transpose."""
     a, b = (mg.tensor(x, device="sim") for x in numbers(name, (128, 8), (8, 128)))
     with watching(blocks=1) as report:
         mg.matmul.using(name)(a, b)
-    assert (owners(report.launches[0], 128) == on_tensor_cores(name)[:, :128]).all()
+    row, column = np.mgrid[:128, :128]
+    lane = (row % 8 < 2) & (column % 16 < 2) if "tf32" in name else (row % 8 == 0) & (column % 8 < 2)
+    warp = (row < 64) & (column < wide)
+    assert (owners(report.launches[0]) == 1 + warp + (warp & lane)).all()

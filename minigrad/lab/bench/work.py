@@ -41,7 +41,8 @@ class Work:
         """The arithmetic: float32, or that of tensor cores, by the dtype and the precision or the kernel's name."""
         if self.dtype == "bfloat16":
             return "bfloat16"
-        return "tf32" if "tf32" in (self.variant or "") or self.case.params.get("precision") == "tf32" else "float32"
+        names = f"{self.variant} {self.case.params.get('precision')}"
+        return next((unit for unit in ("3xtf32", "tf32") if unit in names), "float32")
 
     @property
     def chosen(self) -> Op:

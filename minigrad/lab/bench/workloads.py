@@ -19,7 +19,7 @@ from minigrad.lab.bench.work import WAYS, Work, work_of
 from minigrad.lab.check import ValueMismatch
 from minigrad.lab.check.compare import variants
 from minigrad.op import OPS, Op
-from minigrad.ops.matmul.kernels import TENSOR_CORES, has_room
+from minigrad.ops.matmul.kernels import OF_BFLOAT16, TENSOR_CORES, has_room
 
 CHAIN = "chain"  # of operations: op by op, fused and by the rivals
 BIG = 2**26  # elements: a GPU's cache holds a quarter of them at most
@@ -81,7 +81,7 @@ OWN: dict[str, tuple[Size, ...]] = {
         *(forward_at(*inputs) for inputs in (((8192, 8192), (8192,)), ((8192,), (8192, 8192)))),
         forward_at((2**24,), (2**24,)),  # with more terms NumPy's own sum is off by more than a benchmark allows
         *(
-            Size(((n, n), (n, n)), {}, n == 4096, "float32" if "tf32" in rung else "bfloat16", rung)
+            Size(((n, n), (n, n)), {}, n == 4096, "bfloat16" if rung in OF_BFLOAT16 else "float32", rung)
             for rung in TENSOR_CORES
             for n in (1024, 4096, 8192)
         ),

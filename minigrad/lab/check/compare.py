@@ -11,6 +11,7 @@ from minigrad.devices.dtypes import FLOATS, check_dtype, is_last
 from minigrad.display import own_kernels
 from minigrad.errors import require
 from minigrad.op import AnyArray, Case, Op
+from minigrad.rounding import rounded
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
 
@@ -59,17 +60,18 @@ def _results(op: Op, arrays: list, params: Any, dy: AnyArray | None) -> Results:
     return results
 
 
-def expected(op: Op, case: Case, dtype: str) -> Results:
+def expected(op: Op, case: Case, dtype: str, precision: str = "float32") -> Results:
     """The reference's results in float64 for the inputs that the kernels get, and a random upstream gradient dy.
 
-    dy is None for an op without a rule, or an output of integers.
+    dy is rounded to the precision. It is None for an op without a rule, or an output of integers.
     """
     given = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in inputs_of(op, case, dtype)]
     arrays = [x.copy("K") for x in given]
     results = _results(op, arrays, case.params, None)
     if op.backward is None or (y := results["y"]).dtype.kind != "f":
         return {**results, "dy": None, "inputs": arrays}
-    dy = case.laid_out(np.asarray(np.random.default_rng(1).standard_normal(y.shape).astype(dtype)))
+    dy = rounded(np.asarray(np.random.default_rng(1).standard_normal(y.shape), dtype), precision)
+    dy = case.laid_out(dy)
     return {**_results(op, given, case.params, dy.astype(np.float64)), "dy": dy, "inputs": given}
 
 

@@ -17,7 +17,8 @@ from minigrad.lab.check.attempt import NOT_RUN, ReaderKernel, attempt, drawn, fi
 from minigrad.lab.check.compare import Pair, alone, an_op, expected, pairs, variants
 from minigrad.microscope.op_kernel import OpKernel
 from minigrad.op import Case, Op
-from minigrad.ops.matmul.kernels import TENSOR_CORES
+from minigrad.ops.matmul.kernels import OF_BFLOAT16, TENSOR_CORES
+from minigrad.rounding import rounded
 
 ODD = 33  # threads of a block: a reduction that halves forgets one, and the last warp has one lane
 
@@ -25,7 +26,8 @@ ODD = 33  # threads of a block: a reduction that halves forgets one, and the las
 class OpTrial:
     """An op's cases, with the reader's kernel in place of the op's kernel `name`.
 
-    Legal block sizes are powers of two and whole warps; BLOCK=33, which is neither, is tried as well.
+    Legal block sizes are powers of two and whole warps; BLOCK=33, which is neither, is tried as well. A kernel that
+    rounds its inputs to TF32 gets rounded ones, and those on tensor cores float32 alone.
     """
 
     dtypes: tuple[str, ...] = ("float32", "float64")
@@ -33,6 +35,11 @@ class OpTrial:
     def __init__(self, op: Op, name: str):
         self.op, self.name, self.kernel = op, name, op[name]
         self.cases: Sequence[Case] = op.cases
+        self.precision = "tf32" if name.startswith("mma_tf32") else "float32"
+        if name.startswith(TENSOR_CORES):
+            inputs = (tuple(rounded(x, self.precision) for x in case.arrays("float32")) for case in op.cases)
+            self.cases = [replace(case, inputs=given) for case, given in zip(op.cases, inputs, strict=True)]
+            self.dtypes = ("float32",)
         forward = name in variants(op) or self.kernel is op.kernels.get("forward")
         self.names = {"y": self.kernel.outputs[0]} if forward else {}  # the name in the kernel
         self.names |= {f"input {i + 1}": f"the input {name}" for i, name in enumerate(op.inputs.names)}
@@ -60,8 +67,9 @@ class OpTrial:
             return f"{own.name} cannot be tried here. The simulator says about the one in the file:\n{error}"
         except DeviceError as error:  # this machine has no compiler
             return str(error)
-        rounds = f"{own.name} cannot be tried here: it rounds its factors, and the cases want every digit of float32."
-        return rounds if self.name.startswith(TENSOR_CORES) else ""
+        if self.name.startswith(OF_BFLOAT16) or (self.name.startswith(TENSOR_CORES) and own.tunables):
+            return f"{own.name} cannot be tried here: the cases are of float32, with each tunable changed alone."
+        return ""
 
     def through(self, kernel: Kernel) -> Op:
         """The op with this kernel, which runs wherever it can, as if chosen by its name."""
@@ -69,7 +77,7 @@ class OpTrial:
 
     def pairs(self, kernel: Kernel, case: Case, dtype: str) -> Iterator[Pair]:
         """Results and gradients on `sim`, paired with NumPy's in float64; none of a case that the kernel is not for."""
-        op, wanted = self.through(kernel), expected(self.op, case, dtype)
+        op, wanted = self.through(kernel), expected(self.op, case, dtype, self.precision)
         sim = get(check("sim"))
         with suppress(UnfitKernel):
             for name, *pair in chain(pairs(op, wanted, case, sim, dtype), alone(op, wanted, case, sim, dtype)):

@@ -12,7 +12,7 @@ from minigrad.create import tensor
 from minigrad.display import Table, table
 from minigrad.microscope import watching
 from minigrad.op import OPS
-from minigrad.ops.matmul.kernels import TENSOR_CORES
+from minigrad.ops.matmul.kernels import OF_BFLOAT16, TENSOR_CORES
 from minigrad.source import PACKAGE
 from minigrad.tensor import Tensor
 
@@ -90,7 +90,7 @@ def climb() -> None:
 
 def factors_of(rung: str, *matrices: np.ndarray) -> list[Tensor]:
     """The matrices on the GPU, in the dtype that the rung multiplies."""
-    dtype = "bfloat16" if rung in ("mma_bf16", "wgmma") else "float32"
+    dtype = "bfloat16" if rung in OF_BFLOAT16 else "float32"
     return [tensor(matrix, device="cuda", dtype=dtype) for matrix in matrices]
 
 

@@ -1,5 +1,6 @@
 """The ladder of matmul kernels: the elements and loads of each, counted by the microscope, and its recorded speed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,9 +20,10 @@ from minigrad.lab.show.draw.picture import WIDTH, Picture, blank_figure, box, ca
 from minigrad.lab.show.sliders import Slider
 from minigrad.microscope import Inspection, watching
 from minigrad.op import OPS
-from minigrad.ops.matmul.kernels import OFF_LADDER
+from minigrad.ops.matmul.kernels import OF_BFLOAT16, OFF_LADDER, TENSOR_CORES
 
-SIDE, DEPTH = 128, 16  # counted: c is SIDE x SIDE, and DEPTH terms of each of its sums
+SIDE, DEPTH = 128, 16  # counted: c is SIDE x SIDE, and DEPTH terms of each of its sums;
+WIDE, DEEP = 2 * SIDE, 4 * DEPTH  # on tensor cores SIDE x WIDE, and DEEP terms
 NEAR = 96  # columns of c that show the elements of a thread on tensor cores
 SPECKS = 40  # rows and columns of c that show elements of a thread of which no two are neighbors
 COUNT_HEADERS = ("rung", "a block makes", "a thread", "global loads", "shared loads", "wavefronts", "FLOP/byte")
@@ -42,7 +44,10 @@ def settings(name: str, n: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class RungCounts:
-    """The work of block 0, per multiplication and addition. A load or a multiplication is one instruction of a warp."""
+    """The work of block 0, per multiplication and addition. A load or a multiplication is one instruction of a warp.
+
+    The instruction of a tensor core counts for as many multiplications as a warp without it would need.
+    """
 
     threads: int
     owners: np.ndarray  # of each element of c: 3 for thread 0, 2 for the others of its warp, 1 for its block, else 0
@@ -64,8 +69,7 @@ class RungCounts:
     @property
     def tile(self) -> tuple[int, int]:
         """Rows and columns of c that the block computes."""
-        rows, columns = np.nonzero(self.owners)
-        return int(rows.max()) + 1, int(columns.max()) + 1
+        return needed(self.owners, 1)
 
 
 def needed(owners: np.ndarray, rank: int) -> tuple[int, int]:
@@ -77,37 +81,36 @@ def needed(owners: np.ndarray, rank: int) -> tuple[int, int]:
     return int(own.any(1).sum()), int(own.any(0).sum())
 
 
-def on_tensor_cores(name: str) -> np.ndarray:
-    """The owners, as in `RungCounts`, of a rung on tensor cores, by the register layout of its instruction.
+def by_wgmma(name: str) -> np.ndarray:
+    """The owners, as in `RungCounts`, of a rung of wgmma, by the register layout of this instruction.
 
-    A warp accumulates fragments of 16 x 8 (mma.sync) or of 16 x 256 (wgmma); each lane holds pairs in two rows of each.
-    The kernel of TF32 computes the transpose, and with wgmma the lanes exchange pairs before they store.
+    A warp accumulates 16 x 256 elements, and each lane holds pairs in two rows. Those of bfloat16 are exchanged between
+    lanes before they are stored.
     """
-    row, column = np.mgrid[:SIDE, : 2 * SIDE]  # a block of these rungs
-    warp, thread = {
-        "mma_tf32": ((row < 64) & (column < 64), (row % 8 < 2) & (column % 16 < 2)),
-        "mma_bf16": ((row < 64) & (column < 64), (row % 8 == 0) & (column % 8 < 2)),
-        "wgmma": (row < 16, (row % 8 == 0) & (column % 32 < 8)),
-    }[name]
-    return 1 + warp.astype(np.uint8) + (warp & thread)
+    row, column = np.mgrid[:SIDE, :WIDE]  # a block of these rungs
+    period, run = (32, 8) if name in OF_BFLOAT16 else (8, 2)
+    return 1 + (row < 16) * (1 + ((row % 8 == 0) & (column % period < run)))
 
 
 @lru_cache
 def counted(name: str, **values: int) -> RungCounts | None:
-    """The counts of a rung, inspected on `sim`; None for tensor cores, which only a GPU has."""
-    if "mma" in name:  # mma.sync and wgmma, the instructions of tensor cores
+    """The counts of a rung, inspected on `sim`; None for wgmma, which only a GPU has."""
+    if "wgmma" in name:
         return None
-    short, long = _inspected(name, DEPTH, values), _inspected(name, 2 * DEPTH, values)
-    owner = owners(short, SIDE)
-    multiplications = np.count_nonzero(owner) * DEPTH / 32
+    depth = DEEP if name in TENSOR_CORES else DEPTH
+    short, long = _inspected(name, depth, values), _inspected(name, 2 * depth, values)
+    owner = owners(short)
+    multiplications = np.count_nonzero(owner) * depth / 32
     counts = ((more - less) / multiplications for more, less in zip(_loads(long), _loads(short), strict=True))
     return RungCounts(int(np.prod(short.block)), owner, *counts)  # of the loop alone
 
 
 def _inspected(name: str, depth: int, values: dict[str, int]) -> Inspection:
     """Block 0 of a rung, with sums of `depth` terms."""
+    shapes = (SIDE, depth), (depth, WIDE if name in TENSOR_CORES else SIDE)
+    dtype = "bfloat16" if name in OF_BFLOAT16 else "float32"
     with watching(blocks=1) as report:
-        OPS["matmul"].using(name, **values)(ones(SIDE, depth, device="sim"), ones(depth, SIDE, device="sim"))
+        OPS["matmul"].using(name, **values)(*(ones(*shape, device="sim", dtype=dtype) for shape in shapes))
     return report.launches[0]
 
 
@@ -118,23 +121,23 @@ def _loads(report: Inspection) -> tuple[int, int, int, int]:
     return *loads, sum(x.sectors for x in far), sum(x.wavefronts for x in near)
 
 
-def owners(report: Inspection, side: int) -> np.ndarray:
-    """The writer of each element of c, a matrix of side x side: as in `RungCounts`."""
-    stores = report.traffic[report.traffic["variable"] == "c"]
-    owner = np.zeros(side * side, np.uint8)
+def owners(report: Inspection) -> np.ndarray:
+    """The writer of each element of c: as in `RungCounts`."""
+    c, stores = report.variables["c"], report.traffic[report.traffic["variable"] == "c"]
+    owner = np.zeros(c.size, np.uint8)
     for rank, own in enumerate((stores["thread"] >= 0, stores["thread"] < 32, stores["thread"] == 0), 1):
-        owner[split_by_element(stores[own], report.variables["c"].itemsize)["element"]] = rank
-    return owner.reshape(side, side)
+        owner[split_by_element(stores[own], c.itemsize)["element"]] = rank
+    return owner.reshape(c.shape)
 
 
 def loads(n: int = 4096) -> Table:
-    """The loads of each rung per multiplication and addition, for n x n matrices; counted on `sim`.
+    """The loads of each float32 rung per multiplication and addition, for n x n matrices; counted on `sim`.
 
     Loads are instructions of a warp for each of its multiplications. A wavefront is a pass over shared memory: a
     multiprocessor makes one per clock and can multiply for four warps, so more than 1/4 leaves multipliers idle.
     """
     rows = []
-    for name in rungs():
+    for name in (name for name in rungs() if name not in TENSOR_CORES):
         if counts := counted(name, **settings(name, n)):
             down, across = counts.tile
             each = counts.global_loads, counts.shared_loads, counts.wavefronts, counts.intensity
@@ -189,35 +192,35 @@ def time_of(name: str, n: int, record: Record | None) -> str:
 def rung(name: str = "tiled", n: int = 4096, record: Record | None = None, **values: int) -> Picture:
     """One rung: the elements of c that a block, a warp and a thread compute, their loads, and the recorded speed.
 
-    Owners and loads are counted on `sim`, in the kernel itself; the owners on tensor cores follow from the layout of
-    their instructions. The times are those of the record, by default the newest that has any; other values than its own
+    Owners and loads are counted on `sim`, in the kernel itself; the owners with wgmma follow from the layout of this
+    instruction. The times are those of the record, by default the newest that has any; other values than its own
     have none.
     Raises ValueError for an unknown rung.
     """
     record, usual = record or newest(n), settings(name, n)
     values = usual | values
     record = record if values == usual else None  # the record has the times of those alone
-    counts, finding = counted(name, **values), "128 elements of c a thread, on tensor cores, which only a GPU has"
+    counts, finding = counted(name, **values), "128 elements of c a thread, by wgmma, which only a GPU has"
     if counts:
         loads = f"{counts.global_loads:.3g} global, {counts.shared_loads:.3g} shared loads a multiplication"
         finding = f"{plural(counts.elements, 'element')} of c a thread; {loads}"
     title = f"{name}: {finding}"
-    owners = counts.owners if counts else on_tensor_cores(name)
+    owners = counts.owners if counts else by_wgmma(name)
     figure = blank_figure(WIDTH, 3.8, title)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1))
-    _draw_owners(left, owners, corner(owners, counts))
+    _draw_owners(left, owners, corner(name, owners))
     _draw_step(right, name, n, record)
     return Picture(figure, title, _numbers(name, values, counts, owners, n, record))
 
 
-def corner(owners: np.ndarray, counts: RungCounts | None) -> np.ndarray:
+def corner(name: str, owners: np.ndarray) -> np.ndarray:
     """The first part of c, in which a small block, or the elements of a thread, can be seen."""
-    if counts is None:
+    if name in TENSOR_CORES:
         return owners[: 5 * needed(owners, 2)[0] // 4, :NEAR]
     own = owners == 3
-    if counts.elements > 1 and not (own[1:] & own[:-1]).any() and not (own[:, 1:] & own[:, :-1]).any():
+    if own.sum() > 1 and not (own[1:] & own[:-1]).any() and not (own[:, 1:] & own[:, :-1]).any():
         return owners[:SPECKS, :SPECKS]
-    down, across = counts.tile
+    down, across = needed(owners, 1)
     return owners[: 2 * down, : 2 * across]
 
 
@@ -250,24 +253,24 @@ def rung_slider(n: int = 4096, record: Record | None = None) -> Slider:
     return Slider(lambda **values: rung(values["rung"], n, record), {"rung": rungs()}, {"rung": "tiled"}).show()
 
 
-def ladder(n: int = 4096, record: Record | None = None, upper: int = 0) -> Picture:
+def ladder(n: int = 4096, record: Record | None = None, only: Sequence[str] = ()) -> Picture:
     """Every rung's speed for n x n matrices, from a record, by default the newest that has any; dashed: PyTorch's.
 
-    upper: how many rungs to show, from the top; 0 for all.
+    only: the rungs to show, by default all.
     """
     record = record or newest(n)
-    found = dict(list(measured(record, n).items())[-upper:])
+    found = {name: m for name, m in measured(record, n).items() if not only or name in only}
     if not found or record is None:
         known = " and ".join(f"{s.inputs[0][0]}" for s in sizes(OPS["matmul"]) if s.backward and not s.variant)
         way_out = f"On a GPU, minigrad bench --only matmul times them at {known}."
         raise ValueError(f"no record has the rungs of matmul at {n} x {n}. {way_out}")
     speeds = [m.flops_per_second for m in found.values()]
     times = max(speeds) / min(speeds)
-    way = f"from {next(iter(found))} to {[*found][-1]}" if upper else "from the foot to the top"
+    way = f"from {next(iter(found))} to {[*found][-1]}" if only else "from the foot to the top"
     title = f"The ladder at {n} x {n}: {way} {times:.0f} times faster, on {record.place}"
-    figure, axes = canvas(WIDTH, 1.3 + 0.3 * len(found) if upper else 4.6, title)
+    figure, axes = canvas(WIDTH, 1.3 + 0.3 * len(found), title)
     _draw_ladder(axes, n, found, record)
-    return Picture(figure, title, repr(table(rows_of(record, n)[-upper:], SPEED_HEADERS)))
+    return Picture(figure, title, repr(table([row for row in rows_of(record, n) if row[0] in found], SPEED_HEADERS)))
 
 
 def _draw_owners(axes: Axes, owners: np.ndarray, shown: np.ndarray) -> None:
@@ -358,6 +361,14 @@ def _draw_ladder(axes: Axes, n: int, found: dict[str, Measurement], record: Reco
     for unit, speed in rivals.items():
         rows = [at for at, each in enumerate(units) if each == unit]
         axes.plot([speed] * 2, [min(rows) - 0.45, max(rows) + 0.45], "--", color=INK, linewidth=1.3)
-        write(axes, speed * 1.08, (min(rows) + max(rows)) / 2, f"PyTorch, {unit}", ha="left", fontsize=9, color=GREY)
+        write(
+            axes,
+            speed * 1.08,
+            (min(rows) + max(rows)) / 2,
+            f"PyTorch, {unit.replace('3xtf32', 'float32')}",
+            ha="left",
+            fontsize=9,
+            color=GREY,
+        )
     axes.set_xlabel(f"TFLOP/s at {n} x {n}, {record.place}", fontsize=10, color=INK)
     plain_ticks(axes.xaxis)

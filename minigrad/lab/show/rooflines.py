@@ -18,7 +18,8 @@ from minigrad.lab.show.draw.axes import frame, plain_ticks
 from minigrad.lab.show.draw.colours import GREY, INK, UNIT
 from minigrad.lab.show.draw.picture import WIDTH, Picture, canvas, write
 
-NAMES = {"float32": "float32", "tf32": "TF32 tensor cores", "bfloat16": "bfloat16 tensor cores"}
+NAMES = {"float32": "float32", "3xtf32": "float32 by TF32 tensor cores", "tf32": "TF32 tensor cores"}
+NAMES |= {"bfloat16": "bfloat16 tensor cores"}
 LEFT = 1 / 32  # FLOP/byte: the place of kernels that only move numbers, or whose FLOPs are not counted
 LETTER, TALL = 0.0092, 0.036  # the width and the height of a character, relative to the picture's
 HEADERS = ("work", "FLOP/byte", "GB/s", "TFLOP/s", "of the roof")

@@ -10,4 +10,4 @@ FONT = 11
 LIGHT = {"read": LIGHT_BLUE, "write": LIGHT_ORANGE, "atomic": LIGHT_GREEN}  # by kind of access
 DARK = {"read": BLUE, "write": ORANGE, "atomic": GREEN}
 RAMP = {"read": ("#DCEEFA", SKY), "write": ("#FCEBC6", ORANGE), "atomic": ("#D3F0E5", "#46BF98")}  # text stays black
-UNIT = {"float32": BLUE, "tf32": PURPLE, "bfloat16": GREEN}  # by arithmetic unit
+UNIT = {"float32": BLUE, "3xtf32": SKY, "tf32": PURPLE, "bfloat16": GREEN}  # by arithmetic unit
