@@ -67,7 +67,7 @@ class Rival:
 def test_a_step_on_sim_is_that_on_numpy(tiny, mode):
     given, chosen = network.task(2), MODES[mode]
     wanted, found = (network.training(given, chosen, device)().item() for device in ("numpy", "sim"))
-    assert found == pytest.approx(wanted, rel=1e-5)
+    assert found == pytest.approx(wanted, rel=chosen.loss / 100)
 
 
 def test_all_contestants_begin_alike_and_are_timed(tiny, monkeypatch):
@@ -110,7 +110,7 @@ def test_evaluation_depends_on_the_running_statistics(tiny):
     right, wrong = (
         network.inference(each, MODES["float32"], "numpy")().numpy() for each in (given, replace(given, state=plain))
     )
-    assert np.abs(right - wrong).max() > 0.1 * np.abs(right).max()
+    assert np.abs(right - wrong).max() > 10 * MODES["tf32"].logits * np.abs(right).max()
 
 
 def test_random_numbers_of_the_user_go_on_behind_a_network(tiny):
@@ -118,8 +118,9 @@ def test_random_numbers_of_the_user_go_on_behind_a_network(tiny):
     wanted = [mg.randn(3, device="numpy").numpy().tolist() for _ in range(2)]
     mg.manual_seed(7)
     found = [mg.randn(3, device="numpy").numpy().tolist()]
-    network.task(2)
+    states = [network.task(2).state for _ in range(2)]
     assert [*found, mg.randn(3, device="numpy").numpy().tolist()] == wanted
+    assert all((x == states[1][name]).all() for name, x in states[0].items()), "a run begins as every other"
 
 
 def test_a_replayed_step_takes_the_steps_of_an_eager_one(gpu, monkeypatch):
