@@ -73,11 +73,12 @@ __device__ void write(real* row, int column, int columns, const Vec& four) {
 
 // The sum over `terms` of a's tiles times b's. store(row, column, sum) takes an element, counted from the tile's corner, or
 // four neighbors of a row where b's columns are neighbors. While a stage is multiplied, the next one is copied.
-// warp -> 64 columns of the tile, or all; thread -> TALL x 8 elements.
+// warp -> TALL * 4 rows and 64 columns of the tile; thread -> TALL x 8 elements, in steps of the warp's 4 x 8 threads.
 template <class A, class B, class Store>
 __device__ void register_product(A a, B b, int terms, Store store) {
     // [own]
     constexpr int WARPS_ACROSS = B::EXTENT / 64, TALL = A::EXTENT * WARPS_ACROSS / 16, DEPTH = A::DEPTH;
+    static_assert(TALL <= 16, "a tile has at most 16384 elements: 256 rows go with 64 columns");
     auto& tiles = two_stages<A::SIZE + B::SIZE>();
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     int top = warp / WARPS_ACROSS * TALL * 4, left = warp % WARPS_ACROSS * 64;
