@@ -1,6 +1,6 @@
 """autocast: products in bfloat16, of parameters that stay float32."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -64,7 +64,7 @@ class Casts:
 
     def inputs(self, op: str, args: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         """The arguments of a call of this op, with its tensors of floats in one dtype."""
-        kinds = {x.dtype for x in (*args, *named.values()) if isinstance(x, Tensor)}
+        kinds = {x.dtype for x in _tensors((*args, *named.values()))}
         low = any(map(is_bfloat16, kinds))
         wanted = "bfloat16" if op in PRODUCTS else "float32" if op in EXACT or (low and FLOAT32 in kinds) else ""
         if not wanted or op in MIXED or not (low or FLOAT32 in kinds):
@@ -73,7 +73,9 @@ class Casts:
         return tuple(self._cast(x, dtype) for x in args), {name: self._cast(x, dtype) for name, x in named.items()}
 
     def _cast(self, x: Any, dtype: np.dtype) -> Any:
-        """An argument in the dtype, if it is a tensor of float32 or bfloat16."""
+        """An argument in the dtype, if it is a tensor of float32 or bfloat16, or a list of them."""
+        if isinstance(x, list | tuple):
+            return [self._cast(each, dtype) for each in x] if next(_tensors(x), None) is not None else x
         if not isinstance(x, Tensor) or x.dtype == dtype or not (x.dtype == FLOAT32 or is_bfloat16(x.dtype)):
             return x
         if not (x.is_leaf and x.requires_grad):
@@ -83,6 +85,15 @@ class Casts:
             copy = Copy(x, x.array, x.version.count, tape.mode.recorder, x.astype(dtype))
             self._copies[id(x)] = copy
         return copy.rounded
+
+
+def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+    """The tensors among values, and in lists of them."""
+    for x in values:
+        if isinstance(x, Tensor):
+            yield x
+        elif isinstance(x, list | tuple):
+            yield from _tensors(x)
 
 
 _active: ContextVar[Casts | None] = ContextVar("autocast", default=None)

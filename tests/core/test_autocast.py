@@ -63,6 +63,7 @@ def test_every_op_gets_the_dtype_that_it_is_made_in(device):
         assert y.dtype == y.relu().dtype == (y + y).dtype == (y * 2).dtype == y.mean().dtype == BFLOAT16
         assert {z.dtype for z in (y.exp(), y.sum(), mg.softmax(y), y**2, y + x, mg.where(y > x, y, x))} == {FLOAT32}
         assert mg.conv2d(x.reshape(1, 1, 2, 2), w.reshape(1, 1, 2, 2), bias=mg.ones(1, device=device)).dtype == BFLOAT16
+        assert mg.concatenate([x, y]).dtype == FLOAT32 and mg.concatenate([y, y]).dtype == BFLOAT16
         assert (x + x).dtype == FLOAT32 and (x @ w.astype("float32")).dtype == BFLOAT16
         wide = x.astype("float64")
         assert (wide @ wide).dtype == np.float64

@@ -1,4 +1,4 @@
-"""Every `.cu` compiles with the real nvcc, without a warning, for GPUs since 2018, in float and in double."""
+"""Every `.cu` compiles with the real nvcc, without a warning, for GPUs since 2018, in each type that it takes."""
 
 import os
 import subprocess
@@ -14,26 +14,29 @@ CUDA = Path(__file__).parents[2] / "cuda"
 NVCC = find_nvcc()
 # Most of a small file's time goes into CUDA's own headers, so those are compiled as one: their helpers need names of
 # their own, and a missing #include shows on `sim` only, which compiles each file alone. The others are large.
-TOGETHER = [
+FILES = [
     path.relative_to(CUDA).as_posix()
-    for folder in ("", "conv2d/", "bench/")
+    for folder in ("", "conv2d/", "bench/", "matmul/")
     for path in sorted(CUDA.glob(f"{folder}*.cu"))
 ]
-MATMUL = [[path.relative_to(CUDA).as_posix()] for path in sorted(CUDA.glob("matmul/*.cu"))]
-PTX = ("matmul/tensor_cores", "matmul/wgmma")  # of types of their own: they are the same in double
+PTX = [name for name in FILES if "tensor_cores" in name or "wgmma" in name]  # of types of their own
+TOGETHER = [name for name in FILES if name not in PTX and not name.startswith("matmul/")]
+EXACT = ("matmul", "optim", "conv2d/register_tile", "conv2d/halo_tile", "conv2d/winograd")  # not of bfloat16
 OPTIONS = ["-I.", "-std=c++17", "--fatbin", "-Werror", "all-warnings", "-o", os.devnull]
 FEW = ("-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_90,code=sm_90")
 ALL = ("-gencode=arch=compute_75,code=[sm_75,sm_80]", "-gencode=arch=compute_90,code=[sm_90,sm_100]")
 TENSOR_CORES = FEW[1:]  # of sm_80 and later: earlier ones have no bfloat16
 # The optimizer's own work is done once, in float; all errors and warnings of the language come before it.
-UNOPTIMIZED = {"float": [], "double": ["-Xcicc", "-O1", "-Xptxas", "-O0"]}
+UNOPTIMIZED = ["-Xcicc", "-O1", "-Xptxas", "-O0"]
 HOPPER = ["-gencode=arch=compute_90a,code=sm_90a"]
 CASES = [
     pytest.param((tuple(files), real, FEW), id=f"{files[0] if len(files) == 1 else 'small files'}-{real}")
-    for files in (TOGETHER, *MATMUL)
+    for files in (TOGETHER, *([name] for name in FILES if name not in TOGETHER))
     for real in ("float", "double")
-    if real == "float" or not files[0].startswith(PTX)
+    if real == "float" or files[0] not in PTX
 ]
+NARROW = tuple(name for name in TOGETHER if not name.startswith(EXACT))
+CASES.append(pytest.param((NARROW, "bfloat16", FEW), id="small files-bfloat16"))
 CASES.append(
     pytest.param((tuple(TOGETHER), "float", ALL), id="small files for four generations", marks=pytest.mark.soak)
 )
@@ -54,7 +57,7 @@ def build(files: tuple[str, ...], real: str, targets: Sequence[str], folder: Pat
     targets = HOPPER if "wgmma" in name else TENSOR_CORES if "tensor" in name else targets
     unit = folder / "unit.cu"
     unit.write_text("".join(f'#include "{name}"\n' for name in files))
-    command = [NVCC, *OPTIONS, *targets, *UNOPTIMIZED[real], f"-Dreal={real}", str(unit)]
+    command = [NVCC, *OPTIONS, *targets, *(UNOPTIMIZED if real != "float" else ()), f"-Dreal={real}", str(unit)]
     return subprocess.run(command, cwd=CUDA, capture_output=True, text=True, check=False)
 
 

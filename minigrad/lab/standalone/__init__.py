@@ -38,11 +38,12 @@ def write(path: str | Path, kernel: Kernel, args: Sequence[Any], named: Mapping[
 def program(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any], name: str) -> str:
     """The text of the program."""
     build, call = observed(kernel, args, named)
-    device, system, macros = device_code(build.source, kernel.name, build.macros)
+    types = {"real": call.real, "wide": call.real}  # arrays of bfloat16, where they differ, have no program
+    device, system, macros = device_code(build.source, kernel.name, {**build.macros, **types})
     host = host_code(call, Piece(device).uses)
     headers = dict.fromkeys(["<cstdio>", "<cstdlib>", *["<cmath>"] * ("INFINITY" in host or "NAN" in host), *system])
-    constants = [f"#define {key} {value}" for key, value in macros.items() if key != "real"]
-    constants += [f"using real = {call.real};"] * ("real" in macros)
+    constants = [f"#define {key} {value}" for key, value in macros.items() if key not in types]
+    constants += [f"using {key} = {value};" for key, value in macros.items() if key in types]
     head = [f"// {kernel.name} as a program of its own. Compile it and run it where there is an NVIDIA GPU:"]
     head += [f"//     nvcc {name}.cu -o {name} && ./{name}"]
     parts = ["\n".join(head), "\n".join(f"#include {header}" for header in headers)]

@@ -8,6 +8,7 @@ and an inf or NaN in x reaches every output of its tile. dw has no kernels of it
 from collections.abc import Mapping
 
 from minigrad.devices.array import Array
+from minigrad.devices.dtypes import is_bfloat16
 from minigrad.errors import UnfitKernel
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.window import Window
@@ -28,7 +29,7 @@ def convolution(
     kernels: Mapping[str, Kernel], x: Array, w: Array, bias: Array | None, at: Window, groups: int
 ) -> Array:
     """y = A^T ((G w G^T) * (B^T x B)) A + bias for each tile. Raises UnfitKernel for windows that it cannot do."""
-    must_be_3_by_3(at)
+    must_be_3_by_3(at, x)
     kernel_count, each = w.shape[:2]
     u = Array.empty(w.device, (PLACES, groups, kernel_count // groups, each), w.dtype)
     kernels["forward_winograd_w"].launch(u.size // PLACES)(w, u, u.size // PLACES)
@@ -40,7 +41,7 @@ def gradient_x(kernels: Mapping[str, Kernel], dy: Array, w: Array, at: Window, g
 
     Raises UnfitKernel for windows that it cannot do.
     """
-    must_be_3_by_3(at)
+    must_be_3_by_3(at, dy)
     share, each = w.shape[0] // groups, w.shape[1]
     u = Array.empty(w.device, (PLACES, groups, each, share), w.dtype)
     kernels["backward_x"].launch(u.size // PLACES)(w, u, share, each, u.size // PLACES)
@@ -60,8 +61,10 @@ def of_tiles(kernels: Mapping[str, Kernel], x: Array, u: Array, bias: Array | No
     return y
 
 
-def must_be_3_by_3(at: Window) -> None:
-    """Raise UnfitKernel unless the window is 3 x 3 with stride and dilation 1."""
+def must_be_3_by_3(at: Window, x: Array) -> None:
+    """Raise UnfitKernel unless the window is 3 x 3 with stride and dilation 1, and for bfloat16."""
+    if is_bfloat16(x.dtype):
+        raise UnfitKernel("conv2d_winograd: sums of bfloat16 would lose their few digits; take x.astype('float32').")
     size, stride, dilation = (at.rows, at.columns), (at.stride_y, at.stride_x), (at.dilation_y, at.dilation_x)
     if (size, stride, dilation) != ((3, 3), (1, 1), (1, 1)):
         raise UnfitKernel(
