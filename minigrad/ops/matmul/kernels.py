@@ -19,7 +19,7 @@ ON = f" processors={PROCESSORS}"  # a size of the launch, since it differs betwe
 LARGE = {(128, 128): 1.0, (64, 128): 1.1, (64, 64): 1.3}
 SMALL = {(32, 32): 1.8, (16, 32): 2.3}
 SHARED = 221184  # bytes of shared memory in a block of the rungs mma_...
-TENSOR_CORES = ("mma_3xtf32", "mma_tf32", "wgmma_tf32", "mma_bf16", "wgmma")  # the slowest first
+TENSOR_CORES = ("mma_3xtf32", "mma_tf32", "wgmma_tf32", "mma_bf16", "wgmma")  # as on the ladder
 OF_BFLOAT16 = ("mma_bf16", "wgmma")
 PRECISIONS = {"tf32": "mma_tf32", "bf16": "mma_tf32", "3xtf32": "mma_3xtf32"}  # for float32
 STRIP, HEIGHTS = 32, (16, 32, 64, 128)  # columns of a block of vector_columns, and the rows that it reads at once
