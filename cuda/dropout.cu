@@ -18,16 +18,20 @@ __device__ inline void drop(
     }
 }
 
-// y = x * scale or 0. state is the seed and the number of the mask; next gets those of the mask after this one.
+// y = x * scale or 0. state is the seed and the number of the mask; used gets a copy of both for the gradient, and next
+// those of the mask after this one.
 extern "C" __global__ void dropout_forward(
-    const real* x, const unsigned long long* state, real* y, unsigned long long* next, unsigned long long threshold,
-    wide scale, int n) {
-    if (blockIdx.x == 0 && threadIdx.x == 0) next[0] = state[0], next[1] = state[1] + 1;
+    const real* x, const unsigned long long* state, real* y, unsigned long long* used, unsigned long long* next,
+    unsigned long long threshold, wide scale, int n) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        used[0] = next[0] = state[0];
+        used[1] = state[1], next[1] = state[1] + 1;
+    }
     drop(x, y, state, threshold, scale, n);
 }
 
 // dx = dy * scale or 0, by the same mask, which is made again.
 extern "C" __global__ void dropout_backward(
-    const real* dy, const unsigned long long* state, real* dx, unsigned long long threshold, wide scale, int n) {
-    drop(dy, dx, state, threshold, scale, n);
+    const real* dy, const unsigned long long* used, real* dx, unsigned long long threshold, wide scale, int n) {
+    drop(dy, dx, used, threshold, scale, n);
 }

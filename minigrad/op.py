@@ -59,6 +59,7 @@ class Op:
     outputs: int = 1  # several: a tuple is returned; the rule gets a tuple dy, and the outputs by the names y0, y1, ...
     saves: Sequence[str] = ()  # names of arrays that forward and launch give after y, for the rule alone
     updates: Callable | None = None  # (*arrays, **params): the numbers of the inputs that a call changes in place
+    after: Callable | None = None  # (inputs, those arrays, **params): what a call of tensors does with them
     fast: Mapping[str, str] = field(default_factory=dict)  # role -> kernel to run in it until `using` selects another
     cuda: Sequence[str | None] = ()  # for mg.fuse: an element of y in CUDA C++, then of each gradient, by x, y and dy
     cases: Sequence[Case] = ()
@@ -240,6 +241,8 @@ class PreparedCall:
         """The op on these tensors: one tensor, or a tuple of an op with several outputs."""
         made = self.run([t.array for t in tensors])
         y, *extra = made if self._saves else (made,)
+        if self.op.after:
+            self.op.after(tensors, extra, **self.params)
         for i in self._updates:
             with tape.no_grad():
                 tensors[i].written_by(self.op.name)

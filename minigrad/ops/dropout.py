@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices.array import Array
-from minigrad.devices.dtypes import copied, must_be_floats
+from minigrad.devices.dtypes import must_be_floats
 from minigrad.devices.random import dropout_state
 from minigrad.errors import require, require_bool, require_number
 from minigrad.kernels.kernel import Kernel
@@ -34,17 +34,17 @@ def philox(key: int, low: np.ndarray, high: int) -> np.ndarray:
     return np.stack([c0, c1, c2, c3], axis=-1)
 
 
-def forward(x: np.ndarray, state: np.ndarray, p: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
-    """y = x / (1 - p), or 0 with probability p; and the state for the next call
+def forward(x: np.ndarray, state: np.ndarray, p: float = 0.5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """y = x / (1 - p), or 0 with probability p
 
     state is the seed of the random numbers and the number of the mask, which grows by 1 with each call.
     """
-    return masked(x, state, p), state + np.array([0, 1], STATE)
+    return masked(x, state, p), state.copy(), state + np.array([0, 1], STATE)
 
 
-def backward(dy: tuple, state: np.ndarray, p: float) -> tuple:
+def backward(dy: np.ndarray, used: np.ndarray, p: float) -> tuple:
     """dx = dy / (1 - p), or 0 where x was dropped: the mask is made again"""
-    return masked(dy[0], state, p), None
+    return masked(dy, used, p), None
 
 
 def masked(x: np.ndarray, state: np.ndarray, p: float) -> np.ndarray:
@@ -59,18 +59,18 @@ def threshold_and_scale(p: float) -> tuple[int, float]:
     return round(p * 2**32), 1 / (1 - p) if p < 1 else 0.0
 
 
-def launch(kernels: dict[str, Kernel], x: Array, state: Array, p: float) -> tuple[Array, Array]:
+def launch(kernels: dict[str, Kernel], x: Array, state: Array, p: float) -> tuple[Array, Array, Array]:
     """One kernel, which also counts."""
-    y, following = Array.empty(x.device, x.shape, x.dtype), Array.empty(x.device, (2,), STATE)
-    kernels["forward"].launch(max(x.size, 1))(x, state, y, following, *threshold_and_scale(p), x.size)
-    return y, following
+    y = Array.empty(x.device, x.shape, x.dtype)
+    used, following = (Array.empty(x.device, (2,), STATE) for _ in range(2))
+    kernels["forward"].launch(max(x.size, 1))(x, state, y, used, following, *threshold_and_scale(p), x.size)
+    return y, used, following
 
 
-def launch_backward(kernels: dict[str, Kernel], needs: tuple, dys: tuple, state: Array, p: float) -> tuple:
+def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, used: Array, p: float) -> tuple:
     """One kernel."""
-    dy = dys[0]
     dx = Array.empty(dy.device, dy.shape, dy.dtype)
-    kernels["backward"].launch(dy.size)(dy, state, dx, *threshold_and_scale(p), dy.size)
+    kernels["backward"].launch(dy.size)(dy, used, dx, *threshold_and_scale(p), dy.size)
     return dx, None
 
 
@@ -97,10 +97,7 @@ class RandomOp(Op):
         if not training:
             return x
         array = require("dropout", x, Tensor, "a tensor").array
-        counter = require("dropout", state[0], Tensor, "a tensor") if state else Tensor(dropout_state(array))
-        y, following = super().__call__(x, Tensor(copied(counter.array)), p=p)  # the gradient needs the state of now
-        counter.assign(following)
-        return y
+        return super().__call__(x, *(state or (Tensor(dropout_state(array)),)), p=p)
 
 
 def _parameters(p: Any = 0.5, training: Any = True) -> tuple[Any, bool]:
@@ -115,7 +112,8 @@ dropout = RandomOp(
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
-    outputs=2,
+    saves=("used", "following"),
+    after=lambda inputs, extra, p: inputs[1].assign(Tensor(extra[1])),
     cost=lambda x, state, p=0.5: (2 * x.size, 2 * x.size * x.dtype.itemsize + 16),
     backward_flops=1,
     integers=True,

@@ -84,8 +84,8 @@ def test_a_training_with_the_readers_kernels_agrees_with_the_courses(solved, dev
 
 
 WRONG = {
-    "relu forward": TEXTS["relu forward"].replace("? 0 : x[i]", "? 1 : x[i]"),
-    "relu backward": TEXTS["relu backward"].replace("dy[i] : 0", "dy[i] : 1"),
+    "relu forward": TEXTS["relu forward"].replace("? real(0) : x[i]", "? real(1) : x[i]"),
+    "relu backward": TEXTS["relu backward"].replace("dy[i] : real(0)", "dy[i] : real(1)"),
 }
 for name in NAMES:  # the first wrong version that gives wrong numbers
     mistake = next(wrong for wrong in EXERCISES[name].wrong if wrong.kind == "value")
