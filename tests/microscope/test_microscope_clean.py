@@ -18,6 +18,7 @@ from minigrad.lab.bench.measure import Draw, Reference
 from minigrad.microscope import watching
 from minigrad.op import Op
 from minigrad.ops.matmul.shapes import ENDS
+from minigrad.rounding import rounded
 from minigrad.source import CUDA, Source
 
 RAN: set[str] = set()
@@ -162,6 +163,35 @@ def test_the_kernels_of_benchmarks_have_no_problem():
             Kernel("bench/levels.cu", name)(*args, grid=1, block=1)
     RAN.update(record.kernel for record in report.launches)
     assert report.problems == []
+
+
+@pytest.mark.parametrize("rung", ["mma_tf32", "mma_3xtf32", "mma_bf16"])
+def test_the_rungs_on_tensor_cores_have_no_problem(rung):
+    """And the conversions between the dtypes of arrays, which the smallest of them take."""
+    dtype = "bfloat16" if rung == "mma_bf16" else "float32"
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    with watching() as report:
+        for op, shapes in ((mg.conv2d, ((1, 6, 5, 4), (8, 6, 3, 3))), (mg.matmul, ((17, 24), (24, 40)))):
+            a, b = (mg.ones(*shape, device="sim").astype(dtype) for shape in shapes)
+            a.requires_grad = b.requires_grad = True
+            op.using(rung)(a, b).astype("float64").astype("float32").sum().backward()
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+
+
+def test_the_kernels_around_wgmma_have_no_problem():
+    """They turn the windows of a convolution, and split floats into TF32 and a rest."""
+    w = mg.randn(4, 8, 3, 2, device="sim").to(layout="NHWC")
+    turned, rest = mg.zeros(8, 4, 3, 2, device="sim").to(layout="NHWC"), mg.zeros(w.size, device="sim")
+    with watching() as report:
+        mg.conv2d["turn"].launch(w.size)(w, turned, 4, 8, 6, w.size)
+        mg.conv2d["rest"].launch(w.size)(w.reshape(-1), rest, w.size)
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+    host = w.numpy()
+    np.testing.assert_array_equal(turned.numpy(), host[:, :, ::-1, ::-1].swapaxes(0, 1))
+    np.testing.assert_array_equal(rest.numpy(), (host - rounded(host, "tf32")).reshape(-1))
 
 
 def runs_here(file: Source) -> bool:
