@@ -28,8 +28,9 @@ extern "C" __global__ void batch_norm_statistics(
 // The same with the channels last. block -> strip of pixels, thread -> four channels of pairs of pixels.
 extern "C" __global__ void batch_norm_statistics_nhwc(const real* x, wide* parts, int channels, int pixels, int pairs) {
     Strip strip(channels, pixels, pairs);
-    Four<wide> shift = {}, sum = {}, squares = {};
-    if (strip.c < channels) shift = as<wide>(vec(&x[strip.c]));
+    Vec shift = {};
+    Four<wide> sum = {}, squares = {};
+    if (strip.c < channels) shift = vec(&x[strip.c]);
     strip.each_pair([&](int i, bool both, int) {
         Vec in[2];
         strip.load(in, x, i, both);

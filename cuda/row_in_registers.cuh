@@ -16,7 +16,10 @@ __device__ inline void hold(wide (&own)[HELD], const real* row, int count, wide 
     for (int j = 0; j < HELD; j += LANES) {
         int i = threadIdx.x * LANES + j * blockDim.x;
         Four<wide> four = {beyond, beyond, beyond, beyond};
-        if (i < count) four = as<wide>(vec(&row[i]));
+        if (i < count) {
+            Vec loaded = vec(&row[i]);
+            four = as<wide>(loaded);
+        }
 #pragma unroll
         for (int lane = 0; lane < LANES; ++lane) own[j + lane] = four.at[lane];
     }

@@ -22,7 +22,10 @@ struct Short {
         for (int j = 0; j < MINE; j += LANES) {
             Four<wide> four = {beyond, beyond, beyond, beyond};
             if (count % LANES == 0) {
-                if (at(j) < count) four = as<wide>(vec(&row[at(j)]));
+                if (at(j) < count) {
+                    Vec loaded = vec(&row[at(j)]);
+                    four = as<wide>(loaded);
+                }
             } else {
 #pragma unroll
                 for (int lane = 0; lane < LANES; ++lane) {

@@ -19,7 +19,7 @@ __device__ const Neighbors<T, N>& vec(const T* first) { return *reinterpret_cast
 template <int N = LANES, class T>
 __device__ Neighbors<T, N>& vec(T* first) { return *reinterpret_cast<Neighbors<T, N>*>(first); }
 
-// The same numbers in another type: to and from the one of arithmetic.
+// The same numbers in another type: to and from the one of arithmetic. They are in registers already.
 template <class To, class T, int N>
 __device__ Neighbors<To, N> as(const Neighbors<T, N>& all) {
     Neighbors<To, N> y;

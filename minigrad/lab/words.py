@@ -100,6 +100,8 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("fusion", r"(?:kernel )?fusion|fuse[sd]?|fusing"): "One kernel in place of several, so that the numbers "
         "between them stay in registers.",
         ("trace", r"traces?|traced"): "A run of a function that notes which operations it calls.",
+        ("wide", r"`wide`"): "The type of arithmetic with numbers of type real: real itself, or float where those of "
+        "an array have two bytes.",
     },
     "04": {
         "lane": "One of the 32 places of a warp, numbered 0 to 31.",
