@@ -102,7 +102,7 @@ def test_what_goes_wrong_in_a_function_of_a_header_has_its_place():
     found = check.kernel(
         mg.cross_entropy, "held", mg.cross_entropy["held"].text.replace("hold(own, x, n,", "hold(own, x, n + 1,")
     )
-    assert found.kind == "out-of-bounds" and "In cuda/vector.cuh(" in found.text, found
+    assert found.kind == "out-of-bounds" and "In cuda/row_in_registers.cuh(" in found.text, found
 
 
 def test_a_tree_that_forgets_one_where_a_block_is_odd():
