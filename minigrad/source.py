@@ -138,8 +138,8 @@ class Source:
 
     @cached_property
     def tunables(self) -> dict[str, int]:
-        """The macros that a launch may set, with their defaults: `#ifndef TILE` then `#define TILE 16`."""
-        return {name: int(value) for name, value in _TUNABLE.findall(blank(self.unit))}
+        """The macros that a launch may set, with their defaults, in headers too: `#ifndef TILE`, `#define TILE 16`."""
+        return {name: int(value) for text in reversed(self.texts) for name, value in _TUNABLE.findall(blank(text))}
 
     @cached_property
     def unit(self) -> str:

@@ -4,6 +4,14 @@
 #include "matmul/matrix.cuh"
 #include "vector.cuh"
 
+// block -> ROWS x COLUMNS tile of the result.
+#ifndef ROWS
+#define ROWS 128
+#endif
+#ifndef COLUMNS
+#define COLUMNS 128
+#endif
+
 constexpr int FOUR_WARPS = 128;
 template <int ELEMENTS> constexpr int AT_ONCE = 4 - ELEMENTS / 8192;  // blocks of a multiprocessor, by their registers
 

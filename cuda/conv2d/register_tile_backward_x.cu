@@ -1,9 +1,3 @@
-#ifndef ROWS
-#define ROWS 128
-#endif
-#ifndef COLUMNS
-#define COLUMNS 128
-#endif
 #include "conv2d/register_tile.cuh"
 #include "conv2d/taps.cuh"
 

@@ -1,12 +1,3 @@
-#ifndef ROWS
-#define ROWS 256
-#endif
-#ifndef COLUMNS
-#define COLUMNS 128
-#endif
-#ifndef WIDE
-#define WIDE 64
-#endif
 #include "conv2d/taps.cuh"
 #include "matmul/tensor_cores.cuh"
 

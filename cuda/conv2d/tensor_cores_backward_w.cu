@@ -1,18 +1,9 @@
-#ifndef ROWS
-#define ROWS 128
-#endif
-#ifndef COLUMNS
-#define COLUMNS 256
-#endif
-#ifndef WIDE
-#define WIDE 64
-#endif
 #include "conv2d/taps.cuh"
 #include "matmul/tensor_cores.cuh"
 
 // dw = dy^T @ patches. A row is a kernel, a column a place (r, s, c) of it; the sum goes down the pixels of both factors. It
-// is long, and dw small, so `splits` blocks share a tile: each adds up `chunk` pixels, a multiple of 64, and writes a part
-// of dw, (splits, K, R, S, C). conv2d_add_parts adds those up, always in the same order.
+// is long, and dw small, so several blocks share a tile: each adds up `chunk` pixels, a multiple of 64, and writes a part
+// of dw, (parts, K, R, S, C). Another launch adds up the parts, always in the same order.
 // block -> ROWS x COLUMNS tile of its part.
 template <class Arithmetic>
 __device__ void backward_w(

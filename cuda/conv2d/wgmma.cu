@@ -1,10 +1,3 @@
-#ifndef DOWN
-#define DOWN 2
-#endif
-#ifndef PIXELS
-#define PIXELS 256
-#endif
-
 #include "conv2d/wgmma.cuh"
 
 extern "C" __global__ void __launch_bounds__(3 * GROUP, 1) conv2d_wgmma_tf32(

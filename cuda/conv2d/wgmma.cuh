@@ -3,6 +3,13 @@
 #include "matmul/hopper.cuh"
 #include "window.cuh"
 
+#ifndef DOWN
+#define DOWN 2
+#endif
+#ifndef PIXELS
+#define PIXELS 256
+#endif
+
 // block -> tiles of 64 * DOWN kernels x PARTS * PIXELS pixels of y, one after another, so that it copies the next tile's
 // factors while it stores. Of its three groups of four warps two multiply, each 64 kernels x PIXELS pixels, and one thread
 // of the third feeds the copy engine. A stage, 128 bytes of a tap's channels of w and of x, passes from the third group to

@@ -1,6 +1,3 @@
-#ifndef DOWN
-#define DOWN 2
-#endif
 #define PIXELS 128  // a lane holds two sums of each element
 #include "conv2d/wgmma.cuh"
 
