@@ -59,11 +59,17 @@ def require_int(who: str, name: str, value: Any, least: int = 0) -> int:
     return int(_among(who, name, value, Integral, f"a whole number of at least {least}", lambda n: n >= least))
 
 
-def require_number(who: str, name: str, value: Any, least: float = 0, below: float = inf) -> float:
-    """The value as a float with least <= value < below; NaN is rejected. Raises TypeError or ValueError."""
+def require_number(
+    who: str, name: str, value: Any, least: float = 0, below: float = inf, most: float = float_info.max
+) -> float:
+    """The value as a float with least <= value < below, and at most `most`; NaN is rejected.
+
+    Raises TypeError or ValueError.
+    """
     wanted = f"a number of at least {least}" if below == inf else f"a number from {least} to below {below}"
     wanted = "a finite number" if least == -inf else wanted
-    return float(_among(who, name, value, Real, wanted, lambda n: least <= n < below and abs(n) <= float_info.max))
+    wanted = wanted if most == float_info.max else f"a number from {least} to {most}"
+    return float(_among(who, name, value, Real, wanted, lambda n: least <= n < below and -float_info.max <= n <= most))
 
 
 def require_bool(who: str, name: str, value: Any) -> bool:

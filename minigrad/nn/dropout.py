@@ -14,7 +14,7 @@ class Dropout(Module):
     """
 
     def __init__(self, p: float = 0.5):
-        self.p = require_number("Dropout", "p", p, 0, 1 + 1e-9)
+        self.p = require_number("Dropout", "p", p, most=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """dropout(x, p, training)."""

@@ -90,7 +90,7 @@ def prepare(logits: Any, labels: Any, reduction: Any = "mean", label_smoothing: 
         raise ValueError(f"cross_entropy: reduction={reduction!r} is not one of {', '.join(REDUCTIONS)}.")
     if not (isinstance(labels, Array) and labels.device.is_gpu):
         check_labels("cross_entropy", labels.numpy() if isinstance(labels, Array) else labels, logits.shape[1])
-    smoothing = require_number("cross_entropy", "label_smoothing", label_smoothing, 0, 1 + 1e-9)
+    smoothing = require_number("cross_entropy", "label_smoothing", label_smoothing, most=1)
     return {"reduction": reduction, "label_smoothing": smoothing}
 
 

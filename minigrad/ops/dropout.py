@@ -79,7 +79,7 @@ def prepare(x: Any, state: Any, p: Any = 0.5) -> dict[str, float]:
     must_be_floats("dropout", x)
     if state.dtype != STATE or state.shape != (2,):
         raise TypeError(f"dropout: the state is {state.dtype} {state.shape}; it must be uint64 (2,), or left out.")
-    return {"p": require_number("dropout", "p", p, 0, 1 + 1e-9)}
+    return {"p": require_number("dropout", "p", p, most=1)}
 
 
 class RandomOp(Op):

@@ -180,7 +180,7 @@ def prepare(
             f"batch_norm: in training x {x.shape} needs more than one value a channel, over N and the axes after C; "
             "one value is its own mean. Give a larger batch, or call the module's eval()."
         )
-    momentum = require_number("batch_norm", "momentum", momentum, 0, 1 + 1e-9)
+    momentum = require_number("batch_norm", "momentum", momentum, most=1)
     return {"training": training, "momentum": momentum, "eps": require_number("batch_norm", "eps", eps)}
 
 
