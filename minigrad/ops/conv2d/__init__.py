@@ -86,7 +86,7 @@ def launch_backward(
     grads: list[Array | None] = [None, None, None]
     image, window = (spec_of(dy.device, shape, dy.dtype) for shape in shapes[:2])
     if needs[2:] and needs[2]:
-        grads[2] = sum_of_pixels(dy)
+        grads[2] = OPS["sum"].run([dy], {"axis": (0, 2, 3), "keepdims": False})
     for i, (role, other) in enumerate((("backward_x", w), ("backward_w", x))):
         if needs[i]:
             rung = choose(kernels, role, image, window, at, groups, precision)
@@ -104,12 +104,6 @@ GRADIENTS: dict[str, Any] = {
     "backward_x": (channels_last.gradient_x, by_rows.gradient_x),
     "backward_w": (channels_last.gradient_w, by_rows.gradient_w),
 }
-
-
-def sum_of_pixels(dy: Array) -> Any:
-    """The sum over n, p and q: in memory the channels are in the middle, or last."""
-    rows, axes = (dy.reshape((dy.size // dy.shape[1], dy.shape[1])), (0,)) if dy.channels_last else (dy, (0, 2, 3))
-    return OPS["sum"].run([rows], {"axis": axes, "keepdims": False})
 
 
 def prepare(

@@ -75,11 +75,9 @@ def norm_relu(channels: int, side: int) -> Layer:
     """Batch norm in training and relu; every other channel is positive, so that rounding switches none on or off."""
     weight, bias = np.linspace(0.05, 0.15, channels), np.resize([1.0, -1.0], channels)
     further = tuple(x.astype(np.float32) for x in (np.zeros(channels), np.ones(channels), weight, bias))
-    ops = ("batch_norm_relu",) if "batch_norm_relu" in OPS else ("batch_norm", "relu")
-    links = (Link(ops[0], further, {"training": True}), *map(Link, ops[1:]))
-    needs: Needs = ((True, False, False, True, True), (True,))
-    ways = {"forward": FORWARD, "backward": needs[: len(ops)]}
-    return Layer(f"batch norm + relu of {channels} x {side}x{side}", (BATCH, channels, side, side), links, ways)
+    link = Link("batch_norm_relu", further, {"training": True})
+    ways: dict[str, Needs] = {"forward": FORWARD, "backward": ((True, False, False, True, True),)}
+    return Layer(f"batch norm + relu of {channels} x {side}x{side}", (BATCH, channels, side, side), (link,), ways)
 
 
 def pool(channels: int, side: int) -> Layer:

@@ -2,11 +2,9 @@
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 from minigrad import rounding
-
-AUTOCAST: Any = getattr(rounding, "autocast", None)  # mixed precision, where this version has it
+from minigrad.rounding.autocast import autocast
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Mode:
 
     def within(self) -> AbstractContextManager:
         """minigrad computes in this mode."""
-        return AUTOCAST.autocast("bfloat16") if self.autocast and AUTOCAST else rounding.precision(self.precision)
+        return autocast("bfloat16") if self.autocast else rounding.precision(self.precision)
 
 
 # float32 has the error of float32 by either way: three products of TF32, or the exact one, which is slower.
@@ -44,6 +42,5 @@ MODES = {
         Mode("bf16", "bf16", "bfloat16", 2e-2, 5e-2, 1e-2, dtype="bfloat16", autocast=True),
     )
 }
-STEPS = ("3xtf32", "tf32", *(["bf16"] if AUTOCAST else []))  # modes of whole training steps
-LAYERS = ("3xtf32", "tf32", "bf16")  # modes of single layers
+STEPS = LAYERS = ("3xtf32", "tf32", "bf16")  # modes of whole training steps, and of single layers
 ASKED = ("float32",)  # modes whose steps are measured only where one asks for them

@@ -22,7 +22,6 @@ SIZE, CLASSES = 224, 1000  # pixels along each side of an image
 STEM, WIDTHS, BLOCKS = "imagenet", (64, 128, 256, 512), 2
 RATE, MOMENTUM = 5e-4, 0.9  # of few images; with a larger rate the losses of correct float32 steps soon part by 1e-3
 LAYOUT = "NHWC"
-FOLDED: Callable[[Any], Any] = getattr(nn, "folded", nn.Module.eval)  # for inference
 
 
 @dataclass(frozen=True)
@@ -95,8 +94,8 @@ def training(task: Task, mode: Mode, device: str, replayed: bool = False) -> Cal
 
 
 def inference(task: Task, mode: Mode, device: str, replayed: bool = False) -> Call:
-    """The logits of these images, eager or as a graph, with batch norms folded into convolutions where nn does that."""
-    model, (x, y) = FOLDED(network(device, task.state)), batch_on(device, task)
+    """The logits of these images, eager or as a graph, with batch norms folded into convolutions."""
+    model, (x, y) = nn.folded(network(device, task.state)), batch_on(device, task)
 
     def logits(_: Any) -> Any:
         with no_grad():
