@@ -8,6 +8,8 @@ STAMP  := $(VENV)/.installed
 # In a container one is often root, which JupyterLab refuses unless told otherwise.
 LABFLAGS ?= $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 
+test soak: export OPENBLAS_NUM_THREADS = 1
+
 .PHONY: help lab test soak notebooks venv gpu cuda clean
 
 help:
@@ -19,6 +21,7 @@ lab: gpu
 	  --ContentsManager.hide_globs=records --ContentsManager.hide_globs=__pycache__ notebooks/00_start_here.ipynb
 
 # A file, or a notebook, is run by one process from its first test to its last: cells and README examples follow on.
+# Each process keeps to one thread of NumPy's matrix products: they are small here, and several threads take longer.
 # A process that is brought down is not started anew, which would begin its file again and again.
 test: gpu
 	$(PY) -m pytest --nbval --numprocesses logical --maxprocesses 8 --dist loadfile --max-worker-restart 0

@@ -110,6 +110,8 @@ def test_a_batch_of_which_a_part_is_refused_is_not_let_go_of_in_flight(gpu, driv
 def test_the_copy_of_a_batch_ends_while_a_step_runs(monkeypatch):
     gpu = get("cuda")
     spin, ended = Kernel("bench/spin.cu", "spin"), Array.zeros(gpu, (1,), np.dtype(np.int64))
+    spin(ended, 1, grid=1, block=1)  # compiles it: in the loop a step would wait for the compiler
+    assert mg.ones(1024, 1024, device="cuda")[0, 0].item() == 1
     copies, steps, send = [], [], gpu.sender.send
 
     def watched(host):

@@ -30,7 +30,7 @@ def register_tile(way: str) -> Kernel:
         sizes="rows columns layers=1" + ON,
         fit=lambda **sizes: dict(zip(("ROWS", "COLUMNS"), rung.tile(way, **sizes), strict=True)),
         ROWS=(128, 64) if way == "_backward_w" else (128, 256, 64),
-        COLUMNS=(64, 128),
+        COLUMNS=(64, 128) if way == "_backward_w" else (64,),
     )
 
 

@@ -76,7 +76,7 @@ class ChannelsLast:
 
 
 # Of float32 in registers, of tensor cores, and where a warp on tensor cores holds both parts of its factors.
-REGISTERS = {(128, 128): 1.0, (256, 64): 1.0, (128, 64): 1.05, (64, 64): 1.2}
+REGISTERS = {(256, 64): 1.0, (128, 64): 1.05, (64, 64): 1.2}
 REGISTERS_W = {(128, 128): 1.0, (128, 64): 1.05, (64, 128): 1.05, (64, 64): 1.2}
 LARGE, LARGE_W = {(256, 128): 1.0, (256, 64): 1.1, (128, 128): 1.1}, {(128, 256): 1.0, (64, 256): 1.1}
 HALF, HALF_W = {(256, 64): 1.1, (128, 128): 1.1}, {(64, 256): 1.1}

@@ -119,6 +119,8 @@ class PyTorch:
                 return torch.nn.functional.dropout(xs[0], **params)
             case "pad":
                 return torch.nn.functional.pad(*xs, params.pop("padding"), **params)
+            case "astype":
+                return xs[0].to(getattr(torch, str(params.get("dtype") or xs[0].dtype).removeprefix("torch.")))
             case "transpose":
                 return torch.permute(*xs, params.get("axes") or tuple(range(xs[0].ndim))[::-1]).contiguous()
             case "getitem":
