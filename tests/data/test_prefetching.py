@@ -126,10 +126,12 @@ def test_the_copy_of_a_batch_ends_while_a_step_runs(monkeypatch):
         spin(ended, int(1e8), grid=1, block=1)  # a step of 100 ms, for a GPU that others use at the same time
         assert x[0, 0].shape == ()
         steps.append((start, gpu.mark()))
+        assert gpu.between(start, start) == 0  # waits: what is asked for from now on is sent after the step's start
         total = x.sum().item() if i == len(given) - 1 else None
     assert total == 7 * 1024 * 1024
-    for sent in copies[3:]:
-        assert any(gpu.between(start, sent) > 0 and gpu.between(sent, stop) > 0 for start, stop in steps)
+    for sent in copies[4:]:  # the fourth may be asked for before the first step has begun
+        times = [(gpu.between(start, sent), gpu.between(sent, stop)) for start, stop in steps]
+        assert any(after > 0 and before > 0 for after, before in times), times
 
 
 @pytest.mark.parametrize("batch", [np.ones((2, 3)), mg.ones(2, 3, device="numpy"), "ab", 3, {"x": np.ones(2)}])

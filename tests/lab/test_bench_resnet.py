@@ -34,7 +34,7 @@ def tiny(monkeypatch):
     make_tiny(monkeypatch)
     monkeypatch.setattr(whole_steps, "DEVICE", "numpy")
     monkeypatch.setattr(whole_steps, "get", lambda name: SimpleNamespace(finish=lambda: None))
-    monkeypatch.setattr(whole_steps, "PeakOfPool", lambda gpu: SimpleNamespace(warm=lambda: None, bytes=lambda: 7))
+    monkeypatch.setattr(whole_steps, "PeakOfPool", lambda gpu: SimpleNamespace(warm=lambda: None, bytes=lambda: (7, 8)))
     monkeypatch.setattr(whole_steps, "timed", lambda works, wait, repeats: dict.fromkeys(works, TOOK))
 
 
@@ -57,7 +57,7 @@ class Rival:
         return self._made("inference", *args, **how)
 
     def PeakOfTorch(self):
-        return SimpleNamespace(warm=lambda: None, bytes=lambda: 9)
+        return SimpleNamespace(warm=lambda: None, bytes=lambda: (9, 10))
 
 
 # --- whole steps ---
@@ -74,7 +74,7 @@ def test_all_contestants_begin_alike_and_are_timed(tiny, monkeypatch):
     rival = Rival(monkeypatch)
     times, peaks = WholeStep("training", 4, MODES["3xtf32"]).measured(("torch",))
     assert list(times) == ["minigrad", "minigrad, graph", "PyTorch", "PyTorch, graph", "PyTorch, graph, NCHW"]
-    assert peaks == {name: 7 if name.startswith("minigrad") else 9 for name in times}
+    assert peaks == {name: (7, 8) if name.startswith("minigrad") else (9, 10) for name in times}
     assert rival.made == [
         ("inference", "float32", "NCHW"), ("training", "float32", "NCHW"), ("training", "3xtf32", "NHWC"),
         ("training", "3xtf32", "NHWC", "graph"), ("training", "3xtf32", "NCHW", "graph"),
@@ -131,14 +131,16 @@ def test_a_replayed_step_takes_the_steps_of_an_eager_one(gpu, monkeypatch):
     assert [replayed().item() for _ in range(4)] == [eager().item() for _ in range(4)]
 
 
-def test_the_peak_is_the_memory_taken_since_the_start(gpu):
+def test_the_peak_is_the_memory_of_arrays_and_that_taken_since_the_start(gpu):
     kept, freed = (Array.empty(gpu, (2**20,), np.dtype(np.float32)) for _ in range(2))
     del freed
     peak = whole_steps.PeakOfPool(gpu)
     assert gpu.memory.usage == (kept.nbytes, 0), "what was free is no part of it"
-    more = Array.empty(gpu, (2**18,), np.dtype(np.float32))
-    del more
-    assert peak.bytes() == 2**20, "what a step has freed again is"
+    for size in (2**18, 2**19):  # one after the other
+        array = Array.empty(gpu, (size,), np.dtype(np.float32))
+        del array
+    assert peak.bytes() == (2**21, 2**20 + 2**21), "what a step has freed again is"
+    assert gpu.memory.usage == (kept.nbytes + 2**20 + 2**21, 2**20 + 2**21)
 
 
 # --- the run ---
@@ -157,7 +159,10 @@ def pretended(tmp_path, monkeypatch):
     )
     layer = bench.Measurement("l", ("k",), timing(1e-4), 10**9, 10**6, "tf32", {"torch": timing(2e-4)})
     made = [
-        run.Job(STEP.title, lambda against: {"steps": times_of_a_step(against), "peaks": {"minigrad": 8 * 10**9}}),
+        run.Job(
+            STEP.title,
+            lambda against: {"steps": times_of_a_step(against), "peaks": {"minigrad": (8 * 10**9, 9 * 10**9)}},
+        ),
         run.Job("l", lambda against: {"layers": layer}),
         run.Job("t", lambda against: {"timelines": {"conv1, conv2d, forward": layer}}),
     ]
@@ -180,10 +185,10 @@ def shown(capsys, words):
 def test_the_command_writes_a_record_that_is_shown_without_a_gpu(pretended, monkeypatch, capsys):
     goal, command = "us 12000.0 14400.0 0.83 13000.0 9500.0 at least", ["bench", "--resnet", "--against", "torch"]
     assert command_line.main(command) == 0
-    assert shown(capsys, STEP.title)[:2] == [goal, "minigrad 20000.0 20000.0 8000"]
+    assert shown(capsys, STEP.title)[:2] == [goal, "minigrad 20000.0 20000.0 8000 9000"]
     record = bench.newest()
     assert record.command == "minigrad bench --resnet --against torch"
-    assert record.peaks == {STEP.title: {"minigrad": 8 * 10**9}}
+    assert record.peaks == {STEP.title: {"minigrad": (8 * 10**9, 9 * 10**9)}}
     assert list(record.layers) == ["l"] and list(record.timelines) == ["t"]
     assert bench.load(record.save()) == record, "it comes back as it was"
     monkeypatch.setattr(command_line, "why_not", lambda name: "no GPU.")
@@ -274,7 +279,7 @@ def test_a_goal_is_a_multiple_of_pytorch_of_the_floor_or_a_time_on_one_gpu():
     m = bench.Measurement(norm, ("k",), timing(2.2e-4), 0, 800 * 10**6, "float32", {"torch": timing(1e-3)})
     record = bench.Record(H200.name, "2026-01-02", "c", {}, H200, 4e12, layers={norm: m})
     record.steps[STEP.title] = times_of_a_step(["torch"])
-    record.peaks[STEP.title] = {"minigrad": 9 * 10**9, "PyTorch": 8 * 10**9, "PyTorch, graph": 10**9}
+    record.peaks[STEP.title] = {"minigrad": (9 * 10**9, 0), "PyTorch": (8 * 10**9, 0), "PyTorch, graph": (10**9, 0)}
     record.refused["softmax of 512 x 64, eager"] = "it is off"
     rows = {row[0]: row[1:] for row in goals.goals_table(record).rows}
     assert rows[norm] == ("us", "220.0", "1000.0", "0.22", "500.0", "240.0", "aim")

@@ -53,9 +53,7 @@ TENSOR_CORES = {
     ((5, 16), (16, 24)): "wgmma",
     ((4096, 4096), (4096, 4096)): "wgmma",
     ((3, 5, 16), (3, 16, 24)): "wgmma",
-    ((16,), (16, 24)): "wgmma",
     ((5, 24), (24, 15)): "mma_bf16",
-    ((5, 0), (0, 16)): "mma_bf16",
 }
 WAYS = ("forward", "backward_a", "backward_b")
 
@@ -117,6 +115,12 @@ def test_bfloat16_takes_tensor_cores_and_so_do_its_gradients(shapes):
     for op, kernel in ((mg.matmul, name), (mg.matmul.using("wgmma"), name), (mg.matmul.using("mma_bf16"), "mma_bf16")):
         assert chosen(op, *shapes, bfloat16)[1] == ladder(kernel)
     assert chosen(mg.matmul.using("mma_tf32"), *shapes)[1] == ladder("mma_tf32")
+
+
+def test_bfloat16_has_the_kernels_for_vectors_too():
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    for shapes in (((4096, 4096), (4096,)), ((4096,), (4096, 4096)), ((2**20,), (2**20,)), ((16,), (16, 24))):
+        assert chosen(mg.matmul, *shapes, bfloat16)[1][0] == chosen(mg.matmul, *shapes)[1][0]
 
 
 def test_using_chooses_the_kernel():

@@ -58,6 +58,17 @@ def test_long_sums_are_split_and_the_same_each_time(shapes):
     np.testing.assert_array_equal(found.numpy(), again.numpy())
 
 
+@pytest.mark.parametrize("shapes", [*LONG, ((33, 68), (68,)), ((65,), (65, 36)), ((2, 1), (1, 5))], ids=str)
+def test_a_sum_of_bfloat16_is_added_in_float32_and_rounded_once(shapes):
+    rng = np.random.default_rng(0)
+    a, b = (mg.tensor(rng.standard_normal(shape), device="sim").astype("bfloat16") for shape in shapes)
+    with watching() as report:
+        found = a @ b
+    exact = a.numpy().astype(float) @ b.numpy().astype(float)
+    assert report.problems == [] and not any("mma" in launch.kernel for launch in report.launches)
+    np.testing.assert_allclose(found.numpy().astype(float), exact, rtol=0.51 * 2**-7, atol=2e-3)
+
+
 def begun_at(skipped, shape, device):
     """Small integers that begin `skipped` numbers behind a multiple of 16 bytes, and the same on the host."""
     size = int(np.prod(shape))

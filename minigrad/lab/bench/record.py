@@ -74,7 +74,7 @@ class Record(Tabular):
     measurements: dict[str, Measurement] = field(default_factory=dict)
     sweeps: dict[str, Times] = field(default_factory=dict)
     steps: dict[str, Times] = field(default_factory=dict)  # whole training steps, and inferences
-    peaks: dict[str, dict[str, int]] = field(default_factory=dict)  # the most bytes that a step occupies, by library
+    peaks: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)  # bytes of arrays, and from the driver
     layers: dict[str, Measurement] = field(default_factory=dict)  # of ResNet-18, each alone, and products
     timelines: dict[str, dict[str, Measurement]] = field(default_factory=dict)  # the parts of a step, by step
     host: dict[str, Times] = field(default_factory=dict)  # the host's time for a call
@@ -226,6 +226,8 @@ def _parsed(key: str, content: Any) -> Any:
             return {title: {k: Timing.from_json(n) for k, n in entry.items()} for title, entry in content.items()}
         case "levels":
             return {name: Level(*entry) for name, entry in content.items()}
+        case "peaks":
+            return {title: _parsed("resources", entry) for title, entry in content.items()}
         case "resources":
             return {title: tuple(entry) for title, entry in content.items()}
         case "costs":

@@ -13,12 +13,14 @@ import numpy as np
 
 from minigrad.devices.array import MAX_ELEMENTS, Array, Spec
 from minigrad.devices.device import MAX_GRID
+from minigrad.devices.dtypes import has_gradient, wide
 from minigrad.devices.tensor_map import TensorMap
 from minigrad.errors import LaunchError
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import View
 from minigrad.op import OPS
+from minigrad.ops.astype import cast_into
 from minigrad.ops.matmul.kernels import PRECISIONS, SMALL, STRIP, has_tensor_cores, is_small, pick, tile
 from minigrad.ops.matmul.shapes import ENDS, ONE, Products
 
@@ -60,12 +62,12 @@ def choose(
     product = partial(Strategy, way=way, shapes=shapes)
     along = way == "backward_a" or rows == columns or (way == "forward" and columns == 1)  # 1 x 1 is one row's sum
     kernel, role = (kernels["vector_rows"], "along") if along else (kernels["vector_columns"], "down")
-    if x.dtype.kind == "f" and kernel in (kernels["forward"], kernels.get(role)):
+    if has_gradient(x.dtype) and kernel in (kernels["forward"], kernels.get(role)):
         if terms == shapes.count == 1 and role in kernels and min(rows, columns) < BROAD:
             return product("outer", OPS["multiply"].kernels["vectorized"])
         if min(rows, columns) <= 1:
-            wide = 1 if along else STRIP  # outputs of a block
-            chunks = vector_chunks(ceil_div(rows * columns, wide) * shapes.count, terms * wide, x.device.processors)
+            width = 1 if along else STRIP  # outputs of a block
+            chunks = vector_chunks(ceil_div(rows * columns, width) * shapes.count, terms * width, x.device.processors)
             return product("rows_sum" if along else "columns_sum", kernel, chunk=chunk_of(terms, chunks, LANES))
     if chunks := splits_sum(kernels, way, shapes, x):
         return product("split_sum", kernels[f"split_k_parts{ENDS[way]}"], chunk=chunk_of(terms, chunks, STAGE))
@@ -107,11 +109,15 @@ def vector_sums(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
     rows, columns, terms = shapes.extents(strategy.way)
     outputs, views = rows * columns, shapes.views(strategy.way)
     matrix, vector, views = (x, y, views) if columns == 1 else (y, x, views[::-1])
-    to = out if chunks == 1 else Array.empty(out.device, (chunks, out.size), out.dtype)
+    same, shape = wide(out.dtype) == out.dtype, out.shape
+    sums = out if same else Array.empty(out.device, shape, wide(out.dtype))  # of bfloat16 in float32
+    to = sums if chunks == 1 else Array.empty(out.device, (chunks, out.size), sums.dtype)
     launch = strategy.kernel.launch(outputs, terms, chunks, shapes.count, out.device.processors)
     launch(matrix, vector, to, outputs, terms, chunk, *views)
     if chunks > 1:
-        add_up(to, out, chunks, 1 if strategy.name == "rows_sum" else outputs)
+        add_up(to, sums, chunks, 1 if strategy.name == "rows_sum" else outputs)
+    if sums is not out:
+        cast_into(sums, out)
 
 
 def vector_chunks(blocks: int, elements: int, processors: int) -> int:

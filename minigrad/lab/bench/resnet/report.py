@@ -10,7 +10,7 @@ from minigrad.lab.bench.resnet.calls import SMALL
 from minigrad.lab.bench.resnet.goals import goals_table
 
 NETWORK = "ResNet-18"  # the first word of the titles of whole steps
-STEP_HEADERS = ("step", "by", "median us", "fastest us", "peak MB")
+STEP_HEADERS = ("step", "by", "median us", "fastest us", "arrays MB", "taken MB")
 LAYER_HEADERS = ("layer", "us", "floor us", "of floor", "bound by", "torch us", "ratio")
 PART_HEADERS = ("part", "us", "of step", "floor us", "of floor", "kernels")
 
@@ -32,13 +32,12 @@ class ResNetReport(Tabular):
 
     @property
     def steps(self) -> Table:
-        """Every whole step and small call, by library and mode, with the most memory that it occupies."""
+        """Every whole step and small call, by library and mode; its memory: of arrays, and taken from the driver."""
         record, rows = self.record, []
         for title in (title for title in record.steps if title.startswith(NETWORK) or title in SMALL):
             for name, t in record.steps[title].items():
-                peak = record.peaks.get(title, {}).get(name)
-                cells = (f"{t.seconds * 1e6:.1f}", f"{t.fastest * 1e6:.1f}", f"{peak / 1e6:.0f}" if peak else "")
-                rows.append((title, name, *cells))
+                peaks = [f"{peak / 1e6:.0f}" for peak in record.peaks.get(title, {}).get(name, ())] or ("", "")
+                rows.append((title, name, f"{t.seconds * 1e6:.1f}", f"{t.fastest * 1e6:.1f}", *peaks))
         return table(rows, STEP_HEADERS, f"Whole steps on {record.place}, the host's time included")
 
     @property

@@ -53,7 +53,7 @@ class WholeStep:
                 makers["PyTorch, folded, graph"] = partial(theirs, graph=True, fold=True)
         return makers
 
-    def measured(self, against: Sequence[str]) -> tuple[Times, dict[str, int]]:
+    def measured(self, against: Sequence[str]) -> tuple[Times, dict[str, tuple[int, int]]]:
         """The times, and the peaks of training, by contestant.
 
         Raises ValueMismatch where a result is not that of PyTorch in float32 or, without it, of minigrad in float32.
@@ -108,18 +108,30 @@ def must_agree(step: WholeStep, name: str, found: Sequence[np.ndarray], truth: S
 
 
 class PeakOfPool:
-    """The bytes that the pool of a GPU and its graphs take from the driver, those from before not counted."""
+    """The memory of a contestant on a GPU: the most bytes that its arrays occupy, and those taken from the driver.
+
+    Both without those from before. A graph has a pool of its own, whose arrays are not counted.
+    """
 
     def __init__(self, gpu: Any):
         gc.collect()
         self._memory, _ = gpu.memory, gpu.memory.usage  # which closes the graphs that were dropped
+        self._pool = self._memory.pool
         with gpu.context.guarded():
-            self._memory.pool.release()
-        self._before, _ = self._memory.usage
+            self._pool.release()
+        self._before, self._occupied = (self._pool.held, self._memory.usage[0]), 0
+        self._memory.pool = self  # until the end of a capture, or of the contestant
+
+    def allocate(self, nbytes: int) -> Any:
+        """Memory from the pool."""
+        buffer = self._pool.allocate(nbytes)
+        self._occupied = max(self._occupied, self._pool.held - self._pool.free)
+        return buffer
 
     def warm(self) -> None:
-        """The first calls count: the pool keeps what they took."""
+        """The first calls count: minigrad tries nothing in them."""
 
-    def bytes(self) -> int:
-        """The bytes taken since then."""
-        return self._memory.usage[0] - self._before
+    def bytes(self) -> tuple[int, int]:
+        """Bytes of arrays, and bytes taken from the driver, since then."""
+        self._memory.pool = self._pool
+        return self._occupied - self._before[0], self._memory.usage[0] - self._before[1]

@@ -89,21 +89,23 @@ def batch(task: Task, layout: str) -> tuple[Any, Any]:
 
 
 class PeakOfTorch:
-    """The largest number of bytes that PyTorch's tensors occupy, those from before not counted."""
+    """The most bytes that PyTorch's tensors occupy, and those that it takes from the driver, without those before."""
 
     def __init__(self) -> None:
         gc.collect()
         torch.cuda.empty_cache()
-        self._before = torch.cuda.memory_allocated()
+        self._before = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
 
     def warm(self) -> None:
         """Forget the peak of the first calls: cuDNN tries algorithms in them, some with large workspaces."""
         torch.cuda.synchronize()
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
 
-    def bytes(self) -> int:
-        """The peak since then."""
-        return torch.cuda.max_memory_allocated() - self._before
+    def bytes(self) -> tuple[int, int]:
+        """Both peaks since then."""
+        peaks = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+        return peaks[0] - self._before[0], peaks[1] - self._before[1]
 
 
 # --- single layers ---
