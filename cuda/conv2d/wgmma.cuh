@@ -1,5 +1,6 @@
 // A convolution by wgmma, of images and kernels whose channels are last in memory.
 #pragma once
+#include "conv2d/epilogue.cuh"
 #include "matmul/hopper.cuh"
 #include "window.cuh"
 
@@ -38,30 +39,40 @@ __device__ inline unsigned transposed(unsigned pair) {
 
 // Stores a lane's sums of 64 kernels x PIXELS pixels: of every eighth pair of pixels those of kernels `row` and row + 8.
 __device__ inline void store(
-    const float (&sum)[PIXELS / 2], const float* bias, float* y, int kernel, int first, int kernels, int pixels, int lane) {
+    const float (&sum)[PIXELS / 2], const Epilogue<float>& end, float* y, int kernel, int first, int kernels, int pixels,
+    int lane) {
     int row = kernel + lane / 4;
-    float low = bias ? bias[row] : 0, high = bias ? bias[row + 8] : 0;
+    float low = end.start(row), high = end.start(row + 8);
 #pragma unroll
     for (int i = 0; i < PIXELS / 4; ++i) {
-        int pixel = first + i / 2 * 8 + lane % 4 * 2 + i % 2;
+        int pixel = first + i / 2 * 8 + lane % 4 * 2 + i % 2, at = pixel * kernels + row;
         if (pixel < pixels) {
-            y[pixel * kernels + row] = sum[i / 2 * 4 + i % 2] + low;
-            y[pixel * kernels + row + 8] = sum[i / 2 * 4 + i % 2 + 2] + high;
+            y[at] = end.cut(sum[i / 2 * 4 + i % 2] + low + end.more(at));
+            y[at + 8] = end.cut(sum[i / 2 * 4 + i % 2 + 2] + high + end.more(at + 8));
         }
     }
 }
 __device__ inline void store(
-    const float (&sum)[PIXELS / 2], const bfloat16* bias, bfloat16* y, int kernel, int first, int kernels, int pixels, int lane) {
+    const float (&sum)[PIXELS / 2], const Epilogue<bfloat16>& end, bfloat16* y, int kernel, int first, int kernels,
+    int pixels, int lane) {
     int row = kernel + lane / 4, column = kernel + lane % 4 * 2;
-    float low = bias ? bias[row] : 0.0f, high = bias ? bias[row + 8] : 0.0f;
+    float low = end.start(row), high = end.start(row + 8);
+    // The residual is read like y is written, in pairs of kernels, and turned to pairs of pixels, like the sums.
+    auto pair = [&](int at, bool in) { return in ? *reinterpret_cast<const unsigned*>(end.residual + at) : 0; };
 #pragma unroll
     for (int i = 0; i < PIXELS / 8; ++i) {
-        unsigned upper = transposed(to_bf16(sum[i * 4] + low, sum[i * 4 + 1] + low));
-        unsigned lower = transposed(to_bf16(sum[i * 4 + 2] + high, sum[i * 4 + 3] + high));
-        int pixel = first + i * 8 + lane / 4;
+        int pixel = first + i * 8 + lane / 4, at = pixel * kernels + column;
+        float more[4] = {};
+        if (end.residual) {
+            unsigned upper = transposed(pair(at, pixel < pixels)), lower = transposed(pair(at + 8, pixel < pixels));
+            more[0] = __uint_as_float(upper << 16), more[1] = __uint_as_float(upper & 0xffff0000);
+            more[2] = __uint_as_float(lower << 16), more[3] = __uint_as_float(lower & 0xffff0000);
+        }
+        auto y_of = [&](int j) { return end.cut(sum[i * 4 + j] + (j < 2 ? low : high) + more[j]); };
+        unsigned upper = transposed(to_bf16(y_of(0), y_of(1))), lower = transposed(to_bf16(y_of(2), y_of(3)));
         if (pixel < pixels) {
-            *reinterpret_cast<unsigned*>(y + pixel * kernels + column) = upper;
-            *reinterpret_cast<unsigned*>(y + pixel * kernels + column + 8) = lower;
+            *reinterpret_cast<unsigned*>(y + at) = upper;
+            *reinterpret_cast<unsigned*>(y + at + 8) = lower;
         }
     }
 }
@@ -72,24 +83,27 @@ __device__ inline void store(
 // SPLIT: w_rest and x_rest are what that rounding leaves out. A product of two sums is w x + w x_rest + w_rest x, and
 // what is missing, w_rest x_rest, is 2^-22 of it. Tensor cores round their sums toward zero, so the sum of each stage is
 // added to the total by ordinary additions.
+// Few tiles would leave multiprocessors idle. Then the stages of a sum are split into parts of `chunk`, which different
+// blocks add up: the partial sums go to `sums`, (parts, pixels, kernels), and conv2d_finish makes y of them.
 template <class T, bool SPLIT>
 __device__ void product(
-    const TensorMap& w, const TensorMap& w_rest, const TensorMap& x, const TensorMap& x_rest, const T* bias, T* y,
-    const Window& at, int kernels, int images) {
+    const TensorMap& w, const TensorMap& w_rest, const TensorMap& x, const TensorMap& x_rest, const Epilogue<T>& end, T* y,
+    float* sums, const Window& at, int kernels, int images, int chunk) {
     constexpr int STAGE = SIZE * (1 + SPLIT), FIT = SHARED / (STAGE + 16), STAGES = FIT < 4 ? FIT : 4;
     extern __shared__ __align__(1024) unsigned char stages[];
     Barrier *full = reinterpret_cast<Barrier*>(stages + STAGES * STAGE), *empty = full + STAGES;
     int group = threadIdx.x / GROUP, image = at.out_height * at.out_width, pixels = images * image, turn = 0;
     int tall = kernels / (64 * DOWN), tiles = (pixels + PARTS * PIXELS - 1) / (PARTS * PIXELS) * tall;
+    int steps = at.rows * at.columns * at.channels / DEPTH<T>, parts = (steps + chunk - 1) / chunk;
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) barrier_init(&full[stage], 1), barrier_init(&empty[stage], 2);
         barriers_ready();
     }
     __syncthreads();
-    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    for (int tile = blockIdx.x; tile < tiles * parts; tile += gridDim.x) {
         // [own]
-        int kernel = tile % tall * 64 * DOWN, first = tile / tall * PARTS * PIXELS;
-        int steps = at.rows * at.columns * at.channels / DEPTH<T>;
+        int kernel = tile % tall * 64 * DOWN, first = tile % tiles / tall * PARTS * PIXELS;
+        int begin = tile / tiles * chunk, stop = min(begin + chunk, steps);
         // [copy]
         if (group == 2) {
             if (threadIdx.x != 2 * GROUP) return;
@@ -104,7 +118,8 @@ __device__ void product(
                         barrier);
                 }
             };
-            for (int step = 0, c = 0, tap = 0; step < steps; ++step, ++turn) {
+            int each = at.channels / DEPTH<T>, tap = begin / each, c = begin % each * DEPTH<T>;
+            for (int step = begin; step < stop; ++step, ++turn) {
                 int stage = turn % STAGES, round = turn / STAGES;
                 if (round > 0) barrier_wait(&empty[stage], (round - 1) % 2);
                 barrier_expect(&full[stage], STAGE);
@@ -118,7 +133,7 @@ __device__ void product(
         // [multiply]
         int w_at = DOWN == 2 ? group * 64 * BYTES : 0, x_at = W_SIZE + (DOWN == 1 ? group * PIXELS * BYTES : 0);
         float sum[PIXELS / 2] = {}, total[SPLIT ? PIXELS / 2 : 1] = {};
-        for (int step = 0; step < steps; ++step, ++turn) {
+        for (int step = begin; step < stop; ++step, ++turn) {
             int stage = turn % STAGES;
             const unsigned char *its = stages + stage * STAGE, *rest = its + SIZE;
             barrier_wait(&full[stage], turn / STAGES % 2);
@@ -133,7 +148,7 @@ __device__ void product(
                 for (int i = 0; i < PIXELS / 2; ++i) total[SPLIT ? i : 0] += sum[i], sum[i] = 0;
             } else {
                 wgmma_wait<1>(sum);  // the products of the step before are complete: its stage is free
-                if (step > 0 && threadIdx.x % GROUP == 0) barrier_arrive(&empty[(turn - 1) % STAGES]);
+                if (step > begin && threadIdx.x % GROUP == 0) barrier_arrive(&empty[(turn - 1) % STAGES]);
             }
         }
         if (!SPLIT) {
@@ -143,7 +158,15 @@ __device__ void product(
         // [store]
         int lane = threadIdx.x % 32, below = threadIdx.x / 32 % 4 * 16;
         kernel += below + (DOWN == 2 ? group * 64 : 0), first += DOWN == 1 ? group * PIXELS : 0;
-        if constexpr (SPLIT) store(total, bias, y, kernel, first, kernels, pixels, lane);
-        else store(sum, bias, y, kernel, first, kernels, pixels, lane);
+        const auto& whole = [&]() -> const float(&)[PIXELS / 2] {
+            if constexpr (SPLIT) return total;
+            else return sum;
+        }();
+        if (sums) {
+            float* part = sums + tile / tiles * pixels * kernels;
+            store(whole, Epilogue<float>{}, part, kernel, first, kernels, pixels, lane);
+        } else {
+            store(whole, end, y, kernel, first, kernels, pixels, lane);
+        }
     }
 }

@@ -41,6 +41,13 @@ class Conv2d(Module):
         inputs = (x, self.weight) if self.bias is None else (x, self.weight, self.bias)
         return OPS["conv2d"](*inputs, **self._how)
 
+    def relu(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """relu(forward(x) + residual), by one op where there is a bias."""
+        more = () if residual is None else (residual,)
+        if self.bias is not None:
+            return OPS["conv2d_relu"](x, self.weight, self.bias, *more, **self._how)
+        return OPS["relu"](sum(more, self.forward(x)))
+
     def __repr__(self) -> str:
         outputs, each, rows, columns = self.weight.shape
         usual = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}

@@ -12,7 +12,6 @@ from minigrad.errors import require
 from minigrad.nn.conv import Conv2d
 from minigrad.nn.module import Module, Sequential
 from minigrad.nn.normalization import BatchNorm2d
-from minigrad.operators import OPS
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
@@ -21,11 +20,7 @@ AnyModule = TypeVar("AnyModule", bound=Module)
 
 def convolved(x: Tensor, conv: Conv2d, norm: BatchNorm2d | None, residual: Tensor | None = None) -> Tensor:
     """relu(norm(conv(x)) + residual); norm is None where it has been folded into the convolution."""
-    y = conv(x)
-    if norm is not None:
-        return norm.relu(y, residual)
-    # Here a convolution that adds the residual and cuts off at 0 before it stores y would save two passes over memory.
-    return OPS["relu"](y if residual is None else y + residual)
+    return conv.relu(x, residual) if norm is None else norm.relu(conv(x), residual)
 
 
 def folded(model: AnyModule) -> AnyModule:

@@ -58,7 +58,7 @@ def largest(op, device):
             return [array(device, n // 1024, 1, 32, 32), *(array(device, 1) for _ in range(4))], {"training": True}
         case "max_pool2d" | "avg_pool2d":
             return [array(device, n // 1024, 1, 32, 32)], {"size": 3, "stride": 2, "padding": 1}
-        case "conv2d":
+        case "conv2d" | "conv2d_relu":
             return [array(device, n // 1024, 1, 32, 32), array(device, 1, 1, 3, 3), array(device, 1)], {"padding": 1}
         case "matmul":
             return [array(device, n // 64, 64), array(device, 64, 64)], {}

@@ -14,7 +14,7 @@ from minigrad.ops.matmul.shapes import ENDS
 
 nan, inf = np.nan, np.inf
 # Kernels that take some of the cases alone, which have tests of their own, and some that are steps of others.
-ELSEWHERE = {"register_tile", "halo_tile", "recount", "turn", "rest"}
+ELSEWHERE = {"register_tile", "halo_tile", "recount", "turn", "rest", "finish"}
 CASES = [pytest.param(op, case, id=f"{op.name} {case}") for op in OPS.values() for case in op.cases]
 
 

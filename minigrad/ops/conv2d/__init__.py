@@ -7,12 +7,12 @@ import numpy as np
 
 from minigrad import rounding
 from minigrad.devices.array import Array, spec_of
-from minigrad.devices.dtypes import must_be_floats
+from minigrad.devices.dtypes import is_bfloat16, must_be_floats, wide
 from minigrad.errors import require_int
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape
 from minigrad.kernels.window import Pair, Sides, Window, must_fit, pair, sides
-from minigrad.layouts import in_layout
+from minigrad.layouts import in_layout, typed
 from minigrad.op import OPS, Case, Op
 from minigrad.ops.conv2d import by_rows, channels_last
 from minigrad.ops.conv2d.kernels import FAST, kernels
@@ -64,17 +64,31 @@ def by_group(patches: np.ndarray, groups: int) -> np.ndarray:
 
 
 def launch(
-    kernels: dict[str, Kernel], x: Array, w: Array, bias: Array | None = None, *, stride: Pair, padding: Sides,
-    dilation: Pair, groups: int, precision: str,
+    kernels: dict[str, Kernel], x: Array, w: Array, bias: Array | None = None, residual: Array | None = None, *,
+    stride: Pair, padding: Sides, dilation: Pair, groups: int, precision: str, relu: bool = False,
 ) -> Array:  # fmt: skip
-    """y, by the rung that fits, in the layout of x, or with the channels last if those of w are."""
+    """y, by the rung that fits, in the layout of x, or with the channels last if those of w are.
+
+    relu(y + residual) is for `conv2d_relu`: tensor cores do it before they store y, other rungs by further launches.
+    """
     at = Window.over(x.shape, w.shape[-2:], stride, padding, dilation)
     last, rung = x.channels_last or w.channels_last, choose(kernels, "forward", x.spec, w.spec, at, groups, precision)
-    if rung is None or not rung.filled:  # tensor cores round themselves
-        x, w = rounded(precision, x, w)
+    if rung and rung.filled:  # tensor cores round x and w themselves
+        ends = (bias, residual and in_layout(residual, True), relu)
+        return in_layout(channels_last.forward(kernels, rung, x, w, ends, at), last)
+    if relu and is_bfloat16(x.dtype):  # y has one rounding
+        arrays: Any = [array and typed(array, wide(x.dtype)) for array in (x, w, bias, residual)]
+        params: Any = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        return typed(launch(kernels, *arrays, **params, precision="float32", relu=True), x.dtype)
+    x, w = rounded(precision, x, w)
     if rung:
-        return in_layout(channels_last.forward(kernels, rung, x, w, bias, at), last)
-    return in_layout(by_rows.forward(kernels, in_layout(x, False), in_layout(w, False), bias, at, groups), last)
+        y = channels_last.forward(kernels, rung, x, w, (bias, None, False), at)
+    else:
+        y = by_rows.forward(kernels, in_layout(x, False), in_layout(w, False), bias, at, groups)
+    y = in_layout(y, last)
+    if residual:
+        y = OPS["add"].run([y, in_layout(residual, last)], {})
+    return OPS["relu"].run([y], {}) if relu else y
 
 
 def launch_backward(

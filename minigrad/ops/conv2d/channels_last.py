@@ -22,15 +22,19 @@ from minigrad.ops.matmul.strategies import add_up
 Kernels = Mapping[str, Kernel]
 
 
-def forward(kernels: Kernels, rung: ChannelsLast, x: Array, w: Array, bias: Array | None, at: Window) -> Array:
-    """y, with its channels last."""
+def forward(kernels: Kernels, rung: ChannelsLast, x: Array, w: Array, ends: tuple, at: Window) -> Array:
+    """y, with its channels last. ends: bias, residual and relu, of which only tensor cores take the last two."""
     x, w, at = with_channels(kernels, rung, x), with_channels(kernels, rung, w), filled(rung, at, x.dtype)
     shape = (x.shape[0], w.shape[0], at.out_height, at.out_width)
     y = Array.empty(x.device, shape, x.dtype, True)
     if rung.name in HOPPER:
-        return wgmma.product(kernels, rung.name, x, w, bias, y, at)
+        return wgmma.product(kernels, rung.name, x, w, ends, y, at)
     sizes = sizes_of(rung, shape[0], shape[2:], shape[1], 1, x.device.processors)
-    kernels[rung.name].launch(*sizes)(x, w, bias, y, at, shape[1], shape[0])
+    (bias, residual, relu), launch = ends, kernels[rung.name].launch(*sizes)
+    if rung.filled:
+        launch(x, w, bias, residual, y, at, shape[1], shape[0], relu)
+    else:
+        launch(x, w, bias, y, at, shape[1], shape[0])
     return y
 
 
@@ -49,7 +53,9 @@ def gradient_x(kernels: Kernels, rung: ChannelsLast, dy: Array, w: Array, shapes
     if rung.name in HOPPER:
         flipped = Array.empty(w.device, (channels, k, *w.shape[2:]), w.dtype, True)
         kernels["turn"].launch(w.size)(w, flipped, k, channels, at.rows * at.columns, w.size)
-        return wgmma.product(kernels, f"{rung.name}_backward_x", dy, flipped, None, dx, wgmma.turned(at, k))
+        return wgmma.product(
+            kernels, f"{rung.name}_backward_x", dy, flipped, (None, None, False), dx, wgmma.turned(at, k)
+        )
     parity = ceil_div(at.height, at.stride_y), ceil_div(at.width, at.stride_x)
     sizes = sizes_of(rung, n, parity, at.channels, at.stride_y * at.stride_x, dy.device.processors)
     kernels[f"{rung.name}_backward_x"].launch(*sizes)(dy, w, dx, at, k, n)

@@ -4,6 +4,7 @@ from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.ops.conv2d import winograd
 from minigrad.ops.conv2d.rungs import HOPPER, RUNGS
+from minigrad.ops.conv2d.wgmma import STAGE, plan
 from minigrad.ops.elementwise import per_element, per_four
 from minigrad.ops.matmul.kernels import ON
 from minigrad.ops.window import BLOCKS
@@ -77,28 +78,20 @@ def tensor_cores(name: str, way: str) -> Kernel:
 
 def wgmma(name: str) -> Kernel:
     """A product by wgmma: persistent blocks, one on each multiprocessor, which loop over the tiles."""
-    split = name == "wgmma_3xtf32"
-    widths = {128: 1.0} if split else {256: 1.0, 128: 1.35}  # pixels of a tile -> the time for one of them
 
-    def fit(kernels: int, pixels: int, processors: int) -> dict[str, int]:
-        down = 2 if kernels % 128 == 0 else 1
-
-        def time(width: int) -> float:
-            tiles = kernels // (64 * down) * ceil_div(pixels, width * 2 // down)
-            return ceil_div(tiles, processors) * width * widths[width]
-
-        return {"DOWN": down, "PIXELS": min(widths, key=time)}
+    def fit(kernels: int, **sizes: int) -> dict[str, int]:
+        return {"DOWN": 2 if kernels % 128 == 0 else 1, "PIXELS": plan(name, kernels, **sizes).pixels}
 
     return Kernel(
-        f"conv2d/{name if split else 'wgmma'}.cu",
+        f"conv2d/{name if name == 'wgmma_3xtf32' else 'wgmma'}.cu",
         f"conv2d_{name}",
         grid=("processors",),
         block=("384",),
-        sizes="kernels pixels" + ON,
+        sizes="kernels pixels stages" + ON,
         fit=fit,
         shared=221312,
         DOWN=(2, 1),
-        PIXELS=tuple(widths),
+        PIXELS=tuple(STAGE[name]),
     )
 
 
@@ -117,6 +110,7 @@ kernels |= {f"halo_tile{way}": halo_tile(way) for way in WAYS[:2]}
 kernels |= {f"{name}{way}": tensor_cores(name, way) for name in TENSOR_CORES for way in WAYS}
 kernels |= {f"{name}{way}": wgmma(name) for name in HOPPER for way in WAYS[:2]}
 kernels["rest"] = per_four("conv2d/rest.cu", "conv2d_rest", "n", BLOCKS)
+kernels["finish"] = per_four("conv2d/finish.cu", "conv2d_finish", "n", BLOCKS)
 kernels["turn"] = per_element("conv2d/turn.cu", "conv2d_turn", "size", BLOCKS)
 kernels["recount"] = per_element("conv2d/recount.cu", "conv2d_recount", "size", BLOCKS)
 # Role -> kernel, until `using` selects another kernel.

@@ -1,14 +1,49 @@
 """Convolution by wgmma: the copy engine (TMA) finds the patches, and brings whole stages of 128 bytes of channels."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.tensor_map import ImageMap, TensorMap, corners
+from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.window import Window
 
 WIDE = 128  # bytes of a stage
+# By rung, the pixels of a tile -> microseconds that a block takes for a stage, as measured on an H200.
+STAGE: dict[str, dict[int, float]] = {
+    "wgmma_tf32": {256: 0.69, 128: 0.46},
+    "wgmma_bf16": {256: 0.74, 128: 0.5},
+    "wgmma_3xtf32": {128: 1.16},
+}
+# Microseconds of a tile besides its stages, of the launch that adds up parts of sums, and of one element of a part.
+TILE, FINISH, ADDITION = 2.0, 3.0, 1.6e-6
+MOST = 64  # parts of a sum; there are several only where tiles are few, so all of them fit into one array
+
+
+class Plan(NamedTuple):
+    """The tiles of a product: pixels of one, the stages of a sum that one block adds up, and the parts of each sum."""
+
+    pixels: int
+    chunk: int
+    parts: int
+
+
+def plan(name: str, kernels: int, pixels: int, stages: int, processors: int, width: int | None = None) -> Plan:
+    """The fastest, of tiles of this width if given: few tiles would leave multiprocessors idle without parts."""
+    down = 2 if kernels % 128 == 0 else 1
+
+    def time(chosen: Plan) -> float:
+        tiles = kernels // (64 * down) * ceil_div(pixels, chosen.pixels * 2 // down)
+        waves = ceil_div(tiles * chosen.parts, processors)
+        more = FINISH + chosen.parts * pixels * kernels * ADDITION if chosen.parts > 1 else 0
+        return waves * (chosen.chunk * STAGE[name][chosen.pixels] + TILE) + more
+
+    chunks = sorted({ceil_div(stages, parts) for parts in range(1, min(MOST, stages) + 1)}, reverse=True)
+    widths = [width] if width else STAGE[name]
+    return min((Plan(width, chunk, ceil_div(stages, chunk)) for width in widths for chunk in chunks), key=time)
 
 
 def fits(role: str, x: Any, w: Any, at: Window) -> bool:
@@ -29,12 +64,15 @@ def turned(at: Window, kernels: int) -> Window:
     return Window(kernels, at.out_height, at.out_width, *size, *out, 1, 1, top, left, at.dilation_y, at.dilation_x)
 
 
-def product(
-    kernels: Mapping[str, Kernel], name: str, x: Array, w: Array, bias: Array | None, y: Array, at: Window
-) -> Array:
-    """y, or dx of a turned window: kernels w (K, C, R, S) over images x, all with their channels last."""
-    count, depth = w.shape[0], WIDE // x.dtype.itemsize
-    launch = kernels[name].launch(count, y.size // count, x.device.processors)
+def product(kernels: Mapping[str, Kernel], name: str, x: Array, w: Array, ends: tuple, y: Array, at: Window) -> Array:
+    """y, or dx of a turned window: kernels w (K, C, R, S) over images x, all with their channels last.
+
+    ends: what becomes of the sums, as bias, residual (each an array or None) and relu.
+    """
+    count, depth, (bias, residual, relu) = w.shape[0], WIDE // x.dtype.itemsize, ends
+    sizes = count, y.size // count, w.size // (count * depth), x.device.processors
+    launch = kernels[name].launch(*sizes)
+    chosen = plan(name.removesuffix("_backward_x"), *sizes, launch.values["PIXELS"])
     factors = [w, rest(kernels, w), x, rest(kernels, x)] if "3x" in name else [w, x]
     maps: list[TensorMap] = []
     for i, factor in enumerate(factors):
@@ -42,7 +80,10 @@ def product(
             maps.append(TensorMap(factor, (1, count, w.size // count), (1, 64 * launch.values["DOWN"], depth)))
         else:
             maps.append(ImageMap(factor, at, depth, launch.values["PIXELS"]))
-    launch(*maps, bias, y, at, count, x.shape[0])
+    sums = Array.empty(y.device, (chosen.parts, y.size), np.dtype(np.float32)) if chosen.parts > 1 else None
+    launch(*maps, bias, residual, y, sums, at, count, x.shape[0], chosen.chunk, relu)
+    if sums:
+        kernels["finish"].launch(y.size)(sums, bias, residual, y, count, chosen.parts, relu, y.size)
     return y
 
 
