@@ -25,8 +25,8 @@ class ChannelsLast:
 
     tiles: of y and dx, and of dw, which has few rows. room: elements of tiles that a multiprocessor works on at once.
     slow: times as slow as tensor cores. filled: channels and kernels come in multiples of 16 bytes; it is on tensor
-    cores, and adds a residual and applies relu before it stores y. widest: rows or columns of its largest window. plain:
-    it takes stride 1 and dilation 1 alone.
+    cores, and adds a residual and applies relu before it stores y. widest: rows or columns of its largest window.
+    plain: it takes stride 1 and dilation 1 alone.
     """
 
     name: str
