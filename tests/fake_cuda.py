@@ -93,6 +93,9 @@ class Event:
         self.todo, stream.waiting = stream.waiting, []
         return self
 
+    def query(self):
+        return not self.todo
+
     def synchronize(self):
         while self.todo:
             self.todo.pop(0)()

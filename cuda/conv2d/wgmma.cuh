@@ -37,18 +37,32 @@ __device__ inline unsigned transposed(unsigned pair) {
     return turned;
 }
 
-// Stores a lane's sums of 64 kernels x PIXELS pixels: of every eighth pair of pixels those of kernels `row` and row + 8.
+// Stores a lane's sums of 64 kernels x PIXELS pixels: of every eighth pair of pixels those of kernels `row` and row + 8. It
+// reads the residuals of AHEAD pixels before it stores the first, since the compiler must not exchange the two.
+constexpr int AHEAD = 8;
 __device__ inline void store(
     const float (&sum)[PIXELS / 2], const Epilogue<float>& end, float* y, int kernel, int first, int kernels, int pixels,
     int lane) {
     int row = kernel + lane / 4;
     float low = end.start(row), high = end.start(row + 8);
+    auto place = [=](int i) { return first + i / 2 * 8 + lane % 4 * 2 + i % 2; };
 #pragma unroll
-    for (int i = 0; i < PIXELS / 4; ++i) {
-        int pixel = first + i / 2 * 8 + lane % 4 * 2 + i % 2, at = pixel * kernels + row;
-        if (pixel < pixels) {
-            y[at] = end.cut(sum[i / 2 * 4 + i % 2] + low + end.more(at));
-            y[at + 8] = end.cut(sum[i / 2 * 4 + i % 2 + 2] + high + end.more(at + 8));
+    for (int group = 0; group < PIXELS / 4; group += AHEAD) {
+        float more[AHEAD][2] = {};
+        if (end.residual) {
+#pragma unroll
+            for (int i = 0; i < AHEAD; ++i) {
+                int pixel = place(group + i), at = pixel * kernels + row;
+                if (pixel < pixels) more[i][0] = end.more(at), more[i][1] = end.more(at + 8);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < AHEAD; ++i) {
+            int pixel = place(group + i), at = pixel * kernels + row, own = (group + i) / 2 * 4 + i % 2;
+            if (pixel < pixels) {
+                y[at] = end.cut(sum[own] + low + more[i][0]);
+                y[at + 8] = end.cut(sum[own + 2] + high + more[i][1]);
+            }
         }
     }
 }
@@ -58,21 +72,33 @@ __device__ inline void store(
     int row = kernel + lane / 4, column = kernel + lane % 4 * 2;
     float low = end.start(row), high = end.start(row + 8);
     // The residual is read like y is written, in pairs of kernels, and turned to pairs of pixels, like the sums.
-    auto pair = [&](int at, bool in) { return in ? *reinterpret_cast<const unsigned*>(end.residual + at) : 0; };
+    auto pair = [&](int at) { return *reinterpret_cast<const unsigned*>(end.residual + at); };
 #pragma unroll
-    for (int i = 0; i < PIXELS / 8; ++i) {
-        int pixel = first + i * 8 + lane / 4, at = pixel * kernels + column;
-        float more[4] = {};
+    for (int group = 0; group < PIXELS / 8; group += AHEAD / 2) {
+        unsigned more[AHEAD / 2][2] = {};
         if (end.residual) {
-            unsigned upper = transposed(pair(at, pixel < pixels)), lower = transposed(pair(at + 8, pixel < pixels));
-            more[0] = __uint_as_float(upper << 16), more[1] = __uint_as_float(upper & 0xffff0000);
-            more[2] = __uint_as_float(lower << 16), more[3] = __uint_as_float(lower & 0xffff0000);
+#pragma unroll
+            for (int i = 0; i < AHEAD / 2; ++i) {
+                int pixel = first + (group + i) * 8 + lane / 4, at = pixel * kernels + column;
+                if (pixel < pixels) more[i][0] = pair(at), more[i][1] = pair(at + 8);
+            }
+#pragma unroll
+            for (int i = 0; i < AHEAD; ++i) more[i / 2][i % 2] = transposed(more[i / 2][i % 2]);
         }
-        auto y_of = [&](int j) { return end.cut(sum[i * 4 + j] + (j < 2 ? low : high) + more[j]); };
-        unsigned upper = transposed(to_bf16(y_of(0), y_of(1))), lower = transposed(to_bf16(y_of(2), y_of(3)));
-        if (pixel < pixels) {
-            *reinterpret_cast<unsigned*>(y + at) = upper;
-            *reinterpret_cast<unsigned*>(y + at + 8) = lower;
+#pragma unroll
+        for (int i = 0; i < AHEAD / 2; ++i) {
+            const float* own = sum + (group + i) * 4;
+            auto y_of = [&](int j) {
+                unsigned both = more[i][j / 2];  // pixel 0 in the lower half, pixel 1 in the upper one
+                float residual = __uint_as_float(j % 2 ? both & 0xffff0000 : both << 16);
+                return end.cut(own[j] + (j < 2 ? low : high) + residual);
+            };
+            unsigned upper = transposed(to_bf16(y_of(0), y_of(1))), lower = transposed(to_bf16(y_of(2), y_of(3)));
+            int pixel = first + (group + i) * 8 + lane / 4, at = pixel * kernels + column;
+            if (pixel < pixels) {
+                *reinterpret_cast<unsigned*>(y + at) = upper;
+                *reinterpret_cast<unsigned*>(y + at + 8) = lower;
+            }
         }
     }
 }

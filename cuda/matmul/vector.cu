@@ -16,10 +16,16 @@ static_assert(HEIGHT % 4 == 0 && HEIGHT <= 128, "a row of 32 columns has 8 threa
 
 __device__ inline bool begins_four(const real* x) { return (unsigned long long)x % alignof(Vec) == 0; }
 
+// A sum that one block has made is an element of y; where blocks share it, `sums` gets a part, for matmul_vector_parts.
+__device__ inline void put(real* y, wide* sums, int at, wide sum) {
+    if (sums) sums[at] = sum;
+    else y[at] = real(sum);
+}
+
 // y[i] = sum of matrix[i, l] x[l]: SHARE threads -> one piece of a row, four neighbors at a time where those of the
 // matrix and of x are aligned to their size.
 extern "C" __global__ void __launch_bounds__(THREADS) matmul_vector_rows(
-    const real* matrix, const real* x, wide* y, int rows, int n, int chunk, View matrix_at, View x_at) {
+    const real* matrix, const real* x, real* y, wide* sums, int rows, int n, int chunk, View matrix_at, View x_at) {
     // [find the piece]
     int row = blockIdx.x * (THREADS / SHARE) + threadIdx.x / SHARE, share = threadIdx.x % SHARE;
     Piece piece(matrix + matrix_at(blockIdx.z) * rows * n, row, rows, n, 1, chunk);
@@ -34,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul_vector_rows(
     // [add up the threads' sums]
     if constexpr (SHARE > 32) sum = block_reduce(sum, Add());
     else sum = lanes_reduce<(SHARE < 32 ? SHARE : 32)>(sum, Add());
-    if (share == 0 && row < rows) y[blockIdx.z * rows * gridDim.y + piece.to] = sum;
+    if (share == 0 && row < rows) put(y, sums, blockIdx.z * rows * gridDim.y + piece.to, sum);
 }
 
 // Four sums of x[l] row(l), l < count, for this thread's rows: every HEIGHT-th.
@@ -62,7 +68,7 @@ __device__ Four<wide> rows_sum(int count, const real* x, Row row) {
 // y[j] = sum of x[l] matrix[l, j]: block -> one piece of 32 columns, 8 threads -> rows of it, four columns each:
 // neighbors where those are aligned to their size, else every eighth.
 extern "C" __global__ void __launch_bounds__(1024) matmul_vector_columns(
-    const real* matrix, const real* x, wide* y, int columns, int n, int chunk, View matrix_at, View x_at) {
+    const real* matrix, const real* x, real* y, wide* to, int columns, int n, int chunk, View matrix_at, View x_at) {
     // [find the piece]
     int left = blockIdx.x * 32, width = min(columns - left, 32), first = blockIdx.y * chunk, count = min(chunk, n - first);
     matrix += (matrix_at(blockIdx.z) * n + first) * columns + left;
@@ -93,6 +99,16 @@ extern "C" __global__ void __launch_bounds__(1024) matmul_vector_columns(
     __syncthreads();
     for (int column = warp; column < width; column += WARPS) {
         wide total = lanes_reduce<32>(lane < WARPS ? sums[lane][column] : 0, Add());
-        if (lane == 0) y[(blockIdx.z * gridDim.y + blockIdx.y) * columns + left + column] = total;
+        if (lane == 0) put(y, to, (blockIdx.z * gridDim.y + blockIdx.y) * columns + left + column, total);
     }
+}
+
+// y[i] = the sum of its `parts`, `inner` apart: warp -> an element of y.
+extern "C" __global__ void matmul_vector_parts(const wide* sums, real* y, int outputs, int parts, int inner) {
+    int i = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
+    if (i >= outputs) return;
+    const wide* own = sums + i / inner * parts * inner + i % inner;
+    wide sum = strided_reduce(lane, 32, parts, 0, [=](int part) { return own[part * inner]; }, Add());
+    sum = lanes_reduce<32>(sum, Add());
+    if (lane == 0) y[i] = real(sum);
 }

@@ -1,6 +1,5 @@
 """astype: the same values in another dtype, rounded to the nearest where that holds fewer digits."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,13 +28,8 @@ kernels = {f"to_{name}": per_four("astype.cu", f"astype_{name}") for name in ("f
 def launch(kernels: dict[str, Kernel], x: Array, dtype: np.dtype) -> Array:
     """The kernel of the dtype; the layout stays."""
     y = Array.empty(x.device, x.shape, dtype, x.channels_last)
-    cast_into(x, y, kernels)
+    launch_over(kernels[f"to_{dtype.name}"], x.size, x.dtype)(x, y, x.size)
     return y
-
-
-def cast_into(x: Array, y: Array, kernels: Mapping[str, Kernel] = kernels) -> None:
-    """y = x, in the dtype and layout of y."""
-    launch_over(kernels[f"to_{y.dtype.name}"], x.size, x.dtype)(x, y, x.size)
 
 
 def cast(x: Array, dtype: np.dtype) -> Array:

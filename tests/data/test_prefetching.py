@@ -10,6 +10,7 @@ import pytest
 import minigrad as mg
 from minigrad.devices import get
 from minigrad.devices.array import Array
+from minigrad.devices.cuda.prefetch import SPARE
 from minigrad.kernels.kernel import Kernel
 
 
@@ -35,7 +36,7 @@ def wait_for_the_threads():
 
 def nothing_in_flight(gpu):
     wait_for_the_threads()
-    pieces = [piece for kept in gpu.sender._locked.values() for piece in kept]
+    pieces = [piece for kind in gpu.sender._kinds.values() for piece in kind.locked]
     return bool(pieces) and all(not piece.sent.todo for piece in pieces)
 
 
@@ -62,6 +63,14 @@ def test_the_next_batch_travels_while_the_step_runs(gpu, monkeypatch):
     assert nothing_in_flight(gpu)
 
 
+def test_the_memory_of_earlier_batches_is_used_again(gpu, monkeypatch):
+    on_fake(gpu, monkeypatch)
+    for i, (x,) in enumerate(mg.data.prefetch(((np.full(4, float(i)),) for i in range(30)), "cuda")):
+        assert (x + 0).numpy().tolist() == [i] * 4
+    (kind,) = gpu.sender._kinds.values()
+    assert len(kind.pieces) <= 4 + SPARE
+
+
 @pytest.mark.parametrize("count", [2, 4])
 def test_a_step_that_is_captured_takes_no_batch_itself(gpu, driver, monkeypatch, count):
     on_fake(gpu, monkeypatch)
@@ -79,7 +88,7 @@ def test_memory_for_batches_of_ever_new_shapes_is_bounded(gpu):
         array, sent = gpu.sender.send(np.full(n, n, np.float32))
         gpu.sender.arrive([sent])
         assert array.numpy().tolist() == [n] * n
-    assert len(gpu.sender._locked) == 16
+    assert len(gpu.sender._kinds) == 16
 
 
 def test_memory_for_batches_that_are_still_sent_is_kept(gpu, driver):
@@ -89,7 +98,7 @@ def test_memory_for_batches_that_are_still_sent_is_kept(gpu, driver):
         for size in (7, n):
             _, sent = gpu.sender.send(np.ones(size, np.float32))
             gpu.sender.arrive([sent])
-    assert taken.count((7,)) == 2 and len(gpu.sender._locked) == 16
+    assert taken.count((7,)) == 2 and len(gpu.sender._kinds) == 16
 
 
 @pytest.mark.parametrize("fails", ["converts", "sends"])

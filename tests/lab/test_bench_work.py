@@ -101,6 +101,7 @@ SMALL = {
     "transpose": ((33, 65),), "matmul": ((33, 65), (65, 31)), "softmax": ((5, 100),), "log_softmax": ((5, 100),),
     "getitem": ((33, 5),), "concatenate": ((3, 4), (5, 4)), "where": (np.arange(99) % 3 == 0, (99,), (99,)),
     "cross_entropy": ((7, 10), np.arange(7)), "conv2d": ((2, 3, 9, 8), (4, 3, 3, 3)),
+    "conv2d_relu": ((2, 3, 9, 8), (4, 3, 3, 3), (4,), (2, 4, 7, 6)),
     "batch_norm": ((9, 3, 8, 7), *((3,),) * 4), "batch_norm_relu": ((2, 8, 4, 7), *((8,),) * 4, (2, 8, 4, 7)),
     "max_pool2d": ((2, 3, 9, 8),), "avg_pool2d": ((2, 3, 9, 8),),
     "pad": ((3, 4, 5),), "dropout": ((33, 5), np.array([1, 0], np.uint64)),

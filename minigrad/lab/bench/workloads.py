@@ -68,6 +68,7 @@ OWN: dict[str, tuple[Size, ...]] = {
     "dropout": (at((BIG,), np.array([1, 0], np.uint64)),),
     "pad": (at((128, 64, 56, 56), padding=(1, 1, 1, 1)),),
     "conv2d": (at((32, 64, 56, 56), (64, 64, 3, 3), padding=1),),
+    "conv2d_relu": (at((32, 64, 56, 56), (64, 64, 3, 3), (64,), (32, 64, 56, 56), padding=1),),
     "batch_norm": both_layouts(IMAGES, *CHANNELS, training=True),
     "batch_norm_relu": (
         *both_layouts(IMAGES, *CHANNELS, training=True),

@@ -149,10 +149,11 @@ kernels |= {
 kernels["forward"] = kernels["tiled"]
 kernels["vector_rows"] = with_vector(vector_rows, "outputs*SHARE/256", ("256",), SHARE=(32, 1, 2, 4, 8, 16, 256))
 kernels["vector_columns"] = with_vector(vector_columns, f"outputs/{STRIP}", ("8", "HEIGHT"), HEIGHT=HEIGHTS)
+kernels["vector_parts"] = Kernel("matmul/vector.cu", "matmul_vector_parts", ("32*outputs/256",), ("256",), "outputs")
 # Kernels for matrices of unusual sizes, or for copies of them.
-OFF_LADDER = ("packed", "split_k", "split_k_parts", "vector_rows", "vector_columns")
+OFF_LADDER = ("packed", "split_k", "split_k_parts", "vector_rows", "vector_columns", "vector_parts")
 # The kernel that replaces one that does not support these sizes.
-INSTEAD = {"packed": "warp_tiled", "split_k_parts": "split_k", "vector_rows": "tiled", "vector_columns": "tiled"}
+INSTEAD = {"packed": "warp_tiled", "split_k_parts": "split_k"} | dict.fromkeys(OFF_LADDER[3:], "tiled")
 # Role -> kernel, until `using` selects another kernel: float32 takes the fast ones, small products others.
 FAST = {f"{way}_float32": f"warp_tiled{end}" for way, end in ENDS.items()}
 FAST |= {f"{way}_small": f"split_k{end}" for way, end in ENDS.items()} | {"large": "packed"}

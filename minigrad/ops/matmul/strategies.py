@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import View
 from minigrad.op import OPS
-from minigrad.ops.astype import cast_into
 from minigrad.ops.matmul.kernels import PRECISIONS, SMALL, STRIP, has_tensor_cores, is_small, pick, tile
 from minigrad.ops.matmul.shapes import ENDS, ONE, Products
 
@@ -30,13 +29,17 @@ Sizes = tuple[int, int, int]  # m, n, k
 
 @dataclass(frozen=True)
 class Strategy:
-    """The way one product is computed. chunk: the terms of a sum that one block adds up, where several share it."""
+    """The way one product is computed. chunk: the terms of a sum that one block adds up, where several share it.
+
+    adds: the kernel for the sum of the parts of products with a vector.
+    """
 
     name: str
     kernel: Kernel
     way: str
     shapes: Products
     chunk: int = 0
+    adds: Any = None
 
     @property
     def chunks(self) -> int:
@@ -68,7 +71,8 @@ def choose(
         if min(rows, columns) <= 1:
             width = 1 if along else STRIP  # outputs of a block
             chunks = vector_chunks(ceil_div(rows * columns, width) * shapes.count, terms * width, x.device.processors)
-            return product("rows_sum" if along else "columns_sum", kernel, chunk=chunk_of(terms, chunks, LANES))
+            name, chunk = "rows_sum" if along else "columns_sum", chunk_of(terms, chunks, LANES)
+            return product(name, kernel, chunk=chunk, adds=kernels["vector_parts"])
     if chunks := splits_sum(kernels, way, shapes, x):
         return product("split_sum", kernels[f"split_k_parts{ENDS[way]}"], chunk=chunk_of(terms, chunks, STAGE))
     if turns(kernels, way, shapes, x, y, precision):
@@ -109,15 +113,12 @@ def vector_sums(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
     rows, columns, terms = shapes.extents(strategy.way)
     outputs, views = rows * columns, shapes.views(strategy.way)
     matrix, vector, views = (x, y, views) if columns == 1 else (y, x, views[::-1])
-    same, shape = wide(out.dtype) == out.dtype, out.shape
-    sums = out if same else Array.empty(out.device, shape, wide(out.dtype))  # of bfloat16 in float32
-    to = sums if chunks == 1 else Array.empty(out.device, (chunks, out.size), sums.dtype)
+    parts = Array.empty(out.device, (chunks, out.size), wide(out.dtype)) if chunks > 1 else None
     launch = strategy.kernel.launch(outputs, terms, chunks, shapes.count, out.device.processors)
-    launch(matrix, vector, to, outputs, terms, chunk, *views)
-    if chunks > 1:
-        add_up(to, sums, chunks, 1 if strategy.name == "rows_sum" else outputs)
-    if sums is not out:
-        cast_into(sums, out)
+    launch(matrix, vector, out, parts, outputs, terms, chunk, *views)
+    if parts:
+        inner = 1 if strategy.name == "rows_sum" else outputs
+        strategy.adds.launch(out.size)(parts, out, out.size, chunks, inner)
 
 
 def vector_chunks(blocks: int, elements: int, processors: int) -> int:

@@ -115,6 +115,8 @@ class PyTorch:
                 return torch.relu_(y.add_(xs[5]) if len(xs) > 5 else y)
             case "conv2d":
                 return torch.nn.functional.conv2d(*xs, **params)
+            case "conv2d_relu":
+                return torch.relu_(torch.nn.functional.conv2d(*xs[:3], **params).add_(xs[3]))
             case "dropout":
                 return torch.nn.functional.dropout(xs[0], **params)
             case "pad":
