@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import traceback
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def wait_for_the_threads():
     for thread in threading.enumerate():
         if thread.name.startswith("minigrad-batches"):
             thread.join(20)
-            assert not thread.is_alive()
+            assert not thread.is_alive(), "".join(traceback.format_stack(sys._current_frames()[thread.ident]))
 
 
 def nothing_in_flight(gpu):

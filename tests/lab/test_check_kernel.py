@@ -45,7 +45,9 @@ class Empty(Kernel):
 
 @pytest.mark.parametrize("op", mg.OPS.values(), ids=mg.OPS.keys())
 def test_every_kernel_that_sim_runs_is_needed_for_a_right_answer(op):
-    for name in (name for name in op.kernels if "mma" not in name and op.name != "astype"):  # its cases cast nothing
+    """The cases of astype cast nothing."""
+    rare = ("mma", "vector_parts")  # on tensor cores alone, or for sums longer than those of any case
+    for name in (name for name in op.kernels if not any(word in name for word in rare) and op.name != "astype"):
         trial = OpTrial(op, name)
         assert any(first_wrong(trial.pairs(Empty(op[name]), case, "float32")) for case in trial.cases), name
 

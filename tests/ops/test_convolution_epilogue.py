@@ -96,8 +96,10 @@ HOPPER = [
 @pytest.mark.parametrize("precision", ["tf32", "3xtf32", "bfloat16"])
 @pytest.mark.parametrize("case", HOPPER, ids=str)
 def test_on_tensor_cores_of_the_gpu(case, precision, added):
-    """On Hopper by wgmma, with and without parts."""
+    """On Hopper by wgmma, with and without parts. Where relu has its kink, rounding decides: there dy is 0."""
     inputs, dy = drawn(*case, added=added)
+    z = mg.conv2d.forward(*inputs[:3], **prepare(*inputs[:3], **case[2])) + sum(inputs[3:])
+    dy[np.abs(z) < 1e-2] = 0
     half = precision == "bfloat16"
     tensors = [mg.tensor(x, device="cuda").to(layout="NHWC" if x.ndim == 4 else None) for x in inputs]
     tensors = [t.astype("bfloat16" if half else "float32").detach() for t in tensors]
