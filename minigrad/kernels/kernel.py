@@ -47,7 +47,7 @@ class Kernel:
         self.name = name
         self.grid, self.block = (tuple(Span(*words.split("/")) for words in extent) for extent in (grid, block))
         self.sizes = parse_sizes(sizes)
-        self.tunables, self.fit, self.memory = tunables, fit, Span(str(shared))
+        self.tunables, self.fit, self.memory = tunables, fit, Span(*str(shared).split("/"))
         self.values = {key: legal[0] for key, legal in tunables.items()}
         self.defines = {key: str(int(v) if isinstance(v, bool) else v) for key, v in (defines or {}).items()}
         self.waits = False  # a kernel of the reader's own reports its faults at its own launch

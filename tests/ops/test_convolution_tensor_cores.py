@@ -73,8 +73,7 @@ def test_bfloat16():
 def test_every_tile_gives_the_same(rung, tile):
     case = ((1, 8, 9, 16), (136, 8, 3, 3), {"padding": 1})
     x, w, _, params = drawn(*case, RUNGS[rung][0])
-    wide = mg.conv2d[rung].values["WIDE"]
-    tunables = {"ROWS": tile[0], "COLUMNS": tile[1], "WARPS": tile[0] // 64 * tile[1] // wide}
+    tunables = {"ROWS": tile[0], "COLUMNS": tile[1]}
     y = mg.conv2d.using(rung, **tunables)(mg.tensor(x, device="sim"), mg.tensor(w, device="sim"), padding=1)
     close(y.numpy(), forward(x, w, **params), RUNGS[rung][1])
 

@@ -9,14 +9,14 @@ from math import prod
 import numpy as np
 
 from minigrad.devices.array import Array
-from minigrad.devices.dtypes import is_bfloat16
+from minigrad.devices.dtypes import wide
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape
 from minigrad.kernels.window import Window
 from minigrad.layouts import in_layout, typed
 from minigrad.ops.conv2d import wgmma
-from minigrad.ops.conv2d.rungs import EDGE, HOPPER, ChannelsLast
+from minigrad.ops.conv2d.rungs import EDGE, HOPPER, ChannelsLast, chunk_of
 from minigrad.ops.matmul.strategies import add_up
 
 Kernels = Mapping[str, Kernel]
@@ -67,34 +67,14 @@ def gradient_w(kernels: Kernels, rung: ChannelsLast, dy: Array, x: Array, shapes
     k, channels, *window = shapes[1]
     dy, x, at = in_layout(dy, True), with_channels(kernels, rung, x), filled(rung, at, dy.dtype)
     shape, pixels = (k, at.channels, *window), dy.size // k
-    chunk = chunk_of(rung, k, prod(shape[1:]), pixels, dy.device.processors)
-    count = max(ceil_div(pixels, chunk), 1)
-    dtype = np.dtype(np.float32) if is_bfloat16(dy.dtype) else dy.dtype
+    launch = kernels[f"{rung.name}_backward_w"].launch(k, prod(shape[1:]), pixels, dy.device.processors)
+    count, dtype = launch.values["SPLIT"], wide(dy.dtype)
     dw = Array.empty(dy.device, shape, dtype, True)
     parts = dw if count == 1 else Array.empty(dy.device, (count, dw.size), dtype)
-    launch = kernels[f"{rung.name}_backward_w"].launch(k, prod(shape[1:]), count, dy.device.processors)
-    launch(dy, x, parts, at, k, dy.shape[0], chunk)
+    launch(dy, x, parts, at, k, dy.shape[0], chunk_of(pixels, count))
     if count > 1:
         add_up(parts, dw, count, dw.size)
     return typed(with_channels(kernels, rung, dw, channels), dy.dtype)
-
-
-# A chunk of pixels is a multiple; a launch takes as long as so many pixels on tensor cores, and adding up an element of
-# a part as so many; chunks at most.
-PIXELS, LAUNCH, ADDITION, MOST = 64, 100, 1, 264
-
-
-def chunk_of(rung: ChannelsLast, kernels: int, places: int, pixels: int, processors: int) -> int:
-    """The pixels that one block adds up: as few as keep all multiprocessors busy, since all parts are added up, too."""
-
-    def time(count: int) -> float:
-        shape = rung.tile("_backward_w", kernels, places, count, processors)
-        blocks = ceil_div(kernels, shape[0]) * ceil_div(places, shape[1]) * count
-        sums = rung.waves(blocks, shape, processors) * (pixels / count * rung.slow + LAUNCH) * prod(shape)
-        return sums + kernels * places * count * ADDITION
-
-    count = min(range(1, min(MOST, max(pixels // LAUNCH, 1)) + 1), key=time)
-    return max(ceil_div(pixels, count * PIXELS), 1) * PIXELS
 
 
 def filled(rung: ChannelsLast, at: Window, dtype: np.dtype) -> Window:

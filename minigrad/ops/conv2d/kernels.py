@@ -1,5 +1,7 @@
 """The kernels of conv2d: a ladder, each rung one idea faster than the one before, with their gradients."""
 
+from typing import Any
+
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.ops.conv2d import winograd
@@ -20,19 +22,33 @@ def implicit(way: str) -> Kernel:
     return Kernel("conv2d/implicit.cu", f"conv2d_implicit{way}", grid, block, "rows columns groups", TILE=TILES)
 
 
-def register_tile(way: str) -> Kernel:
-    """A product in registers, of images with their channels last; layers: the parities of dx, the parts of dw."""
-    rung = RUNGS["register_tile"]
+# The parts into which each sum of dw, and of y or dx by wgmma, is split: others are as legal, these a sweep tries.
+SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+def in_tiles(file: str, name: str, way: str, threads: str, shared: str | int, **tunables: Any) -> Kernel:
+    """A product of images with their channels last, in tiles; layers: the parities of dx."""
+    rung, split = RUNGS[name], way == "_backward_w"
+
+    def fit(**sizes: int) -> dict[str, int]:
+        return rung.split(**sizes) if split else dict(zip(("ROWS", "COLUMNS"), rung.tile(way, **sizes), strict=True))
+
     return Kernel(
-        f"conv2d/register_tile{way}.cu",
-        f"conv2d_register_tile{way}",
-        grid=("rows/ROWS", "columns/COLUMNS", "layers"),
-        block=("128",),
-        sizes="rows columns layers=1" + ON,
-        fit=lambda **sizes: dict(zip(("ROWS", "COLUMNS"), rung.tile(way, **sizes), strict=True)),
-        ROWS=(128, 64) if way == "_backward_w" else (128, 256, 64),
-        COLUMNS=(64, 128) if way == "_backward_w" else (64,),
+        f"conv2d/{file}{way}.cu",
+        f"conv2d_{name}{way}",
+        grid=("rows/ROWS", "columns/COLUMNS", "SPLIT" if split else "layers"),
+        block=(threads,),
+        sizes=("rows columns pixels" if split else "rows columns layers=1") + ON,
+        fit=fit,
+        shared=shared,
+        **(tunables | {"SPLIT": SPLITS} if split else tunables),
     )
+
+
+def register_tile(way: str) -> Kernel:
+    """A product in registers."""
+    rows, columns = ((128, 64), (64, 128)) if way == "_backward_w" else ((128, 256, 64), (64,))
+    return in_tiles("register_tile", "register_tile", way, "128", 0, ROWS=rows, COLUMNS=columns)
 
 
 def halo_tile(way: str) -> Kernel:
@@ -53,34 +69,20 @@ def halo_tile(way: str) -> Kernel:
 
 
 def tensor_cores(name: str, way: str) -> Kernel:
-    """A product on tensor cores; layers: the parities of dx, the parts of dw."""
-
-    wide = 32 if name == "mma_3xtf32" else 64  # columns of a warp, which holds both parts of its factors
-
-    def fit(**sizes: int) -> dict[str, int]:
-        rows, columns = RUNGS[name].tile(way, **sizes)
-        return {"ROWS": rows, "COLUMNS": columns, "WARPS": rows // 64 * columns // wide}
-
-    return Kernel(
-        f"conv2d/tensor_cores{way}.cu",
-        f"conv2d_{name}{way}",
-        grid=("rows/ROWS", "columns/COLUMNS", "layers"),
-        block=("32*WARPS",),
-        sizes="rows columns layers=1" + ON,
-        fit=fit,
-        shared="27648*WARPS",
-        ROWS=(256, 128, 64),
-        COLUMNS=(128, 64, 256),
-        WIDE=(wide,),
-        WARPS=(8, 4),
-    )
+    """A product on tensor cores: a warp has 64 x WIDE of a tile."""
+    tiles = RUNGS[name].tiles_w if way == "_backward_w" else RUNGS[name].tiles
+    rows, columns = (tuple(dict.fromkeys(tile[i] for tile in tiles)) for i in (0, 1))
+    wide = 32 if name == "mma_3xtf32" else 64  # with both parts of its factors a warp has no registers for more
+    threads, shared = "ROWS*COLUMNS/2*WIDE", "432*ROWS*COLUMNS/WIDE"
+    return in_tiles("tensor_cores", name, way, threads, shared, ROWS=rows, COLUMNS=columns, WIDE=(wide,))
 
 
 def wgmma(name: str) -> Kernel:
     """A product by wgmma: persistent blocks, one on each multiprocessor, which loop over the tiles."""
 
     def fit(kernels: int, **sizes: int) -> dict[str, int]:
-        return {"DOWN": 2 if kernels % 128 == 0 else 1, "PIXELS": plan(name, kernels, **sizes).pixels}
+        chosen = plan(name, kernels, **sizes)
+        return {"DOWN": 2 if kernels % 128 == 0 else 1, "PIXELS": chosen.pixels, "SPLIT": chosen.parts}
 
     return Kernel(
         f"conv2d/{name if name == 'wgmma_3xtf32' else 'wgmma'}.cu",
@@ -92,6 +94,7 @@ def wgmma(name: str) -> Kernel:
         shared=221312,
         DOWN=(2, 1),
         PIXELS=tuple(STAGE[name]),
+        SPLIT=SPLITS,
     )
 
 

@@ -18,6 +18,15 @@ from minigrad.ops.matmul.kernels import PRECISIONS, has_tensor_cores
 Tiles = Mapping[tuple[int, int], float]  # (rows, columns) -> the time for an element, on all warps of a multiprocessor
 RUN, EDGE = 16, 64  # bytes that a thread copies at once; rows or columns of the smallest tile
 
+# Of dw: a chunk of pixels is a multiple; a launch takes as long as so many pixels on tensor cores, and adding up an
+# element of a part as so many; parts at most.
+PIXELS, LAUNCH, ADDITION, MOST = 64, 100, 1, 264
+
+
+def chunk_of(pixels: int, count: int) -> int:
+    """The pixels of one of so many parts."""
+    return max(ceil_div(pixels, count * PIXELS), 1) * PIXELS
+
 
 @dataclass(frozen=True)
 class ChannelsLast:
@@ -48,6 +57,20 @@ class ChannelsLast:
             return self.waves(blocks, shape, processors) * prod(shape) * tiles[shape]
 
         return min(tiles, key=time)
+
+    def split(self, rows: int, columns: int, pixels: int, processors: int) -> dict[str, int]:
+        """The tile of dw, and the parts of its sums over pixels: few, since all are added up, but enough blocks."""
+
+        def time(count: int) -> float:
+            shape = self.tile("_backward_w", rows, columns, count, processors)
+            blocks = ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * count
+            sums = self.waves(blocks, shape, processors) * (pixels / count * self.slow + LAUNCH) * prod(shape)
+            return sums + rows * columns * count * ADDITION
+
+        count = min(range(1, min(MOST, max(pixels // LAUNCH, 1)) + 1), key=time)
+        count = max(ceil_div(pixels, chunk_of(pixels, count)), 1)
+        tile = self.tile("_backward_w", rows, columns, count, processors)
+        return dict(zip(("ROWS", "COLUMNS", "SPLIT"), (*tile, count), strict=True))
 
     def waves(self, blocks: int, shape: tuple[int, int], processors: int) -> int:
         """The blocks that a multiprocessor works on, rounded up to a multiple of those that it works on at once."""

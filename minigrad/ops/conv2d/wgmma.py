@@ -24,26 +24,24 @@ MOST = 64  # parts of a sum; there are several only where tiles are few, so all 
 
 
 class Plan(NamedTuple):
-    """The tiles of a product: pixels of one, the stages of a sum that one block adds up, and the parts of each sum."""
+    """The pixels of a tile, and the parts into which each sum is split."""
 
     pixels: int
-    chunk: int
     parts: int
 
 
-def plan(name: str, kernels: int, pixels: int, stages: int, processors: int, width: int | None = None) -> Plan:
-    """The fastest, of tiles of this width if given: few tiles would leave multiprocessors idle without parts."""
+def plan(name: str, kernels: int, pixels: int, stages: int, processors: int) -> Plan:
+    """The fastest: without parts, few tiles would leave multiprocessors idle."""
     down = 2 if kernels % 128 == 0 else 1
 
     def time(chosen: Plan) -> float:
         tiles = kernels // (64 * down) * ceil_div(pixels, chosen.pixels * 2 // down)
         waves = ceil_div(tiles * chosen.parts, processors)
         more = FINISH + chosen.parts * pixels * kernels * ADDITION if chosen.parts > 1 else 0
-        return waves * (chosen.chunk * STAGE[name][chosen.pixels] + TILE) + more
+        return waves * (ceil_div(stages, chosen.parts) * STAGE[name][chosen.pixels] + TILE) + more
 
-    chunks = sorted({ceil_div(stages, parts) for parts in range(1, min(MOST, stages) + 1)}, reverse=True)
-    widths = [width] if width else STAGE[name]
-    return min((Plan(width, chunk, ceil_div(stages, chunk)) for width in widths for chunk in chunks), key=time)
+    counts = sorted({ceil_div(stages, ceil_div(stages, parts)) for parts in range(1, min(MOST, stages) + 1)})
+    return min((Plan(width, parts) for width in STAGE[name] for parts in counts), key=time)
 
 
 def fits(role: str, x: Any, w: Any, at: Window) -> bool:
@@ -70,9 +68,10 @@ def product(kernels: Mapping[str, Kernel], name: str, x: Array, w: Array, ends: 
     ends: what becomes of the sums, as bias, residual (each an array or None) and relu.
     """
     count, depth, (bias, residual, relu) = w.shape[0], WIDE // x.dtype.itemsize, ends
-    sizes = count, y.size // count, w.size // (count * depth), x.device.processors
-    launch = kernels[name].launch(*sizes)
-    chosen = plan(name.removesuffix("_backward_x"), *sizes, launch.values["PIXELS"])
+    stages = w.size // (count * depth)
+    launch = kernels[name].launch(count, y.size // count, stages, x.device.processors)
+    chunk = ceil_div(stages, launch.values["SPLIT"])
+    parts = ceil_div(stages, chunk)
     factors = [w, rest(kernels, w), x, rest(kernels, x)] if "3x" in name else [w, x]
     maps: list[TensorMap] = []
     for i, factor in enumerate(factors):
@@ -80,10 +79,10 @@ def product(kernels: Mapping[str, Kernel], name: str, x: Array, w: Array, ends: 
             maps.append(TensorMap(factor, (1, count, w.size // count), (1, 64 * launch.values["DOWN"], depth)))
         else:
             maps.append(ImageMap(factor, at, depth, launch.values["PIXELS"]))
-    sums = Array.empty(y.device, (chosen.parts, y.size), np.dtype(np.float32)) if chosen.parts > 1 else None
-    launch(*maps, bias, residual, y, sums, at, count, x.shape[0], chosen.chunk, relu)
+    sums = Array.empty(y.device, (parts, y.size), np.dtype(np.float32)) if parts > 1 else None
+    launch(*maps, bias, residual, y, sums, at, count, x.shape[0], chunk, relu)
     if sums:
-        kernels["finish"].launch(y.size)(sums, bias, residual, y, count, chosen.parts, relu, y.size)
+        kernels["finish"].launch(y.size)(sums, bias, residual, y, count, parts, relu, y.size)
     return y
 
 
