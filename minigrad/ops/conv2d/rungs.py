@@ -18,9 +18,9 @@ from minigrad.ops.matmul.kernels import PRECISIONS, has_tensor_cores
 Tiles = Mapping[tuple[int, int], float]  # (rows, columns) -> the time for an element, on all warps of a multiprocessor
 RUN, EDGE = 16, 64  # bytes that a thread copies at once; rows or columns of the smallest tile
 
-# Of dw: a chunk of pixels is a multiple; a launch takes as long as so many pixels on tensor cores, and adding up an
-# element of a part as so many; parts at most.
-PIXELS, LAUNCH, ADDITION, MOST = 64, 100, 1, 264
+# Of dw: a chunk of pixels is a multiple; a launch takes as long as so many pixels on tensor cores; the additions of an
+# element of a part, and their launch, as so many multiplications; parts at most. Measured on an H200.
+PIXELS, LAUNCH, ADDITION, FINISH, MOST = 64, 100, 2, 2e6, 264
 
 
 def chunk_of(pixels: int, count: int) -> int:
@@ -49,14 +49,15 @@ class ChannelsLast:
     plain: bool = False
 
     def tile(self, way: str, rows: int, columns: int, layers: int, processors: int) -> tuple[int, int]:
-        """The tile with the least waves of blocks x elements x time."""
+        """The tile with the least waves of blocks x elements x time, of those that are not half empty."""
         tiles = self.tiles_w if way == "_backward_w" else self.tiles
+        full = [shape for shape in tiles if shape[0] < 2 * rows and shape[1] < 2 * columns]
 
         def time(shape: tuple[int, int]) -> float:
             blocks = ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * layers
             return self.waves(blocks, shape, processors) * prod(shape) * tiles[shape]
 
-        return min(tiles, key=time)
+        return min(full or tiles, key=time)
 
     def split(self, rows: int, columns: int, pixels: int, processors: int) -> dict[str, int]:
         """The tile of dw, and the parts of its sums over pixels: few, since all are added up, but enough blocks."""
@@ -65,7 +66,7 @@ class ChannelsLast:
             shape = self.tile("_backward_w", rows, columns, count, processors)
             blocks = ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * count
             sums = self.waves(blocks, shape, processors) * (pixels / count * self.slow + LAUNCH) * prod(shape)
-            return sums + rows * columns * count * ADDITION
+            return sums + (rows * columns * count * ADDITION + FINISH if count > 1 else 0)
 
         count = min(range(1, min(MOST, max(pixels // LAUNCH, 1)) + 1), key=time)
         count = max(ceil_div(pixels, chunk_of(pixels, count)), 1)
@@ -102,7 +103,8 @@ class ChannelsLast:
 # Of float32 in registers, of tensor cores, and where a warp on tensor cores holds both parts of its factors.
 REGISTERS = {(256, 64): 1.0, (128, 64): 1.05, (64, 64): 1.2}
 REGISTERS_W = {(128, 128): 1.0, (128, 64): 1.05, (64, 128): 1.05, (64, 64): 1.2}
-LARGE, LARGE_W = {(256, 128): 1.0, (256, 64): 1.1, (128, 128): 1.1}, {(128, 256): 1.0, (64, 256): 1.1}
+LARGE = {(256, 128): 1.0, (256, 64): 1.05, (128, 128): 1.0}
+LARGE_W = {(128, 256): 1.0, (256, 128): 0.97, (128, 128): 1.0, (64, 256): 1.1, (64, 128): 1.05, (128, 64): 1.05}
 HALF, HALF_W = {(256, 64): 1.1, (128, 128): 1.1}, {(64, 256): 1.1}
 EXACT = ("float32", "float64")
 RUNGS = {

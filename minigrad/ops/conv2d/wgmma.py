@@ -7,6 +7,7 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.tensor_map import ImageMap, TensorMap, corners
+from minigrad.errors import LaunchError
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.window import Window
@@ -70,13 +71,15 @@ def product(kernels: Mapping[str, Kernel], name: str, x: Array, w: Array, ends: 
     count, depth, (bias, residual, relu) = w.shape[0], WIDE // x.dtype.itemsize, ends
     stages = w.size // (count * depth)
     launch = kernels[name].launch(count, y.size // count, stages, x.device.processors)
+    if count % (tall := 64 * launch.values["DOWN"]):
+        raise LaunchError(f"{kernels[name].name}: tiles of {tall} kernels do not fit into {count}. Choose DOWN=1.")
     chunk = ceil_div(stages, launch.values["SPLIT"])
     parts = ceil_div(stages, chunk)
     factors = [w, rest(kernels, w), x, rest(kernels, x)] if "3x" in name else [w, x]
     maps: list[TensorMap] = []
     for i, factor in enumerate(factors):
         if i < len(factors) // 2:
-            maps.append(TensorMap(factor, (1, count, w.size // count), (1, 64 * launch.values["DOWN"], depth)))
+            maps.append(TensorMap(factor, (1, count, w.size // count), (1, tall, depth)))
         else:
             maps.append(ImageMap(factor, at, depth, launch.values["PIXELS"]))
     sums = Array.empty(y.device, (parts, y.size), np.dtype(np.float32)) if parts > 1 else None
