@@ -84,6 +84,15 @@ def test_the_parts_of_a_long_sum_have_no_problem(m, k, n):
     assert report.problems == []
 
 
+def test_the_parts_of_a_dot_product_have_no_problem():
+    x, y = (mg.randn(*shape, device="sim") for shape in ((1, 49200), (49200, 1)))
+    with watching() as report:
+        dot = x @ y
+    RAN.update(names := {record.kernel for record in report.launches})
+    assert "matmul_vector_parts" in names and report.problems == []
+    np.testing.assert_allclose(dot.numpy(), x.numpy() @ y.numpy(), rtol=1e-4, atol=1e-2)
+
+
 @pytest.mark.parametrize(("rung", "how"), [("register_tile", {"stride": (2, 3)}), ("halo_tile", {})])
 @pytest.mark.parametrize("channels", [4, 5])
 def test_convolution_with_the_channels_last_has_no_problem(rung, how, channels):
@@ -192,6 +201,17 @@ def test_the_kernels_around_wgmma_have_no_problem():
     host = w.numpy()
     np.testing.assert_array_equal(turned.numpy(), host[:, :, ::-1, ::-1].swapaxes(0, 1))
     np.testing.assert_array_equal(rest.numpy(), (host - rounded(host, "tf32")).reshape(-1))
+
+
+def test_adding_up_the_parts_of_a_convolution_has_no_problem():
+    parts, bias, residual = (mg.randn(*shape, device="sim") for shape in ((3, 5, 8), (8,), (5, 8)))
+    y = mg.zeros(5, 8, device="sim")
+    with watching() as report:
+        mg.conv2d["finish"].launch(40)(parts, bias, residual, y, 8, 3, True, 40)
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+    expected = np.maximum(sum(parts.numpy()) + bias.numpy() + residual.numpy(), 0)
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
 def runs_here(file: Source) -> bool:
