@@ -56,8 +56,8 @@ extern "C" __global__ void fill_halo(
     wrong=[
         Wrong("    __syncthreads();\n", "", "race",
               "The products use what other threads copy. Wait for them after the copying: __syncthreads()."),
-        Wrong("for (int i = me; i < 100; i += 64) {\n        int h", "{\n        int i = me;\n        int h", "uninitialised",
-              "64 threads have filled 64 places, and there are 100: go on with i += 64."),
+        Wrong("for (int i = me; i < 100; i += 64) {\n        int h", "{\n        int i = me;\n        int h",
+              "uninitialised", "64 threads have filled 64 places, and there are 100: go on with i += 64."),
         Wrong("i < 100", "i < 64", "uninitialised", "The tile with its halo has 100 places."),
         Wrong("top - 1 + i / 10, v = left - 1 + i % 10", "top + i / 10, v = left + i % 10", "value",
               "The tile begins with its halo: one row above and one column left of the first output."),

@@ -64,7 +64,7 @@ met = (3 * 16 - 1) ** 2
     wrong=[
         Wrong("places = 18 * 18", "places = 16 * 16", "value", "That is the tile without its halo."),
         Wrong("places = 18 * 18", "places = 17 * 17", "value", "The halo lies on both sides: 16 + 2."),
-        Wrong("places = 18 * 18", "places = 19 * 19", "value", "The window reaches (3 - 1) / 2 = 1 pixel on each side."),
+        Wrong("places = 18 * 18", "places = 19 * 19", "value", "The window reaches one pixel on each side."),
         Wrong("places = 18 * 18", "places = 16 * 16 + 4 * 16", "value", "The halo has four corners, too."),
         Wrong("read = 17 * 17", "read = 18 * 18", "value",
               "The row above the image and the column left of it are zeros: they are nowhere in memory."),

@@ -16,8 +16,8 @@ def truth(parity: int, stride: int, padding: int, rows: int) -> list[bool]:
 taps_of_parity = PythonExercise(
     "10b",
     task=r"""
-**Which taps meet a parity?** A window of `rows` rows moves by `stride` rows at a time. With `padding` rows of zeros, row
-$r$ of the window at place $p$ meets row
+**Which taps meet a parity?** A window of `rows` rows moves by `stride` rows at a time. With `padding` rows of zeros,
+row $r$ of the window at place $p$ meets row
 
 $$h = p \cdot \text{stride} - \text{padding} + r$$
 
