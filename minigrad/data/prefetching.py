@@ -1,8 +1,9 @@
 """Batches made ahead of their use by another thread, and copied to a GPU while it computes."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 
@@ -34,10 +35,12 @@ def prefetch(
     if is_gpu(device):
         sender = get(device).sender  # type: ignore[attr-defined]
         return _arrived(sender, in_background(_sent(sender, hosts), ahead, lambda batch: sender.let_go(batch[1])))
-    return (tuple(tensor(part, device=device) for part in batch) for batch in in_background(hosts, ahead))
+    return _on_device(in_background(hosts, ahead), device)
 
 
-def in_background(items: Iterator[T], ahead: int, unwanted: Callable[[T], Any] = lambda item: None) -> Iterator[T]:
+def in_background(
+    items: Iterator[T], ahead: int, unwanted: Callable[[T], Any] = lambda item: None
+) -> Generator[T, None, None]:
     """The items, up to `ahead` of them made by another thread before they are asked for.
 
     Where the caller stops early, the thread is not waited for, since it may itself wait for something that the caller
@@ -85,12 +88,20 @@ def _sent(sender: Any, batches: Iterable[Sequence[np.ndarray]]) -> Iterator[tupl
         yield arrays, events
 
 
-def _arrived(sender: Any, batches: Iterator[tuple[list[Any], list[Any]]]) -> Iterator[tuple[Tensor, ...]]:
+def _arrived(sender: Any, batches: Generator[Any, None, None]) -> Iterator[tuple[Tensor, ...]]:
     """The batches as tensors; the stream waits for the copies of each."""
-    while True:
-        sender.must_not_capture()  # the other thread would wait for the end of the capture, and this one for a batch
-        arrays, events = next(batches, (None, None))
-        if arrays is None:
-            return
-        sender.arrive(events)
-        yield tuple(map(Tensor, arrays))
+    with closing(batches):  # Python 3.12 keeps what a closed generator without such a block refers to
+        while True:
+            sender.must_not_capture()  # the other thread would wait for the end of the capture, this one for a batch
+            arrays, events = next(batches, (None, None))
+            if arrays is None:
+                return
+            sender.arrive(events)
+            yield tuple(map(Tensor, arrays))
+
+
+def _on_device(batches: Generator[Sequence[np.ndarray], None, None], device: str) -> Iterator[tuple[Tensor, ...]]:
+    """The batches as tensors on a device that is no GPU."""
+    with closing(batches):
+        for batch in batches:
+            yield tuple(tensor(part, device=device) for part in batch)
