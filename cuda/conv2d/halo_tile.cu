@@ -39,6 +39,7 @@ struct TilePixels {
     __device__ TilePixels(const real* image, HaloTile& own, const Taps& at, int n, int top, int left)
         : image(image), own(own), channels(at.channels), width(TILE_WIDTH + at.columns - 1),
           size(width * (TILE_HEIGHT + at.rows - 1)), by_taps(at.rows * at.columns), by_columns(at.columns) {
+        // [find the pixels]
         for (int i = threadIdx.x; i < size; i += FOUR_WARPS) {
             int h = top + i / width + at.first_y, v = left + i % width + at.first_x;
             bool inside = (unsigned)h < at.height && (unsigned)v < at.width;
@@ -48,6 +49,7 @@ struct TilePixels {
     }
     // With the first tap of a chunk, the chunk.
     __device__ void copy(real*, int start) const {
+        // [copy]
         constexpr int RUNS = CHANNELS / RUN;  // of a pixel
         Stage at(by_taps, start);
         if (at.tap > 0) return;
@@ -60,12 +62,14 @@ struct TilePixels {
             else copy_async(&vec(to), &vec(from), inside);
         }
     }
+    // [element]
     template <int APART>
     static __device__ int element(int me, int i) { return me + i * APART; }
 
     // Four channels of the pixels of a thread, where the tap of this stage finds them.
     template <int APART, int COUNT>
     __device__ void fetch(real (&four)[COUNT][LANES], const real*, int start, int first, int me, int depth) const {
+        // [fetch]
         Stage at(by_taps, start);
         int pixel = first + me, r = by_columns.of(at.tap), s = by_columns.rest(at.tap, r);
         int corner = (pixel / TILE_WIDTH + r) * width + pixel % TILE_WIDTH + s;
@@ -79,6 +83,7 @@ struct TilePixels {
     }
 };
 
+// [kernels]
 // w as the other factor. ALONG: a row is a kernel, and the sum goes along its channels. DOWN, for dx: a column is a channel,
 // and the window is turned by half a turn.
 template <class Its, Way WAY>

@@ -199,6 +199,23 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("pooling", r"poolings?"): "One number for each place of a window, the largest or the mean, which makes an "
         "image smaller.",
     },
+    "10b": {
+        ("NCHW", r"NCHW"): "The order of images in memory that goes column by column, then row by row, then channel by "
+        "channel.",
+        ("channels last", r"channels last|NHWC"): "The order of images in memory in which all channels of a pixel lie "
+        "next to each other, also called NHWC.",
+        "tap": "One place of a window, and the pixel that it meets.",
+        "halo": "The pixels around a tile that its windows reach.",
+        (
+            "parity",
+            r"parit(?:y|ies)",
+        ): "The remainder of a row's or a column's number when it is divided by the stride.",
+        (
+            "floor",
+            r"floors?",
+        ): "The time that a kernel's arithmetic takes at the chip's peak, or its bytes at the speed "
+        "of a copy, whichever is longer.",
+    },
     "15": {
         "adjoint": "The kernel that takes the gradients of another kernel's outputs and adds up those of its inputs.",
     },
