@@ -1,6 +1,7 @@
 """The microscope reports nothing in correct kernels: those of the package, and correct uses of warps and fences."""
 
 import re
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -25,6 +26,15 @@ RAN: set[str] = set()
 SIM = get("sim")
 
 
+@contextmanager
+def clean():
+    """Remembers the kernels that are launched within, none of which has a problem."""
+    with watching() as report:
+        yield report
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+
+
 def run(op: Op, case) -> None:
     """Run the forward and backward kernels of an op."""
     hosts = case.arrays("float32")
@@ -43,53 +53,43 @@ def uploaded(hosts) -> list[Array]:
 @pytest.mark.parametrize("op", mg.OPS.values(), ids=mg.OPS.keys())
 def test_no_kernel_of_the_package_has_a_problem(op):
     smallest = {key: min(legal) for kernel in op.kernels.values() for key, legal in kernel.tunables.items()}
-    with watching() as report:
+    with clean() as report:
         for case in op.cases:
             for chosen in (op, *map(op.using, check.variants(op)), op.using(**smallest)):
                 run(chosen, case)
-    RAN.update(record.kernel for record in report.launches)
-    assert report.problems == []
     assert report.launches or op.shares
 
 
 def test_the_fast_products_of_large_matrices_have_no_problem():
     op = mg.matmul.with_kernels(mg.matmul.kernels, {f"{way}_small": f"warp_tiled{end}" for way, end in ENDS.items()})
-    with watching() as report:
+    with clean():
         for case in op.cases:
             run(op, case)
             run(mg.matmul.using("packed"), case)
             with mg.precision("tf32"):
                 run(mg.matmul, case)
-    RAN.update(record.kernel for record in report.launches)
-    assert report.problems == []
 
 
 @pytest.mark.parametrize("rung", ["mma_tf32", "mma_bf16"])
 def test_the_products_on_tensor_cores_have_no_problem(rung):
     dtype = np.float32 if "tf32" in rung else pytest.importorskip("ml_dtypes").bfloat16
-    with watching() as report:
+    with clean():
         for m, k, n in ((1, 1, 1), (33, 70, 65), (130, 72, 264)):
             a, b = (mg.tensor(np.ones(shape, dtype), True, "sim") for shape in ((m, k), (k, n)))
             mg.matmul.using(rung)(a, b).backward(mg.tensor(np.ones((m, n), dtype), device="sim"))
-    RAN.update(record.kernel for record in report.launches)
-    assert report.problems == []
 
 
 @pytest.mark.parametrize("m, k, n", [(20, 4200, 40), (4200, 20, 40), (40, 20, 4200)])
 def test_the_parts_of_a_long_sum_have_no_problem(m, k, n):
     a, b = (mg.randn(*shape, device="sim", requires_grad=True) for shape in ((m, k), (k, n)))
-    with watching() as report:
+    with clean():
         (a @ b).sum().backward()
-    RAN.update(record.kernel for record in report.launches)
-    assert report.problems == []
 
 
 def test_the_parts_of_a_dot_product_have_no_problem():
     x, y = (mg.randn(*shape, device="sim") for shape in ((1, 49200), (49200, 1)))
-    with watching() as report:
+    with clean():
         dot = x @ y
-    RAN.update(names := {record.kernel for record in report.launches})
-    assert "matmul_vector_parts" in names and report.problems == []
     np.testing.assert_allclose(dot.numpy(), x.numpy() @ y.numpy(), rtol=1e-4, atol=1e-2)
 
 
@@ -98,33 +98,27 @@ def test_the_parts_of_a_dot_product_have_no_problem():
 def test_convolution_with_the_channels_last_has_no_problem(rung, how, channels):
     """Four neighbors are copied at once where channels and kernels are multiples of four."""
     x, w = (mg.randn(*shape, device="sim", requires_grad=True) for shape in ((1, channels, 6, 7), (8, channels, 3, 2)))
-    with watching() as report:
+    with clean():
         mg.conv2d.using(rung)(x, w, padding=1, **how).sum().backward()
-    RAN.update(record.kernel for record in report.launches)
-    assert report.problems == []
 
 
 @pytest.mark.parametrize("rung", ["im2col", "implicit"])
 def test_no_way_of_convolution_has_a_problem(rung):
-    with watching() as report:
+    with clean():
         for case in mg.conv2d.cases:
             inputs = [mg.tensor(x, requires_grad=True, device="sim") for x in case.arrays("float32")]
             mg.conv2d.using(rung)(*inputs, **case.params).sum().backward()
-    RAN.update(record.kernel for record in report.launches)
-    assert report.problems == []
 
 
 @pytest.mark.parametrize("padding", [1, ((0, 2), (3, 1))])
 def test_the_transforms_of_winograd_have_no_problem(padding):
     inputs = [mg.randn(*shape, device="sim", requires_grad=True) for shape in ((2, 4, 6, 9), (6, 2, 3, 3), (6,))]
-    with watching() as report:
+    with clean():
         mg.conv2d.using("winograd")(*inputs, padding=padding, groups=2).sum().backward()
-    RAN.update(record.kernel for record in report.launches)
-    assert report.problems == []
 
 
 def test_the_optimizers_have_no_problem():
-    with watching() as report:
+    with clean():
         p, g, v = (mg.randn(1025, device="sim") for _ in range(3))
         mg.optim.SGD_STEP.launch(1025)(p, g, v, 0.1, 0.9, 1025)
         for make in (mg.optim.SGD, mg.optim.Adam):
@@ -134,19 +128,16 @@ def test_the_optimizers_have_no_problem():
                 for x in xs:
                     (x * x).sum().backward()
                 optimizer.step()
-    RAN.update(record.kernel for record in report.launches)
-    assert report.problems == []
 
 
 def test_the_loss_of_a_readers_own_softmax_has_no_problem():
     own = mg.softmax.with_kernel("forward", mg.softmax["forward"])
     logits = mg.randn(33, 5, device="sim", requires_grad=True)
     labels = mg.tensor(np.arange(33) % 5, device="sim")
-    with watching() as report, mg.using(own):
+    with clean() as report, mg.using(own):
         mg.cross_entropy(logits, labels).backward()
-    RAN.update(names := {record.kernel for record in report.launches})
+    names = {record.kernel for record in report.launches}
     assert {"cross_entropy_of_softmax", "cross_entropy_of_softmax_backward"} <= names
-    assert report.problems == []
 
 
 @pytest.mark.parametrize("rung", RUNGS)
@@ -159,7 +150,7 @@ def test_no_kernel_of_the_ladder_has_a_problem(rung):
 
 def test_the_kernels_of_benchmarks_have_no_problem():
     draw, host = Draw(SIM), np.arange(1000, dtype=np.float32)
-    with watching() as report:
+    with clean():
         draw.real(1000)
         draw.whole(1000, -3, 7)
         assert Reference(SIM, host).error(Array.upload(SIM, host)) == 0
@@ -170,8 +161,6 @@ def test_the_kernels_of_benchmarks_have_no_problem():
             Kernel("bench/levels.cu", name)(*args, grid=2, block=16)
         for name, args in {"chase": (following, last, 9), "chase_shared": (last, 9)}.items():
             Kernel("bench/levels.cu", name)(*args, grid=1, block=1)
-    RAN.update(record.kernel for record in report.launches)
-    assert report.problems == []
 
 
 @pytest.mark.parametrize("rung", ["mma_tf32", "mma_3xtf32", "mma_bf16"])
@@ -180,24 +169,20 @@ def test_the_rungs_on_tensor_cores_have_no_problem(rung):
     dtype = "bfloat16" if rung == "mma_bf16" else "float32"
     if dtype == "bfloat16":
         pytest.importorskip("ml_dtypes")
-    with watching() as report:
+    with clean():
         for op, shapes in ((mg.conv2d, ((1, 6, 5, 4), (8, 6, 3, 3))), (mg.matmul, ((17, 24), (24, 40)))):
             a, b = (mg.ones(*shape, device="sim").astype(dtype) for shape in shapes)
             a.requires_grad = b.requires_grad = True
             op.using(rung)(a, b).astype("float64").astype("float32").sum().backward()
-    RAN.update(record.kernel for record in report.launches)
-    assert report.problems == []
 
 
 def test_the_kernels_around_wgmma_have_no_problem():
     """They turn the windows of a convolution, and split floats into TF32 and a rest."""
     w = mg.randn(4, 8, 3, 2, device="sim").to(layout="NHWC")
     turned, rest = mg.zeros(8, 4, 3, 2, device="sim").to(layout="NHWC"), mg.zeros(w.size, device="sim")
-    with watching() as report:
+    with clean():
         mg.conv2d["turn"].launch(w.size)(w, turned, 4, 8, 6, w.size)
         mg.conv2d["rest"].launch(w.size)(w.reshape(-1), rest, w.size)
-    RAN.update(record.kernel for record in report.launches)
-    assert report.problems == []
     host = w.numpy()
     np.testing.assert_array_equal(turned.numpy(), host[:, :, ::-1, ::-1].swapaxes(0, 1))
     np.testing.assert_array_equal(rest.numpy(), (host - rounded(host, "tf32")).reshape(-1))
@@ -206,10 +191,8 @@ def test_the_kernels_around_wgmma_have_no_problem():
 def test_adding_up_the_parts_of_a_convolution_has_no_problem():
     parts, bias, residual = (mg.randn(*shape, device="sim") for shape in ((3, 5, 8), (8,), (5, 8)))
     y = mg.zeros(5, 8, device="sim")
-    with watching() as report:
+    with clean():
         mg.conv2d["finish"].launch(40)(parts, bias, residual, y, 8, 3, True, 40)
-    RAN.update(record.kernel for record in report.launches)
-    assert report.problems == []
     expected = np.maximum(sum(parts.numpy()) + bias.numpy() + residual.numpy(), 0)
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5, atol=1e-6)
 
