@@ -27,6 +27,7 @@ _HOMES = {  # a public function must not have the name of a module here: importi
     ".maps": ("fields", "lines", "photos"),
     ".convolution_ladder": ("convolutions",),
     ".index_maps": ("terms",),
+    ".layers": ("layer_times",),
     ".draw.picture": ("Picture",),
     "minigrad.display": ("Table", "highlight", "table"),
 }
