@@ -22,17 +22,22 @@ from minigrad.tensor import Tensor
 COLUMNS = 10  # images in a row
 
 
-def loss_curve(losses: Mapping[str, Sequence[float]] | Sequence[float], unit: str = "step") -> Picture:
-    """The loss by step, a curve for each name: `loss_curve({"numpy": losses})`; on a log scale if it falls 50-fold."""
-    by_name = losses if isinstance(losses, Mapping) else {"loss": losses}
+def loss_curve(
+    losses: Mapping[str, Sequence[float]] | Sequence[float], unit: str = "step", what: str = "loss"
+) -> Picture:
+    """The loss by step, a curve for each name: `loss_curve({"numpy": losses})`; on a log scale if it falls 50-fold.
+
+    unit and what name the axes, where the values are no losses of steps.
+    """
+    by_name = losses if isinstance(losses, Mapping) else {what: losses}
     curves = {name: np.asarray(values, dtype=float).ravel() for name, values in by_name.items()}
     if not curves or not all(len(curve) for curve in curves.values()):
         raise ValueError("loss_curve needs at least one loss: loss_curve({'numpy': losses}).")
     if (most := len(STYLES)) < len(curves):
         raise ValueError(f"loss_curve draws at most {most} curves; got {len(curves)}. Draw them in two pictures.")
-    title = _headline(curves, unit)
+    title = _headline(curves, unit, what)
     figure, axes = canvas(8, 3.6, title)
-    frame(axes, unit, "loss")
+    frame(axes, unit, what)
     for curve, (colour, dash) in zip(curves.values(), STYLES, strict=False):
         axes.plot(np.arange(1, len(curve) + 1), curve, color=colour, linestyle=dash, linewidth=2)
         axes.plot([len(curve)], curve[-1:], "o", color=colour, markersize=4)
@@ -49,17 +54,17 @@ def loss_curve(losses: Mapping[str, Sequence[float]] | Sequence[float], unit: st
     return Picture(figure, title, repr(table(rows, ("curve", f"{unit}s", "first", "lowest", "last"))))
 
 
-def _headline(curves: Mapping[str, np.ndarray], unit: str) -> str:
-    """The fall of the loss; the first value that is NaN or infinite, where there is one."""
+def _headline(curves: Mapping[str, np.ndarray], unit: str, what: str) -> str:
+    """The fall of the values; the first value that is NaN or infinite, where there is one."""
     for name, curve in curves.items():
         bad = np.flatnonzero(~np.isfinite(curve))
         if bad.size:
-            return f"{name}: the loss is {rounded(curve[bad[0]])} at {unit} {bad[0] + 1}"
+            return f"{name}: the {what} is {rounded(curve[bad[0]])} at {unit} {bad[0] + 1}"
     if len(curves) > 1:
-        return "The loss at the end: " + ", ".join(f"{name} {rounded(curve[-1])}" for name, curve in curves.items())
+        return f"The {what} at the end: " + ", ".join(f"{name} {rounded(curve[-1])}" for name, curve in curves.items())
     ((name, curve),) = curves.items()
     verb = "fell" if curve[-1] < curve[0] else "did not fall:"
-    head = "The loss" if name == "loss" else f"{name}: the loss"
+    head = f"The {what}" if name == what else f"{name}: the {what}"
     return f"{head} {verb} from {rounded(curve[0])} to {rounded(curve[-1])} in {plural(len(curve), unit)}"
 
 
