@@ -1,6 +1,7 @@
 """Module: a part of a network, with parameters, buffers and a state that can be saved; Sequential joins several."""
 
 from collections.abc import Callable, Iterator
+from textwrap import indent
 from typing import Any
 
 from minigrad.devices.state import fitting
@@ -118,6 +119,12 @@ class Module:
     def __call__(self, *inputs: Any) -> Any:
         return self.forward(*inputs)
 
+    def __repr__(self) -> str:
+        parts = [(name.lstrip("_"), part) for name, part in self._children() if callable(part)]
+        texts = (repr(part) if isinstance(part, Module) else getattr(part, "__name__", "?") for _, part in parts)
+        lines = [indent(f"{name}: {text}", "  ") for (name, _), text in zip(parts, texts, strict=True)]
+        return "\n".join([f"{type(self).__name__}(", *lines, ")"]) if lines else f"{type(self).__name__}()"
+
 
 class Sequential(Module):
     """One part after the other; a part is a module or any function of a tensor, e.g. `mg.relu`."""
@@ -133,7 +140,3 @@ class Sequential(Module):
         for part in self.parts:
             x = part(x)
         return x
-
-    def __repr__(self) -> str:
-        names = (repr(part) if isinstance(part, Module) else getattr(part, "__name__", "?") for part in self.parts)
-        return "Sequential(\n" + "".join(f"  {i}: {name}\n" for i, name in enumerate(names)) + ")"

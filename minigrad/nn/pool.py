@@ -43,9 +43,6 @@ class GlobalAvgPool2d(Module):
         """The mean over height and width."""
         return OPS["mean"](x, axis=(2, 3))
 
-    def __repr__(self) -> str:
-        return "GlobalAvgPool2d()"
-
 
 class Flatten(Module):
     """All axes but the first as one: (N, C, H, W) -> (N, C H W)."""
@@ -53,6 +50,3 @@ class Flatten(Module):
     def forward(self, x: Tensor) -> Tensor:
         """flatten(x, 1)."""
         return OPS["flatten"](x, start_dim=1)
-
-    def __repr__(self) -> str:
-        return "Flatten()"

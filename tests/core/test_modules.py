@@ -53,3 +53,15 @@ def test_buffers_of_a_sequential_are_saved_and_one_that_is_gone_is_not():
     net.mean = None
     assert list(net.state_dict()) == ["0.weight", "0.bias"]
     assert [name for name, _ in net.named_parameters("net.")] == ["net.0.weight", "net.0.bias"]
+
+
+def test_a_module_is_written_as_the_tree_of_its_parts():
+    block = nn.Residual(1, 2)
+    text = repr(nn.Sequential(block, mg.relu, nn.Flatten()))
+    assert text.splitlines()[:3] == [
+        "Sequential(",
+        "  0: Residual(",
+        "    conv1: Conv2d(1 -> 2, 3 x 3, padding=1, no bias)",
+    ]
+    assert text.splitlines()[-4:] == ["  )", "  1: relu", "  2: Flatten()", ")"]
+    assert repr(nn.Sequential()) == "Sequential()"
