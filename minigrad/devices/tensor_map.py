@@ -20,17 +20,20 @@ class TensorMap(ctypes.Structure):
     def __init__(self, array: Array, shape: Sequence[int], box: Sequence[int]):
         super().__init__(array.address)
         self.array, self.shape, self.box = array, tuple(shape), tuple(box)
+        self.stored = self.shape  # in memory: it gives the strides
 
 
 class ImageMap(TensorMap):
     """A map of images (N, C, H, W) whose channels are last in memory, fetched by pixels with some of their channels.
 
     The pixels are those at which a window begins, one after the other through rows and images; they may lie in the
-    padding. A copy moves them all by one tap of the window.
+    padding. A copy moves them all by one tap of the window. A window with more channels than the array has takes those
+    of the next pixels, too: then its images are narrower than the array.
     """
 
     def __init__(self, array: Array, at: Any, channels: int, pixels: int):
-        super().__init__(array, array.spec.stored, (pixels, channels))
+        super().__init__(array, (array.shape[0], at.height, at.width, at.channels), (pixels, channels))
+        self.stored = array.spec.stored
         self.stride, (self.lower, self.upper) = (at.stride_y, at.stride_x), corners(at)
 
 

@@ -8,6 +8,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.devices import get
+from minigrad.devices.cuda.prefetch import SPARE
 
 
 def small(device, dtype="float32"):
@@ -94,7 +95,8 @@ def test_a_mean_over_all_batches_is_kept_without_a_momentum():
 @pytest.mark.gpu
 @pytest.mark.soak
 def test_20_000_steps_of_training_leak_no_memory():
-    """Half of them eager, half replayed: of the GPU not a byte, of the host less than a kilobyte a step."""
+    """Half of them eager, half replayed. The GPU keeps batches that are under way, at most SPARE more in a long run than
+    in a short one; the host grows by less than a kilobyte a step."""
     net, (images, labels) = small("cuda").to(layout="NHWC"), digits(32)
     optimizer = mg.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
 
@@ -114,7 +116,8 @@ def test_20_000_steps_of_training_leak_no_memory():
         return get("cuda").memory.usage[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     (of_gpu, of_host), (later, kilobytes) = memory(500), memory(9_500)
-    assert later == of_gpu and kilobytes - of_host < 19_000
+    assert later - of_gpu <= SPARE * sum(-(-x.nbytes // 512) * 512 for x in (images, labels))
+    assert kilobytes - of_host < 19_000
 
 
 def test_layers_say_what_they_are_and_refuse_what_does_not_fit():

@@ -39,10 +39,11 @@ def prepared(context: Context, launch: PlacedLaunch) -> list[libcuda.DriverCall]
 
 def _encoded(library: Any, tensor_map: TensorMap, place: int) -> tuple[libcuda.DriverCall, int]:
     """The call that encodes the map of the array whose address it finds at `place`, and the address of that map."""
-    shape, itemsize = tensor_map.shape[::-1], tensor_map.array.dtype.itemsize  # the innermost axis first
+    shape, stored = tensor_map.shape[::-1], tensor_map.stored[::-1]  # the innermost axis first
     rank = len(shape)
     uint64s, uint32s = ctypes.c_uint64 * rank, ctypes.c_uint32 * rank
-    strides = [prod(shape[:axis]) * itemsize for axis in range(1, rank)]  # in bytes; the innermost axis has none
+    itemsize = tensor_map.array.dtype.itemsize
+    strides = [prod(stored[:axis]) * itemsize for axis in range(1, rank)]  # in bytes; the innermost axis has none
     extents = uint64s(*shape), uint64s(*strides)
     if isinstance(tensor_map, ImageMap):
         lower, upper = ((ctypes.c_int * 2)(*corner[::-1]) for corner in (tensor_map.lower, tensor_map.upper))

@@ -20,11 +20,15 @@ from minigrad.ops.conv2d.rungs import EDGE, HOPPER, ChannelsLast, chunk_of
 from minigrad.ops.matmul.strategies import add_up
 
 Kernels = Mapping[str, Kernel]
+LANES = 4  # channels that a thread of `recount` writes
 
 
 def forward(kernels: Kernels, rung: ChannelsLast, x: Array, w: Array, ends: tuple, at: Window) -> Array:
     """y, with its channels last. ends: bias, residual and relu, of which only tensor cores take the last two."""
-    x, w, at = with_channels(kernels, rung, x), with_channels(kernels, rung, w), filled(rung, at, x.dtype)
+    if rung.name in HOPPER and wgmma.takes_rows(x.dtype, at):
+        x, w, at = rows_as_channels(kernels, x, w, at)
+    else:
+        x, w, at = with_channels(kernels, rung, x), with_channels(kernels, rung, w), filled(rung, at, x.dtype)
     shape = (x.shape[0], w.shape[0], at.out_height, at.out_width)
     y = Array.empty(x.device, shape, x.dtype, True)
     if rung.name in HOPPER:
@@ -85,13 +89,31 @@ def filled(rung: ChannelsLast, at: Window, dtype: np.dtype) -> Window:
     return other
 
 
+def rows_as_channels(kernels: Kernels, x: Array, w: Array, at: Window) -> tuple[Array, Array, Window]:
+    """x, w and the window, of which a stage of wgmma takes a whole row of taps: 8 pixels of 16 bytes.
+
+    Images have no channels to fill a stage with, but the pixels of a row of taps are neighbors in memory. So the window
+    has the channels of 8 pixels, and one column of taps. Zeros in w meet the taps beyond its own columns.
+    """
+    depth, unit = wgmma.WIDE // x.dtype.itemsize, wgmma.RUN // x.dtype.itemsize
+    taps, places = depth // unit, (at.out_width - 1) * at.stride_x + 1
+    x = recount(kernels, x, unit, places + taps - 1, at.left)
+    w = recount(kernels, w, unit, taps)
+    size, out, stride = (at.rows, 1), (at.out_height, at.out_width), (at.stride_y, at.stride_x)
+    return x, w, Window(depth, at.height, places, *size, *out, *stride, at.top, 0, at.dilation_y, 1)
+
+
 def with_channels(kernels: Kernels, rung: ChannelsLast, x: Array, wanted: int = 0) -> Array:
     """The images with their channels last, and this number of them: by default the next that the rung takes."""
     unit = rung.unit(x.dtype)
     wanted = wanted or ceil_div(x.shape[1], unit) * unit
-    if wanted == x.shape[1]:
-        return in_layout(x, True)
+    return in_layout(x, True) if wanted == x.shape[1] else recount(kernels, x, wanted, x.shape[3])
+
+
+def recount(kernels: Kernels, x: Array, wanted: int, wide: int, left: int = 0) -> Array:
+    """The images with their channels last, `wanted` of them, and `wide` columns, of which x begins at number `left`."""
     n, channels, height, width = x.shape
-    y = Array.empty(x.device, (n, wanted, height, width), x.dtype, True)
-    kernels["recount"].launch(y.size)(x, y, channels, wanted, height * width, x.channels_last, y.size)
+    y = Array.empty(x.device, (n, wanted, height, wide), x.dtype, True)
+    threads = n * height * wide * ceil_div(wanted, LANES)
+    kernels["recount"].launch(threads)(x, y, channels, wanted, height, width, wide, left, x.channels_last, threads)
     return y

@@ -16,7 +16,7 @@ from minigrad.ops.conv2d import wgmma
 from minigrad.ops.matmul.kernels import PRECISIONS, has_tensor_cores
 
 Tiles = Mapping[tuple[int, int], float]  # (rows, columns) -> the time for an element, on all warps of a multiprocessor
-RUN, EDGE = 16, 64  # bytes that a thread copies at once; rows or columns of the smallest tile
+EDGE = 64  # rows or columns of the smallest tile
 
 # Of dw: a chunk of pixels is a multiple; a launch takes as long as so many pixels on tensor cores; the additions of an
 # element of a part, and their launch, as so many multiplications; parts at most. Measured on an H200.
@@ -80,7 +80,7 @@ class ChannelsLast:
 
     def unit(self, dtype: np.dtype) -> int:
         """The number of which channels and kernels are multiples."""
-        return RUN // dtype.itemsize if self.filled else 1
+        return wgmma.RUN // dtype.itemsize if self.filled else 1
 
     def fits(self, x: Any, w: Any, at: Window, groups: int) -> bool:
         """True for arrays that it takes."""

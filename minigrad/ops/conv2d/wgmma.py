@@ -12,7 +12,7 @@ from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.window import Window
 
-WIDE = 128  # bytes of a stage
+WIDE, RUN = 128, 16  # bytes of a stage, and of the least channels of a pixel
 # By rung, the pixels of a tile -> microseconds that a block takes for a stage, as measured on an H200.
 STAGE: dict[str, dict[int, float]] = {
     "wgmma_tf32": {256: 0.69, 128: 0.46},
@@ -46,14 +46,20 @@ def plan(name: str, kernels: int, pixels: int, stages: int, processors: int) -> 
 
 
 def fits(role: str, x: Any, w: Any, at: Window) -> bool:
-    """True where the copy engine (TMA) fetches whole stages: 128 bytes of the channels that are summed up."""
+    """True where the copy engine (TMA) fetches whole stages: 128 bytes of the terms that are summed up."""
     (rows, terms), depth, strides = w.shape[:2], WIDE // x.dtype.itemsize, (at.stride_y, at.stride_x)
     if role == "backward_x":
         at, rows, terms = turned(at, w.shape[0]), terms, rows
     near = all(-128 <= end < 128 for corner in corners(at) for end in corner)
     short = max((at.rows - 1) * at.dilation_y, (at.columns - 1) * at.dilation_x) < 256
     possible = role == "forward" or (role == "backward_x" and strides == (1, 1))
-    return possible and near and short and rows % 64 == 0 and terms % depth == 0
+    stages = terms % depth == 0 or (role == "forward" and takes_rows(x.dtype, at))
+    return possible and near and short and rows % 64 == 0 and stages
+
+
+def takes_rows(dtype: np.dtype, at: Window) -> bool:
+    """True where the channels of a pixel fit into 16 bytes, and a row of the window's taps into a stage."""
+    return at.channels * dtype.itemsize <= RUN and at.columns * RUN <= WIDE and at.dilation_x == 1
 
 
 def turned(at: Window, kernels: int) -> Window:
