@@ -95,8 +95,10 @@ def test_a_mean_over_all_batches_is_kept_without_a_momentum():
 @pytest.mark.gpu
 @pytest.mark.soak
 def test_20_000_steps_of_training_leak_no_memory():
-    """Half of them eager, half replayed. The GPU keeps batches that are under way, at most SPARE more in a long run than
-    in a short one; the host grows by less than a kilobyte a step."""
+    """Half of them eager, half replayed; the host grows by less than a kilobyte a step.
+
+    The GPU keeps batches that are under way: after a long run at most SPARE more than after a short one.
+    """
     net, (images, labels) = small("cuda").to(layout="NHWC"), digits(32)
     optimizer = mg.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
 

@@ -9,13 +9,14 @@ from bench_examples import H200, find_gpu, make_tiny
 
 import minigrad as mg
 from minigrad import bench
-from minigrad.devices import why_not
+from minigrad.devices import get, why_not
 from minigrad.devices.array import Array
-from minigrad.errors import DeviceError, KernelError
+from minigrad.errors import DeviceError, KernelError, LaunchError
 from minigrad.lab import cli as command_line
 from minigrad.lab.bench import record as dated
-from minigrad.lab.bench.resnet import calls, goals, layers, network, run, whole_steps
+from minigrad.lab.bench.resnet import calls, goals, layers, network, run, sweep, whole_steps
 from minigrad.lab.bench.resnet.modes import ASKED, MODES, STEPS
+from minigrad.lab.bench.resnet.report import ResNetReport
 from minigrad.lab.bench.resnet.whole_steps import WholeStep
 from minigrad.lab.bench.timer import Timing
 from minigrad.lab.check import ValueMismatch
@@ -267,7 +268,8 @@ def test_a_part_of_the_run():
         f"ResNet-18 training step, batch {batch}, float32" for batch in whole_steps.TRAINED
     ]
     assert len(run.jobs("layers")) == len(layers.works()) and len(run.jobs("timeline")) == 1
-    parts = [part for part in run.PARTS if part not in (*STEPS, *ASKED)]
+    assert len(run.jobs("sweep")) == len(sweep.works()), "measured only where one asks for it"
+    parts = [part for part in run.PARTS if part not in (*STEPS, *ASKED, "sweep")]
     assert every == [job.title for part in parts for job in run.jobs(part)]
 
 
@@ -348,3 +350,41 @@ def test_an_inference_and_a_layer_are_timed_beside_pytorch(monkeypatch):
     layer = layers.convolution(*layers.CONVOLUTIONS[-1])
     m = layers.stage(layer, "float32").measured("gradient of w", MODES["tf32"], ("torch",))
     assert 0 < m.timing.seconds < 0.1 and list(m.rivals) == ["torch"]
+
+
+# --- the choice of conv2d ---
+
+
+def test_a_sweep_has_each_rung_with_all_its_settings():
+    (layer, way, mode), *_ = (w for w in sweep.works() if w[2].name == "tf32")
+    found = dict(sweep.settings(way, mode))
+    assert {name.split()[0] for name in found} == {"mma_tf32", "wgmma_tf32"} and len(found) == len(set(found)) > 30
+    for name in ("wgmma_tf32 DOWN=1 PIXELS=128 SPLIT=4", "mma_tf32 COLUMNS=64 ROWS=256 WIDE=64"):
+        assert f"conv2d_{name.split()[0]}" in layers.launched(layer, way, mode, found[name])
+    kernel = found["wgmma_tf32 DOWN=1 PIXELS=128 SPLIT=4"].kernels["forward"]
+    assert kernel.values == {"DOWN": 1, "PIXELS": 128, "SPLIT": 4}
+
+
+def test_tensor_cores_add_up_no_more_pixels_than_their_rounding_allows():
+    (layer, *_), mode, way = layers.layers(), MODES["tf32"], "gradient of w"
+    found = dict(sweep.settings(way, mode))
+    layers.launched(layer, way, mode, found["mma_tf32 COLUMNS=256 ROWS=64 SPLIT=4 WIDE=64"])
+    with pytest.raises(LaunchError, match=r"SPLIT=2 tensor cores add up 802816 pixels .*Choose SPLIT >= 4"):
+        layers.launched(layer, way, mode, found["mma_tf32 COLUMNS=256 ROWS=64 SPLIT=2 WIDE=64"])
+
+
+@pytest.mark.parametrize("path", sorted(dated.FOLDERS[0].glob("*.json")), ids=lambda path: path.stem)
+def test_recorded_choices_of_conv2d_are_within_5_percent_of_the_best(path):
+    sweeps = {title: times for title, times in dated.load(path).sweeps.items() if sweep.CHOSEN in times}
+    late = {title: sweep.lost(times) for title, times in sweeps.items()}
+    assert not {title: share for title, share in late.items() if share > 0.05}
+    if sweeps:
+        assert "lost" in repr(ResNetReport(dated.load(path)).sweep)
+
+
+@pytest.mark.gpu
+def test_a_small_convolution_is_swept(monkeypatch):
+    monkeypatch.setattr(layers, "BATCH", 2)
+    layer, mode = layers.convolution(64, 64, 3, 1, 8), MODES["tf32"]
+    times = sweep.swept(layers.Stage(layer, mode.dtype, get("cuda")), "gradient of w", mode)
+    assert sweep.CHOSEN in times and len(times) > 10 and sweep.lost(times) >= 0

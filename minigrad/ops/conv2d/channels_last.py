@@ -10,13 +10,14 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import wide
+from minigrad.errors import LaunchError
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape
 from minigrad.kernels.window import Window
 from minigrad.layouts import in_layout, typed
 from minigrad.ops.conv2d import wgmma
-from minigrad.ops.conv2d.rungs import EDGE, HOPPER, ChannelsLast, chunk_of
+from minigrad.ops.conv2d.rungs import EDGE, HOPPER, LONGEST, ChannelsLast, chunk_of
 from minigrad.ops.matmul.strategies import add_up
 
 Kernels = Mapping[str, Kernel]
@@ -73,6 +74,11 @@ def gradient_w(kernels: Kernels, rung: ChannelsLast, dy: Array, x: Array, shapes
     shape, pixels = (k, at.channels, *window), dy.size // k
     launch = kernels[f"{rung.name}_backward_w"].launch(k, prod(shape[1:]), pixels, dy.device.processors)
     count, dtype = launch.values["SPLIT"], wide(dy.dtype)
+    if rung.filled and (chunk := chunk_of(pixels, count)) > LONGEST:
+        raise LaunchError(
+            f"conv2d_{rung.name}_backward_w: with SPLIT={count} tensor cores add up {chunk} pixels and round each "
+            f"sum toward zero; at most {LONGEST} keep the error small. Choose SPLIT >= {ceil_div(pixels, LONGEST)}."
+        )
     dw = Array.empty(dy.device, shape, dtype, True)
     parts = dw if count == 1 else Array.empty(dy.device, (count, dw.size), dtype)
     launch(dy, x, parts, at, k, dy.shape[0], chunk_of(pixels, count))

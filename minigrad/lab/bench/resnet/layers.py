@@ -1,6 +1,6 @@
 """Single layers of ResNet-18 at batch 128, one way at a time, next to PyTorch's on the same arrays."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
@@ -109,9 +109,12 @@ class Inputs:
     further: Sequence[Sequence[Array]]
     dy: Array
 
-    def call(self, links: Sequence[Link], needs: Needs, mode: Mode) -> Call:
-        """A function that runs the ops forward, or where gradients are wanted backward, and returns their results."""
-        ops = [OPS[link.op] for link in links]
+    def call(self, links: Sequence[Link], needs: Needs, mode: Mode, instead: Op | None = None) -> Call:
+        """A function that runs the ops forward, or where gradients are wanted backward, and returns their results.
+
+        instead: another setting of the op of a single link.
+        """
+        ops = [instead or OPS[link.op] for link in links]
         params = [
             {**link.params, **({"precision": mode.precision} if op.rounds else {})}
             for op, link in zip(ops, links, strict=True)
@@ -201,13 +204,15 @@ class Stage:
                     f"allows {mode.layer:g}. It is not timed."
                 )
 
+    def calls(self, way: str, mode: Mode, instead: Op | None = None) -> list[Call]:
+        """The layer on each set of inputs."""
+        return [inputs.call(self.layer.links, self.layer.ways[way], mode, instead) for inputs in self.sets]
+
     def measured(self, way: str, mode: Mode, against: Sequence[str]) -> Measurement:
         """Check, then time it in turns with PyTorch. Raises ValueMismatch."""
-        links, needs = self.layer.links, self.layer.ways[way]
-        own = [inputs.call(links, needs, mode) for inputs in self.sets]
+        links, needs, own = self.layer.links, self.layer.ways[way], self.calls(way, mode)
         self.check(own[0](), way, mode, "minigrad")
-        each = cycle(own)
-        calls = {"minigrad": lambda: next(each)()}
+        calls = {"minigrad": in_turn(own)}
         for layout in mode.layouts if "torch" in against else ():
             name, stream = "torch" if layout == "NHWC" else f"torch, {layout}", pytorch().stream
             first = rival().layer(links, needs, self.sets[:1], mode, stream, layout)
@@ -218,7 +223,13 @@ class Stage:
         return Measurement(title, launched(self.layer, way, mode), mine, cost.flops, nbytes, mode.unit, times)
 
 
-def launched(layer: Layer, way: str, mode: Mode) -> tuple[str, ...]:
+def in_turn(calls: Iterable[Call]) -> Call:
+    """A function that makes the next of the calls each time."""
+    each = cycle(calls)
+    return lambda: next(each)()
+
+
+def launched(layer: Layer, way: str, mode: Mode, instead: Op | None = None) -> tuple[str, ...]:
     """The names of the kernels, from a dry run."""
     device, kind = dry_run(), dtype_of(mode.dtype)
 
@@ -228,7 +239,7 @@ def launched(layer: Layer, way: str, mode: Mode) -> tuple[str, ...]:
 
     further = [[empty(x) for x in link.further] for link in layer.links]
     output = layer.cost("forward").output
-    call = Inputs(empty(layer.image), further, empty(output)).call(layer.links, layer.ways[way], mode)
+    call = Inputs(empty(layer.image), further, empty(output)).call(layer.links, layer.ways[way], mode, instead)
     device.launches.clear()
     call()
     return tuple(dict.fromkeys(launch.kernel for launch in device.launches))

@@ -8,10 +8,12 @@ from minigrad.lab.bench.measure import Measurement
 from minigrad.lab.bench.record import Record, newest_with
 from minigrad.lab.bench.resnet.calls import SMALL
 from minigrad.lab.bench.resnet.goals import goals_table
+from minigrad.lab.bench.resnet.sweep import CHOSEN, lost
 
 NETWORK = "ResNet-18"  # the first word of the titles of whole steps
 STEP_HEADERS = ("step", "by", "median us", "fastest us", "arrays MB", "taken MB")
 LAYER_HEADERS = ("layer", "us", "floor us", "of floor", "bound by", "torch us", "ratio")
+SWEEP_HEADERS = ("layer", "us", "best us", "lost", "best", "settings")
 PART_HEADERS = ("part", "us", "of step", "floor us", "of floor", "kernels")
 
 
@@ -26,9 +28,10 @@ class ResNetReport(Tabular):
 
     def tables(self, part: str | None = None) -> list[Table]:
         """The goals and every table with rows, or those of one part of the benchmark."""
-        single = {"layers": [self.layers], "timeline": self.timelines}
+        single = {"layers": [self.layers], "timeline": self.timelines, "sweep": [self.sweep]}
         chosen = single.get(part or "", [self.table(), self.steps])
-        return [found for found in (chosen if part else [*chosen, self.layers, *self.timelines]) if found.rows]
+        chosen = chosen if part else [*chosen, self.layers, *self.timelines, self.sweep]
+        return [found for found in chosen if found.rows]
 
     @property
     def steps(self) -> Table:
@@ -64,6 +67,17 @@ class ResNetReport(Tabular):
     def timelines(self) -> list[Table]:
         """For each step the parts in their order, with their share of its time and their floors."""
         return [self._timeline(step, parts.values()) for step, parts in self.record.timelines.items()]
+
+    @property
+    def sweep(self) -> Table:
+        """The choice of conv2d next to the fastest setting of all rungs, tiles and splits."""
+        rows = []
+        for title, times in self.record.sweeps.items():
+            if CHOSEN in times:
+                best, own = min(times, key=lambda name: times[name].seconds), times[CHOSEN]
+                numbers = (f"{t.seconds * 1e6:.1f}" for t in (own, times[best]))
+                rows.append((title, *numbers, f"{100 * lost(times):.1f} %", best, str(len(times) - 1)))
+        return table(rows, SWEEP_HEADERS, f"conv2d's choice next to the best of its settings, on {self.record.place}")
 
     def _timeline(self, step: str, parts: Iterable[Measurement]) -> Table:
         total = sum(m.timing.seconds for m in parts)

@@ -11,7 +11,7 @@ from minigrad.devices import check, get
 from minigrad.errors import CompileError, KernelError, LaunchError, require_words
 from minigrad.lab.bench.measure import set_up, timed
 from minigrad.lab.bench.record import copy_bandwidth, todays_record, versions
-from minigrad.lab.bench.resnet import layers, network
+from minigrad.lab.bench.resnet import layers, network, sweep
 from minigrad.lab.bench.resnet.calls import SMALL, products, small_call
 from minigrad.lab.bench.resnet.modes import ASKED, MODES, STEPS, Mode
 from minigrad.lab.bench.resnet.report import ResNetReport
@@ -22,7 +22,8 @@ from minigrad.lab.bench.work import Work
 from minigrad.lab.check import ValueMismatch
 
 RIVALS = ("torch",)
-PARTS = ("training", *STEPS, *ASKED, "inference", "layers", "timeline", "calls")  # a mode: training in it alone
+# A mode: training in it alone. "sweep" takes long, and is measured only where one asks for it.
+PARTS = ("training", *STEPS, *ASKED, "inference", "layers", "timeline", "calls", "sweep")
 NOT_TIMED = (ValueMismatch, MemoryError, LaunchError, CompileError, TypeError, RuntimeError)
 Tables = dict[str, Any]  # by the name of a record's table, the entry of one title
 
@@ -52,6 +53,8 @@ def jobs(only: str | None = None) -> list[Job]:
     if only in (None, "layers"):
         works = layers.works()
         found += [Job(layer.title(way, mode), partial(_layer, layer, way, mode)) for layer, way, mode in works]
+    if only == "sweep":
+        found += [Job(layer.title(way, mode), partial(_sweep, layer, way, mode)) for layer, way, mode in sweep.works()]
     if only in (None, "timeline"):
         step = WholeStep("training", max(TRAINED), MODES["tf32"])
         found.append(Job(f"{step.title}, eager", partial(_timeline, step)))
@@ -68,6 +71,10 @@ def _whole(step: WholeStep, against: Sequence[str]) -> Tables:
 
 def _layer(layer: layers.Layer, way: str, mode: Mode, against: Sequence[str]) -> Tables:
     return {"layers": layers.stage(layer, mode.dtype).measured(way, mode, against)}
+
+
+def _sweep(layer: layers.Layer, way: str, mode: Mode, against: Sequence[str]) -> Tables:
+    return {"sweeps": sweep.swept(layers.stage(layer, mode.dtype), way, mode)}
 
 
 def _timeline(step: WholeStep, against: Sequence[str]) -> Tables:

@@ -1,0 +1,61 @@
+"""Every rung, tile and split for one convolution of ResNet-18, next to those that `conv2d` chooses itself."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import product
+
+from minigrad.errors import CompileError, LaunchError
+from minigrad.lab.bench.record import Times
+from minigrad.lab.bench.resnet.layers import Layer, Stage, in_turn, launched, layers
+from minigrad.lab.bench.resnet.modes import MODES, Mode
+from minigrad.lab.bench.sweeps import label
+from minigrad.lab.bench.timer import Call, timer
+from minigrad.op import OPS, Op
+
+CHOSEN = "conv2d's choice"
+ROLES = {"forward": "", "gradient of x": "_backward_x", "gradient of w": "_backward_w"}
+RUNGS = {
+    "bf16": ("mma_bf16", "wgmma_bf16"), "tf32": ("mma_tf32", "wgmma_tf32"), "3xtf32": ("mma_3xtf32", "wgmma_3xtf32"),
+    "float32": ("register_tile", "halo_tile"),
+}  # fmt: skip
+FIRST, REPEATS = 3, 7  # channels of a photograph, whose gradient no training needs; runs of each setting
+
+
+def works() -> list[tuple[Layer, str, Mode]]:
+    """Each convolution in each mode and way that a training step has."""
+    convolutions = [layer for layer in layers() if layer.links[0].op == "conv2d"]
+    return [
+        (layer, way, MODES[mode])
+        for layer in convolutions for mode in RUNGS for way in ROLES
+        if way != "gradient of x" or layer.image[1] > FIRST
+    ]  # fmt: skip
+
+
+def settings(way: str, mode: Mode) -> Iterator[tuple[str, Op]]:
+    """conv2d by each rung with each value of its tunables: wgmma_tf32 DOWN=1 PIXELS=128 SPLIT=2."""
+    op, role = OPS["conv2d"], ROLES[way]
+    for rung in RUNGS[mode.name]:
+        kernel = op.kernels.get(f"{rung}{role}")
+        for values in product(*kernel.tunables.values()) if kernel else ():
+            setting = dict(zip(kernel.tunables, values, strict=True))
+            own = kernel.using(**setting)
+            roles = {f"{rung}{role}": own, role.removeprefix("_") or "forward": own}
+            yield f"{rung} {label(setting)}", op.with_kernels(op.kernels | roles, {})
+
+
+def swept(stage: Stage, way: str, mode: Mode) -> Times:
+    """Check each legal setting, then time all of them in turns. Raises ValueMismatch."""
+    calls: dict[str, Call] = {}
+    for name, op in [(CHOSEN, OPS["conv2d"]), *settings(way, mode)]:
+        with suppress(LaunchError, CompileError):  # no legal setting of this layer
+            if name != CHOSEN and f"conv2d_{name.split()[0]}{ROLES[way]}" not in launched(stage.layer, way, mode, op):
+                continue
+            call = in_turn(stage.calls(way, mode, op))
+            stage.check(call(), way, mode, name)
+            calls[name] = call
+    return timer().interleaved(calls, REPEATS)
+
+
+def lost(times: Times) -> float:
+    """The time of conv2d's own choice as a part of the fastest setting's, minus 1."""
+    return times[CHOSEN].seconds / min(timing.seconds for timing in times.values()) - 1
