@@ -141,6 +141,7 @@ __device__ void product(A a, B b, int terms, Store store) {
     using T = typename Arithmetic::T;
     constexpr int DEPTH = Unit<T>::DEPTH, SLICE = Unit<T>::SLICE, SLICES = DEPTH / SLICE;
     constexpr int STAGE = A::SIZE + B::SIZE, FIT = SHARED / (STAGE * sizeof(T)), STAGES = FIT < 4 ? FIT : 4;
+    static_assert(STAGES >= 2, "a stage is copied while another is multiplied: take a tile with more warps");
     constexpr int TALL = (SWAPPED<T> ? WIDE : WARP) / 16, FLAT = (SWAPPED<T> ? WARP : WIDE) / 8;
     extern __shared__ __align__(16) unsigned char memory[];
     T* tiles = reinterpret_cast<T*>(memory);

@@ -1,12 +1,19 @@
 """Convolution on tensor cores, on sim: values and gradients at odd shapes, races, and what is rejected."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import minigrad as mg
 from minigrad import rounding
-from minigrad.errors import LaunchError
+from minigrad.errors import CompileError, LaunchError
+from minigrad.kernels.window import Window
+from minigrad.lab.bench.sweeps import settings
+from minigrad.lab.bench.work import work_of
 from minigrad.ops.conv2d import backward, forward, prepare
+from minigrad.ops.conv2d.kernels import TENSOR_CORES, WAYS, kernels
+from minigrad.ops.conv2d.rungs import HOPPER
 
 ODD = {"stride": (2, 3), "padding": ((0, 2), (1, 0)), "dilation": (2, 1)}
 SHAPES = [
@@ -17,6 +24,8 @@ SHAPES = [
     ((1, 8, 5, 4), (8, 8, 5, 4), {"stride": 3, "padding": (0, 2)}),
     ((1, 4, 1, 1), (4, 4, 1, 1), {}),
 ]  # fmt: skip
+# The precision of factors, the dtype, and the allowed error of a result, as a part of the largest.
+KINDS = {"tf32": ("tf32", "float32", 2e-6), "bf16": ("bf16", "bfloat16", 4e-3), "3xtf32": ("float32", "float32", 4e-6)}
 RUNGS = {"mma_tf32": ("tf32", 1e-6), "mma_3xtf32": ("float32", 2e-6)}
 
 
@@ -67,15 +76,92 @@ def test_bfloat16():
         close(got.numpy().astype(np.float32), true.astype(np.float32), 1e-2)
 
 
+def tiles():
+    """The tiles of every kernel with 2 or 4 to 8 warps; all but those of the first rung under the `soak` mark."""
+    for rung, way in product(TENSOR_CORES, WAYS):
+        values = kernels[f"{rung}{way}"].tunables
+        for tile in product(values["ROWS"], values["COLUMNS"]):
+            if (2 if way == "_backward_w" else 4) <= tile[0] * tile[1] // (64 * values["WIDE"][0]) <= 8:
+                marks = [] if rung == "mma_tf32" else pytest.mark.soak
+                yield pytest.param(rung, way, tile, marks=marks, id=f"{rung}{way} {tile[0]} x {tile[1]}")
+
+
+def with_tile(rung, way, **tunables):
+    """conv2d by a rung, one of whose kernels has these tunables."""
+    name = f"{rung}{way}"
+    tuned = {**kernels, name: kernels[name].using(**tunables)}
+    return mg.conv2d.with_kernels({**tuned, "forward": tuned[rung]}, {})
+
+
+def results(op, x, w, dy, dtype="float32", device="sim", **how):
+    """y, dx and dw, in float64."""
+    a, b, upstream = (mg.tensor(v, device=device).astype(dtype).detach() for v in (x, w, dy))
+    a.requires_grad = b.requires_grad = True
+    y = op(a, b, **how)
+    y.backward(upstream)
+    return [t.numpy().astype(float) for t in (y, a.grad, b.grad)]
+
+
+def inputs(image, window, rung):
+    """x, w and dy as the rung rounds them, then y, dx and dw in float64; and what is allowed to differ."""
+    x, w, dy, params = drawn(image, window, {"padding": 1})
+    precision, dtype, allowed = KINDS[rung.rpartition("mma_")[2]]
+    x, w, dy = given = [rounding.rounded(v, precision) for v in (x, w, dy)]
+    exact = [v.astype(float) for v in (dy, x, w)]
+    wanted = [forward(*exact[1:], **params), *backward(*exact, (image, window), (True, True), **params)]
+    return given, wanted, dtype, allowed
+
+
+@pytest.mark.parametrize(("rung", "way", "tile"), list(tiles()))
+def test_every_tile_gives_the_same(rung, way, tile):
+    given, wanted, dtype, allowed = inputs((1, 8, 9, 16), (136, 8, 3, 3), rung)
+    got = results(with_tile(rung, way, ROWS=tile[0], COLUMNS=tile[1]), *given, dtype, padding=1)
+    close(got[WAYS.index(way)], wanted[WAYS.index(way)], allowed)
+
+
+SETTINGS = [
+    (rung, way, values)
+    for rung, way in product(HOPPER, WAYS[:2])
+    for values in product(*kernels[rung].tunables.values())
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("rung", "way", "values"), SETTINGS)
+def test_every_setting_of_wgmma_gives_the_same(rung, way, values):
+    """Tiles of 64 or 128 kernels and so many pixels; of 36 or 72 stages each part has some."""
+    given, wanted, dtype, allowed = inputs((1, 256, 7, 5), (128, 256, 3, 3), rung)
+    op = with_tile(rung, way, **dict(zip(kernels[rung].tunables, values, strict=True)))
+    got = results(op, *given, dtype, "cuda", padding=1)
+    close(got[WAYS.index(way)], wanted[WAYS.index(way)], allowed)
+
+
+@pytest.mark.parametrize("count", kernels["mma_tf32_backward_w"].tunables["SPLIT"])
+def test_every_number_of_parts_gives_the_same(count):
+    """Of 2400 pixels 38 parts hold some."""
+    given, wanted, dtype, allowed = inputs((4, 8, 24, 25), (8, 8, 3, 3), "mma_tf32")
+    close(results(with_tile("mma_tf32", "_backward_w", SPLIT=count), *given, dtype, padding=1)[2], wanted[2], allowed)
+
+
 @pytest.mark.parametrize(
-    ("rung", "tile"), [("mma_tf32", (128, 128)), ("mma_tf32", (256, 64)), ("mma_3xtf32", (128, 128))]
+    ("way", "tile", "warps"), [("", (128, 64), 2), ("_backward_w", (64, 64), 1), ("_backward_w", (256, 256), 16)]
 )
-def test_every_tile_gives_the_same(rung, tile):
-    case = ((1, 8, 9, 16), (136, 8, 3, 3), {"padding": 1})
-    x, w, _, params = drawn(*case, RUNGS[rung][0])
-    tunables = {"ROWS": tile[0], "COLUMNS": tile[1]}
-    y = mg.conv2d.using(rung, **tunables)(mg.tensor(x, device="sim"), mg.tensor(w, device="sim"), padding=1)
-    close(y.numpy(), forward(x, w, **params), RUNGS[rung][1])
+def test_tiles_that_do_not_fit_are_rejected(way, tile, warps):
+    """And no sweep offers them."""
+    x, w, dy, _ = drawn((1, 8, 5, 4), (8, 8, 3, 3), {})
+    with pytest.raises(LaunchError, match=f"a tile of {tile[0]} x {tile[1]} has {warps} warps. {2 if way else 4} to 8"):
+        results(with_tile("mma_tf32", way, ROWS=tile[0], COLUMNS=tile[1]), x, w, dy)
+    direction = "backward" if way else "forward"
+    work = work_of("conv2d", ((4, 64, 28, 28), (64, 64, 3, 3)), direction, "mma_tf32", True, padding=1)
+    found = {(s.values["ROWS"], s.values["COLUMNS"]) for s in settings(work)}
+    assert len(found) == 3 + 2 * bool(way) and tile not in found
+
+
+def test_a_tile_of_one_stage_does_not_compile():
+    x, dw = mg.zeros(4096, device="sim"), mg.zeros(4096, device="sim")
+    at, kernel = Window(8, 3, 3, 1, 1, 3, 3, 1, 1, 0, 0, 1, 1), kernels["mma_tf32_backward_w"]
+    with pytest.raises(CompileError, match="take a tile with more warps"):
+        kernel.using(ROWS=64, COLUMNS=64)(x, x, dw, at, 8, 1, 64, grid=1, block=32)
 
 
 @pytest.mark.parametrize("way", ["", "_backward_x", "_backward_w"])
@@ -97,13 +183,3 @@ def test_what_the_rungs_reject():
         mg.conv2d.using("mma_tf32")(mg.ones(1, 4, 20, 20, device="sim"), mg.ones(4, 4, 17, 1, device="sim"))
     with pytest.raises(LaunchError, match="float32"):
         mg.conv2d.using("mma_tf32")(*(mg.ones(*s, device="sim", dtype="float64") for s in ((1, 4, 3, 3), (4, 4, 1, 1))))
-
-
-def test_parts_of_a_long_sum_are_added_up():
-    """With so many pixels several blocks share dw."""
-    case = ((4, 8, 24, 25), (8, 8, 3, 3), {"padding": 1})
-    x, w, dy, params = drawn(*case, "tf32")
-    b = mg.tensor(w, device="sim", requires_grad=True)
-    mg.conv2d.using("mma_tf32")(mg.tensor(x, device="sim"), b, padding=1).backward(mg.tensor(dy, device="sim"))
-    exact = [rounding.rounded(v, "tf32").astype(float) for v in (dy, x, w)]
-    close(b.grad.numpy(), backward(*exact, (x.shape, w.shape), (False, True), **params)[1], 2e-6)

@@ -13,15 +13,18 @@ from minigrad.devices.dtypes import wide
 from minigrad.errors import LaunchError
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.launch import Launch
 from minigrad.kernels.view import Shape
 from minigrad.kernels.window import Window
 from minigrad.layouts import in_layout, typed
+from minigrad.ops.channels_last import WARP
 from minigrad.ops.conv2d import wgmma
 from minigrad.ops.conv2d.rungs import EDGE, HOPPER, LONGEST, ChannelsLast, chunk_of
 from minigrad.ops.matmul.strategies import add_up
 
 Kernels = Mapping[str, Kernel]
 LANES = 4  # channels that a thread of `recount` writes
+MOST_WARPS = 8  # of a block on tensor cores
 
 
 def forward(kernels: Kernels, rung: ChannelsLast, x: Array, w: Array, ends: tuple, at: Window) -> Array:
@@ -35,12 +38,23 @@ def forward(kernels: Kernels, rung: ChannelsLast, x: Array, w: Array, ends: tupl
     if rung.name in HOPPER:
         return wgmma.product(kernels, rung.name, x, w, ends, y, at)
     sizes = sizes_of(rung, shape[0], shape[2:], shape[1], 1, x.device.processors)
-    (bias, residual, relu), launch = ends, kernels[rung.name].launch(*sizes)
+    (bias, residual, relu), launch = ends, planned(kernels, rung, "", sizes)
     if rung.filled:
         launch(x, w, bias, residual, y, at, shape[1], shape[0], relu)
     else:
         launch(x, w, bias, y, at, shape[1], shape[0])
     return y
+
+
+def planned(kernels: Kernels, rung: ChannelsLast, way: str, sizes: Shape) -> Launch:
+    """The launch of a kernel. Raises LaunchError for a tile on tensor cores with too few or too many warps."""
+    launch, least = kernels[f"{rung.name}{way}"].launch(*sizes), 2 if way == "_backward_w" else 4
+    if rung.filled and not least <= (warps := launch.block[0] // WARP) <= MOST_WARPS:
+        raise LaunchError(
+            f"{launch.kernel.name}: a tile of {launch.values['ROWS']} x {launch.values['COLUMNS']} has {warps} warps. "
+            f"{least} to {MOST_WARPS} can copy its stages, and find room for two of them. Choose other ROWS or COLUMNS."
+        )
+    return launch
 
 
 def sizes_of(rung: ChannelsLast, images: int, extents: Shape, columns: int, layers: int, processors: int) -> Shape:
@@ -63,7 +77,7 @@ def gradient_x(kernels: Kernels, rung: ChannelsLast, dy: Array, w: Array, shapes
         )
     parity = ceil_div(at.height, at.stride_y), ceil_div(at.width, at.stride_x)
     sizes = sizes_of(rung, n, parity, at.channels, at.stride_y * at.stride_x, dy.device.processors)
-    kernels[f"{rung.name}_backward_x"].launch(*sizes)(dy, w, dx, at, k, n)
+    planned(kernels, rung, "_backward_x", sizes)(dy, w, dx, at, k, n)
     return with_channels(kernels, rung, dx, channels)
 
 
@@ -72,7 +86,7 @@ def gradient_w(kernels: Kernels, rung: ChannelsLast, dy: Array, x: Array, shapes
     k, channels, *window = shapes[1]
     dy, x, at = in_layout(dy, True), with_channels(kernels, rung, x), filled(rung, at, dy.dtype)
     shape, pixels = (k, at.channels, *window), dy.size // k
-    launch = kernels[f"{rung.name}_backward_w"].launch(k, prod(shape[1:]), pixels, dy.device.processors)
+    launch = planned(kernels, rung, "_backward_w", (k, prod(shape[1:]), pixels, dy.device.processors))
     count, dtype = launch.values["SPLIT"], wide(dy.dtype)
     if rung.filled and (chunk := chunk_of(pixels, count)) > LONGEST:
         raise LaunchError(
