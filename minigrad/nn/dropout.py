@@ -1,5 +1,7 @@
 """Dropout: a layer that leaves numbers out at random, so that no unit can rely on another."""
 
+from typing import Any
+
 from minigrad.errors import require_number
 from minigrad.nn.module import Module
 from minigrad.operators import OPS
@@ -13,7 +15,8 @@ class Dropout(Module):
     Krizhevsky, Sutskever and Salakhutdinov, "Dropout", JMLR 2014.
     """
 
-    def __init__(self, p: float = 0.5):
+    def __init__(self, p: float = 0.5, **like: Any):
+        super().__init__(**like)
         self.p = require_number("Dropout", "p", p, most=1)
 
     def forward(self, x: Tensor) -> Tensor:

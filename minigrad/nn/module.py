@@ -21,6 +21,9 @@ class Module:
     transposed: tuple[str, ...] = ()  # parameters of its own that a state holds transposed, in PyTorch's shape
     _buffers: tuple[str, ...] = ()
 
+    def __init__(self, *, device: str | None = None, dtype: Any = "float32"):
+        """A module without parameters takes both, as others do, and ignores them."""
+
     def register_buffer(self, name: str, value: Tensor) -> None:
         """Keep a tensor as the attribute `name` and in `state_dict`. Raises TypeError where it requires a gradient."""
         if require("register_buffer", value, Tensor, "a tensor").requires_grad:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import create
+from minigrad.devices.dtypes import check_dtype, wide
 from minigrad.errors import require_bool, require_int, require_number
 from minigrad.nn.module import Module
 from minigrad.operators import OPS
@@ -16,7 +17,8 @@ class BatchNorm2d(Module):
 
     In training mean and variance are those of the batch, and the running ones move towards them by `momentum`, as in
     PyTorch: the running variance is the one with n - 1. momentum=None makes them the mean over all batches so far. In
-    evaluation y is made with the running ones. weight starts as 1 and bias as 0; affine=False leaves them out.
+    evaluation y is made with the running ones. weight starts as 1 and bias as 0; affine=False leaves them out. For x in
+    bfloat16 the numbers of the channels are float32.
     """
 
     running_mean: Tensor
@@ -30,7 +32,7 @@ class BatchNorm2d(Module):
         require_int("BatchNorm2d", "channels", channels, 1)
         self.eps, self.momentum = require_number("BatchNorm2d", "eps", eps), momentum
         affine = require_bool("BatchNorm2d", "affine", affine)
-        like: dict[str, Any] = {"device": device, "dtype": dtype}
+        like: dict[str, Any] = {"device": device, "dtype": wide(check_dtype(dtype))}
         self.weight = create.ones(channels, requires_grad=True, **like) if affine else None
         self.bias = create.zeros(channels, requires_grad=True, **like) if affine else None
         self.register_buffer("running_mean", create.zeros(channels, **like))

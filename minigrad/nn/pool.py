@@ -10,7 +10,8 @@ from minigrad.tensor import Tensor
 class MaxPool2d(Module):
     """The largest number under each place of a window: `mg.max_pool2d(x, size, stride, padding)`."""
 
-    def __init__(self, size: Any, stride: Any = None, padding: Any = 0):
+    def __init__(self, size: Any, stride: Any = None, padding: Any = 0, **like: Any):
+        super().__init__(**like)
         self.size, self.stride, self.padding = size, stride, padding
 
     def forward(self, x: Tensor) -> Tensor:
@@ -24,7 +25,8 @@ class MaxPool2d(Module):
 class AvgPool2d(Module):
     """The mean under each place of a window: `mg.avg_pool2d(x, size, stride, padding, count_include_pad)`."""
 
-    def __init__(self, size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True):
+    def __init__(self, size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True, **like: Any):
+        super().__init__(**like)
         self.size, self.stride, self.padding, self.count_include_pad = size, stride, padding, count_include_pad
 
     def forward(self, x: Tensor) -> Tensor:

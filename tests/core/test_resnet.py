@@ -137,6 +137,35 @@ def test_layers_say_what_they_are_and_refuse_what_does_not_fit():
         nn.BatchNorm2d(3, device="numpy")(mg.zeros(4, 3, device="numpy"))
 
 
+LAYERS = {
+    nn.Conv2d: (4, 6, 3), nn.BatchNorm2d: (4,), nn.MaxPool2d: (2,), nn.AvgPool2d: (2,), nn.GlobalAvgPool2d: (),
+    nn.Flatten: (), nn.Dropout: (0.5,), nn.Residual: (4, 6, 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
+def test_every_layer_takes_a_device_and_a_dtype(layer, dtype, device):
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    made = layer(*LAYERS[layer], device=device, dtype=dtype)
+    x = mg.ones(2, 4, 6, 5, device=device).astype(dtype)
+    for mode in (True, False):
+        assert made.train(mode)(x).dtype == x.dtype
+    with pytest.raises(TypeError, match="strides"):
+        layer(*LAYERS[layer], strides=1)
+
+
+def test_a_network_in_bfloat16_has_the_numbers_of_channels_in_float32():
+    pytest.importorskip("ml_dtypes")
+    net = small("sim", "bfloat16")
+    x = mg.ones(2, 1, 8, 8, device="sim").astype("bfloat16")
+    net(x).sum().backward()
+    assert {name.split(".")[-2][:2]: p.grad.dtype.name for name, p in net.named_parameters()} == {
+        "co": "bfloat16", "bn": "float32", "0": "bfloat16", "1": "float32", "fc": "bfloat16",
+    }  # fmt: skip
+
+
 def test_a_network_of_layers_ends_in_a_row_of_numbers(device):
     net = nn.Sequential(
         nn.Conv2d(1, 2, 3, padding="same", device=device), nn.MaxPool2d(2), nn.AvgPool2d(2), nn.Flatten()
