@@ -23,9 +23,9 @@ class MaxPool2d(Module):
 
 
 class AvgPool2d(Module):
-    """The mean under each place of a window: `mg.avg_pool2d(x, size, stride, padding, count_include_pad)`."""
+    """The mean under each place of a window: `mg.avg_pool2d(x, size, stride, padding)`."""
 
-    def __init__(self, size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True, **like: Any):
+    def __init__(self, size: Any, stride: Any = None, padding: Any = 0, *, count_include_pad: bool = True, **like: Any):
         super().__init__(**like)
         self.size, self.stride, self.padding, self.count_include_pad = size, stride, padding, count_include_pad
 

@@ -16,8 +16,9 @@ from minigrad.ops.window import LAST, cost, patches, pooling, prepare, scattered
 
 
 def forward(
-    x: np.ndarray, size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True
-) -> np.ndarray:
+    x: np.ndarray, size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> np.ndarray:  # fmt: skip
     """y[n,c,p,q] = the mean of x under the window at (p, q), with the zeros of the padding or without them"""
     at = Window.over(x.shape, size, stride, padding)
     return patches(x, at, padding).sum(axis=(4, 5)) / terms(x, x.shape, at, padding, count_include_pad)
@@ -71,10 +72,12 @@ def launch_backward(
     return (in_layout(dx, last),)
 
 
-def complete(x: Any, size: Any, stride: Any = None, padding: Any = 0, count_include_pad: Any = True) -> dict[str, Any]:
+def complete(
+    x: Any, size: Any, stride: Any = None, padding: Any = 0, ceil_mode: Any = False, count_include_pad: Any = True
+) -> dict[str, Any]:
     """The parameters for both axes. Raises TypeError, ValueError."""
     included = require_bool("avg_pool2d", "count_include_pad", count_include_pad)
-    return {**prepare("avg_pool2d", x, size, stride, padding), "count_include_pad": included}
+    return {**prepare("avg_pool2d", x, size, stride, padding, ceil_mode=ceil_mode), "count_include_pad": included}
 
 
 avg_pool2d = Op(

@@ -8,7 +8,7 @@ import numpy as np
 from minigrad.devices.array import Array
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.window import Pair, Sides, Window
+from minigrad.kernels.window import Pair, Sides, Window, pair
 from minigrad.layouts import in_layout
 from minigrad.op import Case, Op
 from minigrad.ops.channels_last import LANES, in_fours, laid_out
@@ -17,9 +17,11 @@ from minigrad.ops.window import LAST, cost, patches, pooling, prepare, scattered
 TAPS = np.dtype(np.uint8)
 
 
-def forward(x: np.ndarray, size: Any, stride: Any = None, padding: Any = 0) -> tuple[np.ndarray, np.ndarray]:
+def forward(
+    x: np.ndarray, size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """y[n,c,p,q] = the largest x under the window at (p, q), without the padding; NaN if any is NaN"""
-    at = Window.over(x.shape, size, stride, padding)
+    at = Window.over(x.shape, size, stride, padding, dilation)
     under = patches(x, at, padding, fill=-np.inf)
     inside = patches(np.ones((1, 1, *x.shape[2:]), bool), at, padding)
     flat = np.where(inside, under, -np.inf).reshape(*under.shape[:4], at.rows * at.columns)
@@ -30,18 +32,24 @@ def forward(x: np.ndarray, size: Any, stride: Any = None, padding: Any = 0) -> t
 
 
 def backward(
-    dy: np.ndarray, taps: np.ndarray, shapes: tuple, lasts: tuple, size: Pair, stride: Pair, padding: Sides
-) -> tuple:
+    dy: np.ndarray, taps: np.ndarray, shapes: tuple, lasts: tuple, size: Pair, stride: Pair, padding: Sides,
+    dilation: Pair,
+) -> tuple:  # fmt: skip
     """dx = each dy at the place where its window found the largest x; a pixel may have several"""
-    at = Window.over(shapes[0], size, stride, padding)
+    at = Window.over(shapes[0], size, stride, padding, dilation)
     chosen = np.arange(at.rows * at.columns) == taps[..., None]
     given = np.where(chosen, dy[..., None], dy.dtype.type(0)).reshape(*dy.shape, *size)
     return (scattered(given, shapes[0], at, padding),)
 
 
-def launch(kernels: dict[str, Kernel], x: Array, size: Pair, stride: Pair, padding: Sides) -> tuple[Array, Array]:
-    """One kernel, which writes the largest numbers and their places in the windows."""
-    at, last = Window.over(x.shape, size, stride, padding), in_fours(x)
+def launch(
+    kernels: dict[str, Kernel], x: Array, size: Pair, stride: Pair, padding: Sides, dilation: Pair
+) -> tuple[Array, Array]:
+    """One kernel, which writes the largest numbers and their places in the windows.
+
+    That for channels last knows no dilation.
+    """
+    at, last = Window.over(x.shape, size, stride, padding, dilation), in_fours(x) and dilation == (1, 1)
     shape, images = (*x.shape[:2], at.out_height, at.out_width), in_layout(x, last)
     y, taps = Array.empty(x.device, shape, x.dtype, last), Array.empty(x.device, shape, TAPS, last)
     if last:
@@ -54,11 +62,11 @@ def launch(kernels: dict[str, Kernel], x: Array, size: Pair, stride: Pair, paddi
 
 def launch_backward(
     kernels: dict[str, Kernel], needs: tuple, dy: Array, taps: Array, shapes: tuple, lasts: tuple, size: Pair,
-    stride: Pair, padding: Sides,
+    stride: Pair, padding: Sides, dilation: Pair,
 ) -> tuple[Array]:  # fmt: skip
     """One kernel, that for the layout of the taps; those of images with one pixel are the same in both."""
-    at, pixel = Window.over(shapes[0], size, stride, padding), taps.size == prod(taps.shape[:2])
-    last = taps.channels_last or (lasts[0] and pixel and taps.shape[1] % LANES == 0)
+    at, pixel = Window.over(shapes[0], size, stride, padding, dilation), taps.size == prod(taps.shape[:2])
+    last = dilation == (1, 1) and (taps.channels_last or (lasts[0] and pixel and taps.shape[1] % LANES == 0))
     dy, dx = laid_out(dy, last), Array.empty(dy.device, shapes[0], dy.dtype, last)
     if last:
         images, channels = shapes[0][:2]
@@ -71,9 +79,12 @@ def launch_backward(
     return (in_layout(dx, lasts[0]),)
 
 
-def complete(x: Any, size: Any, stride: Any = None, padding: Any = 0) -> dict[str, Any]:
+def complete(
+    x: Any, size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: Any = False
+) -> dict[str, Any]:
     """The parameters for both axes. Raises TypeError and ValueError, also for windows of more than 255 elements."""
-    params = prepare("max_pool2d", x, size, stride, padding)
+    dilation = pair("max_pool2d", "dilation", dilation, 1)
+    params = prepare("max_pool2d", x, size, stride, padding, dilation, ceil_mode) | {"dilation": dilation}
     if params["size"][0] * params["size"][1] > 255:
         raise ValueError(f"max_pool2d: size={size!r} has more than 255 elements; pool twice with smaller windows.")
     return params
@@ -97,6 +108,9 @@ max_pool2d = Op(
         Case(((2, 2, 8, 7),), {"size": (3, 2), "stride": (2, 3), "padding": ((0, 1), (1, 0))}),
         Case(((1, 33, 4, 5),), {"size": (1, 4), "stride": 1}),
         Case(((0, 3, 5, 7),), {"size": 2}),
+        Case(((2, 3, 9, 8),), {"size": (3, 2), "stride": (2, 1), "padding": ((2, 1), (1, 0)), "dilation": (2, 3)}),
+        Case(((2, 4, 5, 6),), {"size": 3, "dilation": (1, 2)}, channels_last=True),
+        Case(((1, 4, 5, 5),), {"size": 3, "dilation": 2}, channels_last=True),
         Case(((2, 2, 5, 6),), {"size": 3, "stride": 2, "padding": 1}, nan=True),
         *LAST,
     ],

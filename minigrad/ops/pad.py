@@ -17,19 +17,19 @@ from minigrad.ops.window import BLOCKS
 Padding = tuple[int, ...]
 
 
-def forward(x: np.ndarray, padding: Padding, mode: str = "constant", value: Any = 0) -> np.ndarray:
-    """y = x with padding = (left, right, top, bottom, ...) elements of `value` around it, the last axis first
+def forward(x: np.ndarray, pad: Padding, mode: str = "constant", value: Any = 0) -> np.ndarray:
+    """y = x with pad = (left, right, top, bottom, ...) elements of `value` around it, the last axis first
 
     A width below 0 cuts elements off.
     """
-    y = np.full(shape_of(x.shape, padding), value, x.dtype)
-    y[inside(y.shape, padding)] = x[inside(x.shape, tuple(-n for n in padding))]
+    y = np.full(shape_of(x.shape, pad), value, x.dtype)
+    y[inside(y.shape, pad)] = x[inside(x.shape, tuple(-n for n in pad))]
     return y
 
 
-def backward(dy: np.ndarray, padding: Padding) -> tuple:
-    """dx = pad(dy, -padding)"""
-    return (forward(dy, tuple(-n for n in padding)),)
+def backward(dy: np.ndarray, pad: Padding) -> tuple:
+    """dx = dy with -pad elements around it"""
+    return (forward(dy, tuple(-n for n in pad)),)
 
 
 def inside(shape: tuple[int, ...], padding: Padding) -> tuple[slice, ...]:
@@ -49,47 +49,47 @@ def shape_of(shape: tuple[int, ...], padding: Padding) -> tuple[int, ...]:
     return tuple(n + before + after for n, (before, after) in zip(shape, widths(len(shape), padding), strict=True))
 
 
-def launch(kernels: dict[str, Kernel], x: Array, padding: Padding, mode: str, value: Any) -> Array:
+def launch(kernels: dict[str, Kernel], x: Array, pad: Padding, mode: str, value: Any) -> Array:
     """One kernel."""
     y, frame = (
-        Array.empty(x.device, shape_of(x.shape, padding), x.dtype),
-        Frame.around(x.shape, widths(x.ndim, padding)),
+        Array.empty(x.device, shape_of(x.shape, pad), x.dtype),
+        Frame.around(x.shape, widths(x.ndim, pad)),
     )
     launch_over(kernels["forward"], y.size, x.dtype)(x, y, frame, value, y.size)
     return y
 
 
-def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, padding: Padding) -> tuple[Array]:
+def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, pad: Padding) -> tuple[Array]:
     """The kernel of the forward pass."""
-    return (launch(kernels, dy, tuple(-n for n in padding), "constant", 0.0),)
+    return (launch(kernels, dy, tuple(-n for n in pad), "constant", 0.0),)
 
 
-def prepare(x: Any, padding: Any, mode: Any = "constant", value: Any = 0) -> dict[str, Any]:
+def prepare(x: Any, pad: Any, mode: Any = "constant", value: Any = 0) -> dict[str, Any]:
     """The widths as a tuple, the value in the dtype of x. Raises TypeError or ValueError."""
-    if not isinstance(padding, tuple | list) or any(
-        isinstance(n, bool) or not isinstance(n, int | np.integer) for n in padding
+    if not isinstance(pad, tuple | list) or any(
+        isinstance(n, bool) or not isinstance(n, int | np.integer) for n in pad
     ):
-        raise TypeError(f"pad: padding={padding!r} must be whole numbers: (left, right, top, bottom, ...).")
-    if len(padding) % 2 or len(padding) > 2 * x.ndim:
+        raise TypeError(f"pad: pad={pad!r} must be whole numbers: (left, right, top, bottom, ...).")
+    if len(pad) % 2 or len(pad) > 2 * x.ndim:
         raise ValueError(
-            f"pad: padding={padding!r} must have two widths for each axis to pad, the last axis first; x has {x.ndim}."
+            f"pad: pad={pad!r} must have two widths for each axis to pad, the last axis first; x has {x.ndim}."
         )
     if mode != "constant":
         raise ValueError(f"pad: mode={mode!r} is not known here; the one mode is 'constant'.")
     if value is not None and not isinstance(value, int | float | np.number | np.bool):
         raise TypeError(f"pad: value takes a number; got {short(value)}.")
-    padding = tuple(map(int, padding))
-    for extent, (before, after) in zip(x.shape, widths(x.ndim, padding), strict=True):
+    pad = tuple(map(int, pad))
+    for extent, (before, after) in zip(x.shape, widths(x.ndim, pad), strict=True):
         if extent + min(before, 0) + min(after, 0) < 0:
             raise ValueError(f"pad: widths {before} and {after} cut more off than the {extent} elements of an axis.")
-    elements(shape_of(x.shape, padding))  # as many as a kernel can count
+    elements(shape_of(x.shape, pad))  # as many as a kernel can count
     kind = np.dtype(float) if has_gradient(x.dtype) else x.dtype
-    return {"padding": padding, "mode": mode, "value": cast("pad: value", np.asarray(value or 0), kind).item()}
+    return {"pad": pad, "mode": mode, "value": cast("pad: value", np.asarray(value or 0), kind).item()}
 
 
-def cost(x: Any, padding: Padding, mode: str = "constant", value: Any = 0) -> tuple[int, int]:
+def cost(x: Any, pad: Padding, mode: str = "constant", value: Any = 0) -> tuple[int, int]:
     """No FLOPs; x is read, though some of it may be cut off, and y written."""
-    return 0, (x.size + prod(shape_of(x.shape, padding))) * x.dtype.itemsize
+    return 0, (x.size + prod(shape_of(x.shape, pad))) * x.dtype.itemsize
 
 
 pad = Op(
@@ -107,8 +107,8 @@ pad = Op(
     },
     fast={"forward": "vectorized"},
     cases=[
-        Case((shape,), {"padding": padding, "mode": "constant", "value": value})
-        for shape, padding, value in (
+        Case((shape,), {"pad": widths, "mode": "constant", "value": value})
+        for shape, widths, value in (
             ((), (), 0), ((3,), (0, 30), -1.5), ((1023,), (1, 1), 0), ((0,), (2, 3), 1), ((4, 5), (-2, -3), 0),
             ((33, 31), (0, 0, 2, 1), 0.5), ((2, 3, 5, 7), (1, 2, 3, 0), 0), ((2, 3, 5, 7), (2, -3, -1, 1), 2),
             ((2, 1, 3, 1, 2), (1, 0, 0, 1, 1, 0, 0, 1, 1, 1), 3),

@@ -8,10 +8,11 @@ import numpy as np
 
 from minigrad.case import Case
 from minigrad.devices.dtypes import must_be_floats
+from minigrad.errors import require_bool
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
 from minigrad.kernels.view import Shape
-from minigrad.kernels.window import Sides, Window, must_fit, pair, sides
+from minigrad.kernels.window import Pair, Sides, Window, must_fit, pair, sides
 from minigrad.ops.channels_last import LANES, per_tile
 from minigrad.ops.elementwise import per_element
 
@@ -59,22 +60,30 @@ def tiled(kernels: Mapping[str, Kernel], way: str, images: int, rows: int, colum
     return kernels[f"{way}_nhwc"].launch(images * rows, columns, channels // LANES)
 
 
-def prepare(op: str, x: Any, size: Any, stride: Any = None, padding: Any = 0) -> dict[str, Any]:
+def prepare(
+    op: str, x: Any, size: Any, stride: Any = None, padding: Any = 0, dilation: Pair = (1, 1), ceil_mode: Any = False
+) -> dict[str, Any]:
     """The parameters of a pooling for both axes: the stride is the size unless given. Raises TypeError, ValueError."""
+    if require_bool(op, "ceil_mode", ceil_mode):
+        raise ValueError(
+            f"{op}: ceil_mode=True is not known here. Padding below and at the right makes the same windows: "
+            "padding=((0, 1), (0, 1))."
+        )
     must_be_floats(op, x)
     if x.ndim != 4:
         raise ValueError(f"{op}: x is {x.shape}; it must be (N, C, H, W).")
     size = pair(op, "size", size, 1)
     stride, padding = size if stride is None else pair(op, "stride", stride, 1), sides(op, padding)
-    if any(2 * max(pad) > k for pad, k in zip(padding, size, strict=True)):
-        raise ValueError(f"{op}: padding={padding} is more than half of the window {size}; pad less, or pool more.")
-    must_fit(op, x.shape, size, padding)
+    spread = tuple(step * (k - 1) + 1 for k, step in zip(size, dilation, strict=True))
+    if any(2 * max(pad) > k for pad, k in zip(padding, spread, strict=True)):
+        raise ValueError(f"{op}: padding={padding} is more than half of the window {spread}; pad less, or pool more.")
+    must_fit(op, x.shape, size, padding, dilation)
     return {"size": size, "stride": stride, "padding": padding}
 
 
-def cost(x: Any, size: Any, stride: Any = None, padding: Any = 0, **params: Any) -> tuple[int, int]:
+def cost(x: Any, size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, **params: Any) -> tuple[int, int]:
     """An operation for each element under each place of the window; x read once, y written once."""
-    known = prepare("cost", x, size, stride, padding)
-    at = Window.over(x.shape, known["size"], known["stride"], known["padding"])
+    dilation = pair("cost", "dilation", dilation, 1)
+    at = Window.over(x.shape, **prepare("cost", x, size, stride, padding, dilation), dilation=dilation)
     outputs = prod(x.shape[:2]) * at.out_height * at.out_width
     return outputs * at.rows * at.columns, (x.size + outputs) * x.dtype.itemsize

@@ -73,7 +73,7 @@ def largest(op, device):
         case "dropout":
             return [array(device, n), array(device, 2, dtype="uint64")], {}
         case "pad":
-            return [array(device, n // 1024 - 2, 1024)], {"padding": (0, 0, 1, 1)}
+            return [array(device, n // 1024 - 2, 1024)], {"pad": (0, 0, 1, 1)}
         case "transpose":
             return [array(device, 1024, n // 1024)], {}
     inputs = op.inputs.names

@@ -110,7 +110,7 @@ SMALL = {
 
 POOL = {"size": 3, "stride": 2, "padding": 1}
 PARAMS = {
-    "pad": {"padding": (1, 2, 0, 3)},
+    "pad": {"pad": (1, 2, 0, 3)},
     "getitem": {"key": (slice(None, None, 2), 1)},
     "max_pool2d": POOL,
     "avg_pool2d": POOL,

@@ -125,6 +125,7 @@ X, W = ones(2, 3, 5, 4), ones(2, 3, 6, 3)
         (lambda: mg.conv2d(X, W, ones(3)), r"bias is \(3,\); it must be \(2,\)"),
         (lambda: mg.max_pool2d(X, 2, 2, 2), "more than half of the window"),
         (lambda: mg.max_pool2d(ones(1, 1, 16, 16), 16), "more than 255 elements"),
+        (lambda: mg.max_pool2d(X, 2, dilation=5), "the window is 6 x 6 with dilation"),
         (lambda: mg.avg_pool2d(X, 6), "the window is 6 x 6"),
         (lambda: mg.max_pool2d(X), "takes"),
         (lambda: mg.batch_norm(ones(1, 3), ones(3), ones(3), training=True), "more than one value a channel"),

@@ -49,7 +49,7 @@ def test_every_op_has_a_formula_a_cost_and_cases(op):
         ("transpose", [(2, 3)], {}, 0, 6 + 6),
         ("concatenate", [(2, 3), (4, 3)], {}, 0, 18 + 18),
         ("getitem", [(5, 4)], {"key": (slice(None, None, 2), 1)}, 0, 3 + 3),
-        ("pad", [(4, 5)], {"padding": (1, 0, 0, 3)}, 0, 4 * 5 + 7 * 6),
+        ("pad", [(4, 5)], {"pad": (1, 0, 0, 3)}, 0, 4 * 5 + 7 * 6),
         ("reshape", [(2, 3)], {"shape": (6,)}, 0, 0),
     ],
 )

@@ -66,7 +66,7 @@ OWN: dict[str, tuple[Size, ...]] = {
     "getitem": (at((8192, 8192), key=(slice(None, None, 2), slice(1, None))),),
     "concatenate": (at((4096, 8192), (4096, 8192), axis=1),),
     "dropout": (at((BIG,), np.array([1, 0], np.uint64)),),
-    "pad": (at((128, 64, 56, 56), padding=(1, 1, 1, 1)),),
+    "pad": (at((128, 64, 56, 56), pad=(1, 1, 1, 1)),),
     "conv2d": (at((32, 64, 56, 56), (64, 64, 3, 3), padding=1),),
     "conv2d_relu": (at((32, 64, 56, 56), (64, 64, 3, 3), (64,), (32, 64, 56, 56), padding=1),),
     "batch_norm": both_layouts(IMAGES, *CHANNELS, training=True),

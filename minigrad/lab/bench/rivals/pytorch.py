@@ -120,7 +120,7 @@ class PyTorch:
             case "dropout":
                 return torch.nn.functional.dropout(xs[0], **params)
             case "pad":
-                return torch.nn.functional.pad(*xs, params.pop("padding"), **params)
+                return torch.nn.functional.pad(*xs, **params)
             case "astype":
                 return xs[0].to(getattr(torch, str(params.get("dtype") or xs[0].dtype).removeprefix("torch.")))
             case "transpose":
