@@ -1,4 +1,6 @@
-"""Each classic mistake in a kernel of convolution or pooling is found by the op's own cases."""
+"""Each classic mistake in a kernel of convolution, pooling or batch norm is found by the op's own cases."""
+
+import re
 
 import numpy as np
 import pytest
@@ -25,32 +27,75 @@ MUTANTS = {
                        "wide value = at.inside(h, v) ? wide(x[h * at.width + v]) : wide(0)"),
     "NaN loses": ("max_pool2d", "forward", " || value != value", ""),
     "the last of equals": ("max_pool2d", "forward", "value > largest", "value >= largest"),
+    "channels last from 0": ("max_pool2d", "forward_nhwc", "{-INFINITY, -INFINITY, -INFINITY, -INFINITY}", "{}"),
+    "channels last, NaN loses": ("max_pool2d", "forward_nhwc", " || value != value", ""),
+    "channels last, the last of equals": ("max_pool2d", "forward_nhwc", "value > largest.at[lane]",
+                       "value >= largest.at[lane]"),
+    "unbiased variance in y": ("batch_norm", "forward_finish", "spread / terms;", "spread / (terms - 1);"),
+    "biased variance in running": ("batch_norm", "forward_finish", "(spread / (terms - 1))", "(spread / terms)"),
+    "momentum swapped": ("batch_norm", "forward_finish", "(1 - momentum) * running_mean[c] + momentum * center",
+                       "momentum * running_mean[c] + (1 - momentum) * center"),
     "border counted": ("avg_pool2d", "backward", "/ terms(at, p, q, padded)", "/ (at.rows * at.columns)"),
 }  # fmt: skip
-GEOMETRY = {
-    "padding added": ("p * stride_y - top", "p * stride_y + top"),
-    "stride on r": ("p * stride_y - top + r * dilation_y", "(p + r * dilation_y) * stride_y - top"),
-    "dilation lost": ("+ s * dilation_x", "+ s"),
-    "a row that wraps": ("&& 0 <= v && v < width", "&& h * width + v >= 0"),
-    "one side only": ("0 <= h && h < height && 0 <= v && v < width", "h < height && v < width"),
-    "no remainder": ("steps % stride == 0 && ", ""),
-    "an output too many": ("steps / stride < extent", "steps / stride <= extent"),
+WINDOW, POOLING, TAPS, NORM = "window.cuh", "pooling.cuh", "conv2d/taps.cuh", "batch_norm.cuh"
+HEADERS = {
+    "padding added": (WINDOW, "p * stride_y - top", "p * stride_y + top"),
+    "stride on r": (WINDOW, "p * stride_y - top + r * dilation_y", "(p + r * dilation_y) * stride_y - top"),
+    "dilation lost": (WINDOW, "+ s * dilation_x", "+ s"),
+    "a row that wraps": (WINDOW, "&& 0 <= v && v < width", "&& h * width + v >= 0"),
+    "one side only": (WINDOW, "0 <= h && h < height && 0 <= v && v < width", "h < height && v < width"),
+    "no remainder": (WINDOW, "steps % stride == 0 && ", ""),
+    "an output too many": (WINDOW, "steps / stride < extent", "steps / stride <= extent"),
+    "rows on one side only": (POOLING, "if (h < 0 || h >= at.height) continue;", "if (h >= at.height) continue;"),
+    "columns on one side only": (POOLING, "0 <= v && v < at.width;", "v < at.width;"),
+    "padding of taps added": (TAPS, "-at.top, -at.left, at.dilation", "at.top, at.left, at.dilation"),
+    "taps that wrap": (TAPS, "(unsigned)(v + t * at.step_x) < at.width ? 1u", "true ? 1u"),
+    "no remainder in a parity": (TAPS, "(parity + before - first * dilation) % stride) ++first", "false) ++first"),
+    "a window of the first column": (TAPS, "+ across) * at.channels", "+ 0) * at.channels"),
+    "flipped taps of dx": (TAPS, "int r = y.first + t * y.every", "int r = rows - 1 - y.first - t * y.every"),
+    "pixels of the next part": (TAPS, "pixel < stop && ", ""),
+    "dx without the mean of dy": (NORM, "dz - share - (", "dz - ("),
+    "dx without gamma": (NORM, "scale(of[c].scale), share", "scale(of.inverse(c)), share"),
+    "dx without the slope": (NORM, "(slope == 0 ? wide(0) : slope * (x - mean))", "wide(0)"),
+    "eps outside the root": (NORM, "rsqrt(var[c] + eps); }", "1 / (sqrt(var[c]) + eps); }"),
 }
-EQUAL = Case((np.ones((1, 1, 4, 4)),), {"size": 2})  # ties are rare among random numbers
+OF_HEADER = {WINDOW: mg.conv2d, POOLING: mg.max_pool2d, TAPS: mg.conv2d.using("register_tile"), NORM: mg.batch_norm}
+EQUAL = [  # ties are rare among random numbers
+    Case((np.ones((1, channels, 4, 4)),), {"size": 2}, channels_last=channels > 1) for channels in (1, 4)
+]
 
 
-def caught(op, text):
-    """True if one of the op's cases finds a fault in its kernels of one file with another text of that file."""
-    file = op["backward_x" if op.name == "conv2d" else "backward"].source
-    source = Source(text, file.name, CUDA)
-    same = {name: changed(kernel, source) for name, kernel in op.kernels.items() if kernel.source is file}
-    mutant = op.with_kernels({**op.kernels, **same})
-    for case in (*op.cases, *[EQUAL] * (op.name == "max_pool2d")):
+def caught(op, change):
+    """True if one of the op's cases finds a fault in its kernels, where `change` gives other texts to their files."""
+    copies = {}
+    for kernel in op.kernels.values():
+        if (text := change(kernel.source.text)) != kernel.source.text:
+            copies[id(kernel)] = changed(kernel, Source(text, kernel.source.name, CUDA))
+    assert copies
+    mutant = op.with_kernels({role: copies.get(id(kernel), kernel) for role, kernel in op.kernels.items()})
+    tiles = op["forward"].name == "conv2d_register_tile"  # which take one group
+    for case in (*op.cases, *EQUAL * (op.name == "max_pool2d")):
         try:
-            check.bounds(mutant, case)
+            if not tiles or case.params.get("groups", 1) == 1:
+                check.bounds(mutant, case)
         except (check.ValueMismatch, check.KernelError):
             return True
     return False
+
+
+def with_header(text, header, body, seen=None):
+    """The text with this body in place of a header, and with the headers that include it."""
+    seen = set() if seen is None else seen
+
+    def content(match):
+        own = (CUDA / match[1]).read_text()
+        new = body if match[1] == header else with_header(own, header, body, seen)
+        if new == own:
+            return match[0]
+        first, _ = match[1] not in seen, seen.add(match[1])
+        return new.replace("#pragma once", "") if first else ""
+
+    return re.sub(r'#include "([\w/]+\.cuh)"', content, text)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -60,22 +105,23 @@ def test_a_mutant_of_a_kernel_is_killed(name):
     text = op[kernel].source.text
     start = text.index(f"{op[kernel].name}(")
     assert old in text[start:]
-    assert caught(op, text[:start] + text[start:].replace(old, new, 1))
+    mutant = text[:start] + text[start:].replace(old, new, 1)
+    assert caught(op, lambda other: mutant if other == text else other)
 
 
-@pytest.mark.parametrize("name", GEOMETRY)
-def test_a_mutant_of_the_geometry_is_killed(name):
-    old, new = GEOMETRY[name]
-    header = (CUDA / "window.cuh").read_text()
-    assert header.count(old) == 1
-    changed_header = header.replace(old, new).replace("#pragma once", "")
-    text = mg.conv2d["naive"].source.text
-    assert caught(mg.conv2d, text.replace('#include "window.cuh"', changed_header))
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_mutant_of_a_header_is_killed(name):
+    header, old, new = HEADERS[name]
+    text = (CUDA / header).read_text()
+    assert text.count(old) == 1
+    assert caught(OF_HEADER[header], lambda file: with_header(file, header, text.replace(old, new)))
 
 
-def test_the_kernels_as_they_are_live():
-    for name in ("conv2d", "max_pool2d", "avg_pool2d"):
-        assert not caught(mg.OPS[name], mg.OPS[name]["backward_x" if name == "conv2d" else "backward"].source.text)
+@pytest.mark.parametrize("header", OF_HEADER)
+def test_the_kernels_as_they_are_live(header):
+    text = (CUDA / header).read_text()
+    for op in {OF_HEADER[header], mg.avg_pool2d} if header == POOLING else [OF_HEADER[header]]:
+        assert not caught(op, lambda file: with_header(file, header, f"{text}\n// the same"))
 
 
 def changed(kernel, source):
