@@ -1,6 +1,7 @@
 """Layers of vision networks, and residual networks: names, shapes, training and evaluation, on every device."""
 
 import resource
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.devices import get
+from minigrad.devices.array import Array
 from minigrad.devices.cuda.prefetch import SPARE
+from minigrad.devices.dry_run import DryRun
 
 
 def small(device, dtype="float32"):
@@ -135,6 +138,22 @@ def test_layers_say_what_they_are_and_refuse_what_does_not_fit():
         nn.Conv2d(3, 4, 3, groups=2)
     with pytest.raises(ValueError, match=r"it must be \(N, C, H, W\)"):
         nn.BatchNorm2d(3, device="numpy")(mg.zeros(4, 3, device="numpy"))
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32", "3xtf32"])
+def test_with_channels_last_a_step_on_hopper_copies_nothing_between_convolutions(precision):
+    """The images alone are filled up to four channels, for tensor cores."""
+    device, net = DryRun(), nn.resnet18(device="numpy")
+    for tensor in (*net.parameters(), *(x for x in net.buffers() if x.ndim)):
+        tensor.array = Array.empty(device, tensor.shape, np.dtype("float32"), tensor.ndim == 4)
+    x = mg.Tensor(Array.empty(device, (4, 3, 224, 224), np.dtype("float32"), True))
+    with mg.precision(precision):
+        y = net(x)
+        y.backward(mg.Tensor(Array.empty(device, y.shape, y.dtype)))
+    names = Counter(launch.kernel for launch in device.launches)
+    assert not [name for name in names if "transpose" in name or name.startswith("copy")]
+    assert names["conv2d_recount"] == (0 if precision == "float32" else 4)  # x and w for y, x and dw for dw
+    assert sum(count for name, count in names.items() if name.endswith("_backward_w")) == 20
 
 
 LAYERS = {
