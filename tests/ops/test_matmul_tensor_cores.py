@@ -109,6 +109,30 @@ def test_a_batch_goes_through_tensor_cores(kernel, shapes):
     np.testing.assert_allclose(c.numpy().astype(float), a.astype(float) @ b.astype(float), rtol=0.02, atol=0.05)
 
 
+@pytest.mark.parametrize(("m", "n", "k"), [(3, 5, 7), (65, 129, 33), (70, 136, 1025), (136, 264, 72)])
+def test_3xtf32_has_the_error_of_float32(m, n, k, kernel_device):
+    """Of products and their gradients, as a part of the largest; a factor in TF32 alone would make it 3e-4."""
+    a, b, dy = (numbers(np.float32, *shape) for shape in ((m, k), (k, n), (m, n)))
+    given = [mg.tensor(x, True, kernel_device) for x in (a, b)]
+    c = mg.matmul.using("mma_3xtf32")(*given)
+    c.backward(mg.tensor(dy, device=kernel_device))
+    a, b, dy = (x.astype(np.float64) for x in (a, b, dy))
+    for got, exact in ((c, a @ b), (given[0].grad, dy @ b.T), (given[1].grad, a.T @ dy)):
+        assert np.abs(got.numpy() - exact).max() <= 2e-6 * np.abs(exact).max()
+
+
+def test_3xtf32_makes_nan_of_what_is_infinite(kernel_device):
+    """inf - inf is the part of it that TF32 leaves out. float32 and TF32 give inf."""
+    a, b = np.ones((4, 8), np.float32), np.ones((8, 4), np.float32)
+    a[1, 2], a[2, 3] = np.inf, np.nan
+    x, y = (mg.tensor(v, device=kernel_device) for v in (a, b))
+    wanted = np.repeat([8, np.inf, np.nan, 8], 4).reshape(4, 4)
+    for rung in ("tiled", "mma_tf32"):
+        np.testing.assert_array_equal(mg.matmul.using(rung)(x, y).numpy(), wanted)
+    wanted[1] = np.nan
+    np.testing.assert_array_equal(mg.matmul.using("mma_3xtf32")(x, y).numpy(), wanted)
+
+
 @pytest.mark.gpu
 def test_wgmma_is_repeated_and_replayed_on_other_arrays():
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
