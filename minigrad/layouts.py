@@ -41,11 +41,11 @@ def typed(grad: Any, dtype: np.dtype) -> Any:
 def agreeing(takes: str, values: Sequence[Any]) -> Sequence[Any]:
     """The arrays among the values in a layout that an op's kernels take.
 
-    "NCHW": that one; "alike": either, if all arrays of more than one element have the same shape; "any": as they are.
+    "NCHW": that one; "alike": either, if all arrays but those of one element have the same shape; "any": as they are.
     """
     arrays = [x for x in values if isinstance(x, Array)]
     if takes == "any" or not any(x.channels_last for x in arrays):
         return values
-    large = [x for x in arrays if x.size > 1]
+    large = [x for x in arrays if x.size != 1]
     last = takes == "alike" and large[0].channels_last and all(x.shape == large[0].shape for x in large)
     return [in_layout(x, last) if isinstance(x, Array) else x for x in values]

@@ -140,6 +140,14 @@ def test_layers_say_what_they_are_and_refuse_what_does_not_fit():
         nn.BatchNorm2d(3, device="numpy")(mg.zeros(4, 3, device="numpy"))
 
 
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_an_empty_batch_gives_no_logits_and_gradients_of_0(layout, device):
+    net = small(device).to(layout=layout)
+    y = net(mg.zeros(0, 1, 8, 8, device=device))
+    y.backward(mg.zeros(0, 10, device=device))
+    assert y.shape == (0, 10) and not any(p.grad.numpy().any() for p in net.parameters())
+
+
 @pytest.mark.parametrize("precision", ["float32", "tf32", "3xtf32"])
 def test_with_channels_last_a_step_on_hopper_copies_nothing_between_convolutions(precision):
     """The images alone are filled up to four channels, for tensor cores."""
