@@ -1,4 +1,4 @@
-"""Convolution in registers and from a halo, on sim: values and gradients at odd shapes, sectors, what is rejected."""
+"""Convolution in registers and from a halo: values and gradients at odd shapes, sectors, what is rejected."""
 
 import numpy as np
 import pytest
@@ -19,20 +19,24 @@ ANY = [
     ((3, 5, 7, 6), (1, 5, 3, 3), {"stride": 2, "padding": 1}),
     ((1, 1, 3, 2), (1, 1, 1, 1), {"stride": (3, 4), "padding": 1}),  # pixels of dx that no output met
     ((1, 2, 16, 15), (2, 2, 15, 15), {}),
+    ((0, 8, 6, 5), (12, 8, 3, 2), ODD),
 ]
 PLAIN = [
     ((2, 9, 18, 19), (70, 9, 3, 3), {"padding": 1}),
     ((1, 20, 17, 33), (36, 20, 3, 2), {"padding": ((2, 0), (0, 3))}),
     ((1, 3, 9, 8), (33, 3, 7, 5), {"padding": (8, 1)}),
+    ((0, 8, 6, 5), (12, 8, 3, 2), {"padding": 1}),
 ]
 CASES = [("register_tile", case) for case in [*ANY, *PLAIN]] + [("halo_tile", case) for case in PLAIN]
 ALLOWED = {"float32": 3e-6, "float64": 1e-14}
 
 
-def drawn(image, window, how, dtype="float32"):
+def drawn(image, window, how, dtype="float32", nan=False):
     """Inputs, an upstream gradient, and y, dx and dw. Random: a sum as the loss hides a wrong place."""
     rng = np.random.default_rng(sum(image) + sum(window))
     x, w = (rng.standard_normal(shape).astype(dtype) for shape in (image, window))
+    if nan:
+        x[0, 1, :2, 1] = np.nan
     params = prepare(x, w, **how)
     y = forward(x, w, **params)
     dy = rng.standard_normal(y.shape).astype(dtype)
@@ -43,27 +47,38 @@ def drawn(image, window, how, dtype="float32"):
 
 def close(got, wanted, dtype="float32"):
     assert got.shape == wanted.shape and got.dtype == dtype
+    assert (np.isnan(got) == np.isnan(wanted)).all()
+    got, wanted = np.nan_to_num(got), np.nan_to_num(wanted)
     assert np.abs(got - wanted).max(initial=0) <= ALLOWED[dtype] * np.abs(wanted).max(initial=1e-30)
 
 
-def run(op, x, w, dy, how, layout="NHWC"):
-    """y, dx and dw on sim."""
-    a, b = (mg.tensor(v, device="sim").to(layout=layout).detach() for v in (x, w))
+def run(op, x, w, dy, how, layout="NHWC", device="sim"):
+    """y, dx and dw."""
+    a, b = (mg.tensor(v, device=device).to(layout=layout).detach() for v in (x, w))
     a.requires_grad = b.requires_grad = True
     y = op(a, b, **how)
-    y.backward(mg.tensor(dy, device="sim"))
+    y.backward(mg.tensor(dy, device=device))
     return y, a.grad, b.grad
 
 
 @pytest.mark.parametrize("dtype", ALLOWED)
 @pytest.mark.parametrize(("rung", "case"), CASES, ids=str)
-def test_values_and_gradients(rung, case, dtype):
+def test_values_and_gradients(rung, case, dtype, kernel_device):
     x, w, dy, wanted = drawn(*case, dtype)
     layout = "NHWC" if sum(x.shape) % 2 else "NCHW"
-    got = run(mg.conv2d.using(rung), x, w, dy, case[2], layout)
+    got = run(mg.conv2d.using(rung), x, w, dy, case[2], layout, kernel_device)
     assert got[0].layout == layout or 1 in (got[0].shape[1], np.prod(got[0].shape[2:]))
     for result, true in zip(got, wanted, strict=True):
         close(result.numpy(), true, dtype)
+
+
+@pytest.mark.parametrize("rung", ["register_tile", "halo_tile"])
+def test_nan_reaches_the_windows_over_it_and_no_others(rung, kernel_device):
+    how = {"padding": ((2, 0), (0, 1))}
+    *given, wanted = drawn((2, 9, 8, 7), (12, 9, 3, 2), how, nan=True)
+    for got, true in zip(run(mg.conv2d.using(rung), *given, how, device=kernel_device), wanted, strict=True):
+        close(got.numpy(), true)
+    assert 0 < np.isnan(wanted[0]).sum() < wanted[0].size
 
 
 TILES = [("register_tile", {"ROWS": rows, "COLUMNS": columns}) for rows, columns in {**REGISTERS, **REGISTERS_W}]
@@ -87,14 +102,14 @@ def test_every_tile_gives_the_same(rung, tunables, channels):
 
 
 @pytest.mark.parametrize("case", [case for case in mg.conv2d.cases if case.params.get("groups", 1) == 1], ids=str)
-def test_the_cases_of_the_registry(case):
+def test_the_cases_of_the_registry(case, kernel_device):
     hosts = case.arrays("float32")
     params = prepare(*hosts, **case.params)
     y = forward(*hosts, **params)
     dy = np.random.default_rng(0).standard_normal(y.shape).astype(np.float32)
-    a = [mg.tensor(host, True, "sim") for host in hosts]
+    a = [mg.tensor(host, True, kernel_device) for host in hosts]
     got = mg.conv2d.using("register_tile")(*a, **case.params)
-    got.backward(mg.tensor(dy, device="sim"))
+    got.backward(mg.tensor(dy, device=kernel_device))
     np.testing.assert_allclose(got.numpy(), y, rtol=1e-5, atol=1e-5)
     for x, grad in zip(a, mg.conv2d.vjp(hosts, dy, case.params), strict=True):
         np.testing.assert_allclose(x.grad.numpy(), grad, rtol=1e-5, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Convolution on tensor cores, on sim: values and gradients at odd shapes, races, and what is rejected."""
+"""Convolution on tensor cores: values and gradients at odd shapes, races, and what is rejected."""
 
 from itertools import product
 
@@ -23,6 +23,7 @@ SHAPES = [
     ((4, 20, 7, 5), (32, 20, 1, 1), {"stride": 2}),
     ((1, 8, 5, 4), (8, 8, 5, 4), {"stride": 3, "padding": (0, 2)}),
     ((1, 4, 1, 1), (4, 4, 1, 1), {}),
+    ((0, 8, 6, 5), (12, 8, 3, 2), ODD),
 ]  # fmt: skip
 # The precision of factors, the dtype, and the allowed error of a result, as a part of the largest.
 KINDS = {"tf32": ("tf32", "float32", 2e-6), "bf16": ("bf16", "bfloat16", 4e-3), "3xtf32": ("float32", "float32", 4e-6)}
@@ -39,26 +40,45 @@ def drawn(image, window, how, precision="float32"):
 
 def close(got, wanted, allowed):
     assert got.shape == wanted.shape
-    assert np.abs(got - wanted).max() <= allowed * max(np.abs(wanted).max(), 1e-30)
+    assert (np.isnan(got) == np.isnan(wanted)).all()
+    got, wanted = np.nan_to_num(got), np.nan_to_num(wanted)
+    assert np.abs(got - wanted).max(initial=0) <= allowed * np.abs(wanted).max(initial=1e-30)
 
 
 @pytest.mark.parametrize("rung", RUNGS)
 @pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_values_and_gradients_are_those_of_the_rounded_factors(case, rung):
+def test_values_and_gradients_are_those_of_the_rounded_factors(case, rung, kernel_device):
     image, window, how = case
     precision, allowed = RUNGS[rung]
     x, w, dy, params = drawn(*case, precision)
     layout = "NHWC" if sum(image) % 2 else "NCHW"
     wanted = forward(x, w, **params)
     dx, dw = backward(dy, x, w, (image, window), (True, True), **params)
-    a, b = (mg.tensor(v, device="sim").to(layout=layout).detach() for v in (x, w))
+    a, b = (mg.tensor(v, device=kernel_device).to(layout=layout).detach() for v in (x, w))
     a.requires_grad = b.requires_grad = True
     y = mg.conv2d.using(rung)(a, b, **how)
-    y.backward(mg.tensor(dy, device="sim"))
+    y.backward(mg.tensor(dy, device=kernel_device))
     assert y.layout == layout or y.shape[1] == 1 or y.shape[2:] == (1, 1)
     close(y.numpy(), wanted, allowed)
     close(a.grad.numpy(), dx, allowed)
     close(b.grad.numpy(), dw, allowed)
+
+
+NAN = [(rung, "sim") for rung in TENSOR_CORES]
+NAN += [pytest.param(rung, "cuda", marks=pytest.mark.gpu) for rung in (*TENSOR_CORES, *HOPPER)]
+
+
+@pytest.mark.parametrize(("rung", "device"), NAN)
+@pytest.mark.parametrize("stride", [1, (2, 3)])
+def test_nan_reaches_the_windows_over_it_and_no_others(rung, device, stride):
+    image, window, how = (2, 64, 9, 11), (64, 64, 3, 2), {"padding": ((2, 0), (0, 1)), "stride": stride}
+    given, _, dtype, allowed = inputs(image, window, rung, **how)
+    given[0][0, 1, :2, 1] = np.nan
+    exact, params = [v.astype(float) for v in given], prepare(*given[:2], **how)
+    wanted = [forward(*exact[:2], **params), *backward(exact[2], *exact[:2], (image, window), (True, True), **params)]
+    for got, true in zip(results(mg.conv2d.using(rung), *given, dtype, device, **how), wanted, strict=True):
+        close(got, true, allowed)
+    assert 0 < np.isnan(wanted[0]).sum() < wanted[0].size
 
 
 def test_bfloat16():
@@ -102,9 +122,9 @@ def results(op, x, w, dy, dtype="float32", device="sim", **how):
     return [t.numpy().astype(float) for t in (y, a.grad, b.grad)]
 
 
-def inputs(image, window, rung):
+def inputs(image, window, rung, **how):
     """x, w and dy as the rung rounds them, then y, dx and dw in float64; and what is allowed to differ."""
-    x, w, dy, params = drawn(image, window, {"padding": 1})
+    x, w, dy, params = drawn(image, window, how)
     precision, dtype, allowed = KINDS[rung.rpartition("mma_")[2]]
     x, w, dy = given = [rounding.rounded(v, precision) for v in (x, w, dy)]
     exact = [v.astype(float) for v in (dy, x, w)]
@@ -114,7 +134,7 @@ def inputs(image, window, rung):
 
 @pytest.mark.parametrize(("rung", "way", "tile"), list(tiles()))
 def test_every_tile_gives_the_same(rung, way, tile):
-    given, wanted, dtype, allowed = inputs((1, 8, 9, 16), (136, 8, 3, 3), rung)
+    given, wanted, dtype, allowed = inputs((1, 8, 9, 16), (136, 8, 3, 3), rung, padding=1)
     got = results(with_tile(rung, way, ROWS=tile[0], COLUMNS=tile[1]), *given, dtype, padding=1)
     close(got[WAYS.index(way)], wanted[WAYS.index(way)], allowed)
 
@@ -130,7 +150,7 @@ SETTINGS = [
 @pytest.mark.parametrize(("rung", "way", "values"), SETTINGS)
 def test_every_setting_of_wgmma_gives_the_same(rung, way, values):
     """Tiles of 64 or 128 kernels and so many pixels; of 36 or 72 stages each part has some."""
-    given, wanted, dtype, allowed = inputs((1, 256, 7, 5), (128, 256, 3, 3), rung)
+    given, wanted, dtype, allowed = inputs((1, 256, 7, 5), (128, 256, 3, 3), rung, padding=1)
     op = with_tile(rung, way, **dict(zip(kernels[rung].tunables, values, strict=True)))
     got = results(op, *given, dtype, "cuda", padding=1)
     close(got[WAYS.index(way)], wanted[WAYS.index(way)], allowed)
@@ -139,7 +159,7 @@ def test_every_setting_of_wgmma_gives_the_same(rung, way, values):
 @pytest.mark.parametrize("count", kernels["mma_tf32_backward_w"].tunables["SPLIT"])
 def test_every_number_of_parts_gives_the_same(count):
     """Of 2400 pixels 38 parts hold some."""
-    given, wanted, dtype, allowed = inputs((4, 8, 24, 25), (8, 8, 3, 3), "mma_tf32")
+    given, wanted, dtype, allowed = inputs((4, 8, 24, 25), (8, 8, 3, 3), "mma_tf32", padding=1)
     close(results(with_tile("mma_tf32", "_backward_w", SPLIT=count), *given, dtype, padding=1)[2], wanted[2], allowed)
 
 

@@ -46,7 +46,7 @@ def plan(name: str, kernels: int, pixels: int, stages: int, processors: int) -> 
 
 
 def fits(role: str, x: Any, w: Any, at: Window) -> bool:
-    """True where the copy engine (TMA) fetches whole stages: 128 bytes of the terms that are summed up."""
+    """True where there are images, and the copy engine (TMA) fetches whole stages: 128 bytes of the summed terms."""
     (rows, terms), depth, strides = w.shape[:2], WIDE // x.dtype.itemsize, (at.stride_y, at.stride_x)
     if role == "backward_x":
         at, rows, terms = turned(at, w.shape[0]), terms, rows
@@ -54,7 +54,7 @@ def fits(role: str, x: Any, w: Any, at: Window) -> bool:
     short = max((at.rows - 1) * at.dilation_y, (at.columns - 1) * at.dilation_x) < 256
     possible = role == "forward" or (role == "backward_x" and strides == (1, 1))
     stages = terms % depth == 0 or (role == "forward" and takes_rows(x.dtype, at))
-    return possible and near and short and rows % 64 == 0 and stages
+    return possible and x.shape[0] > 0 and near and short and rows % 64 == 0 and stages
 
 
 def takes_rows(dtype: np.dtype, at: Window) -> bool:
