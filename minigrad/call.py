@@ -57,6 +57,9 @@ class CallSignature:
         while len(inputs) > self.least and inputs[-1] is None:
             inputs.pop()
         if gap := next((name for name, x in zip(self.names, inputs, strict=False) if x is None), ""):
+            if gap in self.names[: self.least]:
+                free = " and ".join(self.names[self.least :])
+                raise TypeError(f"{self.op}: {gap} is None, and only {free} may be; the docstring says what to give.")
             raise TypeError(f"{self.op}: {gap} is None, so the inputs after it must be None, too.")
         return inputs, named
 

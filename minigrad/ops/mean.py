@@ -11,7 +11,10 @@ from minigrad.ops.reduction import Axis, reduce, reduced_shape, reduction
 
 
 def forward(x: np.ndarray, axis: Axis = None, keepdims: bool = False) -> np.ndarray:
-    """y = (sum of x over the axes) / n, the mean of n elements"""
+    """y = (sum of x over the axes) / n, the mean of n elements
+
+    Over the axes (2, 3) of images it is the global average pool.
+    """
     y = x.sum(axis=axis, keepdims=keepdims)
     return y / terms(x.size, y.size)
 

@@ -129,6 +129,7 @@ X, W = ones(2, 3, 5, 4), ones(2, 3, 6, 3)
         (lambda: mg.avg_pool2d(X, 6), "the window is 6 x 6"),
         (lambda: mg.max_pool2d(X), "takes"),
         (lambda: mg.batch_norm(ones(1, 3), ones(3), ones(3), training=True), "more than one value a channel"),
+        (lambda: mg.batch_norm(X, None, None, training=True), "running_mean is None, and only weight and bias may be"),
         (lambda: mg.batch_norm(X, ones(3), ones(3).astype("float32")), "float32"),
         (lambda: mg.batch_norm(X, ones(2), ones(2)), "x has 3 channels"),
         (lambda: mg.batch_norm(X, ones(3), ones(3), None, ones(3)), "weight is None, so"),

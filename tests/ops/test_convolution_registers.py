@@ -156,23 +156,42 @@ def test_what_the_rungs_reject():
         mg.conv2d.using("register_tile")(mg.ones(1, 1, 16, 16, device="sim"), mg.ones(4, 1, 16, 1, device="sim"))
 
 
-@pytest.mark.parametrize(
-    ("precision", "dtype", "kernels_of_w", "wanted"),
-    [
-        ("float32", "float32", 64, "register_tile"),
-        ("tf32", "float32", 64, "wgmma_tf32"),
-        ("tf32", "float32", 63, "register_tile"),  # tensor cores take multiples of four
-        ("float32", "float32", 4, None),  # of which a tile has 64
-        ("float32", "float64", 64, None),
-    ],
-)
-def test_the_choice_on_a_gpu(precision, dtype, kernels_of_w, wanted):
-    device, shapes = dry_run(), ((32, 64, 56, 56), (kernels_of_w, 64, 3, 3))
-    device.arch = "sm_90a"
-    at = Window.over(shapes[0], (3, 3), (1, 1), ((1, 1), (1, 1)))
+EACH, MIXED = ("register_tile",) * 3, ("wgmma_tf32", "wgmma_tf32", "mma_tf32")
+CHOICES = [  # precision, dtype, and what differs from 64 kernels of 3 x 3 over 32 images: the rungs of y, dx and dw
+    ("float32", "float32", {}, EACH),
+    ("float32", "float64", {}, EACH),
+    ("tf32", "float64", {}, EACH),
+    ("tf32", "float32", {}, MIXED),
+    ("bf16", "float32", {}, MIXED),
+    ("3xtf32", "float32", {}, ("wgmma_3xtf32", "wgmma_3xtf32", "mma_3xtf32")),
+    ("float32", "bfloat16", {}, ("wgmma_bf16", "wgmma_bf16", "mma_bf16")),
+    ("tf32", "float32", {"stride": (2, 2)}, ("wgmma_tf32", "mma_tf32", "mma_tf32")),
+    ("tf32", "float32", {"channels": 20}, ("mma_tf32", "mma_tf32", "mma_tf32")),
+    ("tf32", "float32", {"kernels": 63}, EACH),  # tensor cores take multiples of four
+    ("float32", "float32", {"kernels": 4}, (None, "register_tile", None)),  # a tile has 64 columns
+    ("float32", "float32", {"images": 0}, (None,) * 3),
+    ("tf32", "float32", {"images": 0}, ("mma_tf32",) * 3),
+    ("tf32", "float32", {"groups": 2}, (None,) * 3),
+    ("float32", "bfloat16", {"groups": 64}, (None,) * 3),
+]
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80", ""])
+@pytest.mark.parametrize(("precision", "dtype", "other", "wanted"), CHOICES)
+def test_the_choice(arch, precision, dtype, other, wanted):
+    """On Hopper. A GPU without that much shared memory has registers alone; the simulator, of no arch, goes by rows."""
+    if dtype == "bfloat16":
+        dtype = pytest.importorskip("ml_dtypes").bfloat16
+    of = {"images": 32, "channels": 64, "kernels": 64, "groups": 1, "stride": (1, 1), **other}
+    shapes = (of["images"], of["channels"], 56, 56), (of["kernels"], of["channels"] // of["groups"], 3, 3)
+    device, at = dry_run(), Window.over(shapes[0], (3, 3), of["stride"], ((1, 1), (1, 1)))
+    device.arch = arch
     x, w = (spec_of(device, shape, np.dtype(dtype)) for shape in shapes)
-    rung = choose(
-        {**kernels, **{role: kernels[name] for role, name in FAST.items()}}, "forward", x, w, at, 1, precision
-    )
-    assert (rung.name if rung else None) == wanted
-    assert choose(kernels, "forward", x, w, at, 1, precision) is None
+    fast = {**kernels, **{role: kernels[name] for role, name in FAST.items()}}
+    for role, name in zip(("forward", "backward_x", "backward_w"), wanted, strict=True):
+        rung = choose(fast, role, x, w, at, of["groups"], precision)
+        if arch == "sm_90a":
+            assert (rung.name if rung else None) == name
+        else:
+            assert rung is None or (arch and rung.name == "register_tile")
+        assert choose(kernels, role, x, w, at, of["groups"], precision) is None, "`using` has selected another one"

@@ -21,7 +21,8 @@ def forward(
     """y = (x - mean) / sqrt(var + eps) * weight + bias; in evaluation with the running mean and variance
 
     In training these move, in place, by `momentum` towards those of the batch. y is made with the variance over n. The
-    running one is over n - 1: its mean over many batches is the variance of the whole data.
+    running one is over n - 1: its mean over many batches is the variance of the whole data. Where nobody needs the
+    running ones, give mg.zeros(C) and mg.ones(C).
     """
     dtype, x, mean, var = x.dtype, x.astype(wide(x.dtype), copy=False), running_mean, running_var
     if training and x.size:

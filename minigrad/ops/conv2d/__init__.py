@@ -25,7 +25,11 @@ def forward(
     x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1, precision: str = "float32",
 ) -> np.ndarray:  # fmt: skip
-    """y[n,k,p,q] = bias[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride - top + r dilation, ...], x padded"""
+    """y[n,k,p,q] = bias[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride - top + r dilation, ...], x padded
+
+    With groups > 1 the kernels are those by rows, which copy images with their channels last. For inference
+    `nn.folded` takes the scale of a batch norm into w.
+    """
     x, w = rounding.rounded(x, precision), rounding.rounded(w, precision)
     at = Window.over(x.shape, w.shape[-2:], stride, padding, dilation)
     each = w.shape[0] // groups

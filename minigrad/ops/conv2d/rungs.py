@@ -147,7 +147,7 @@ def choose(
                 return rung if wgmma.fits(role, x, w, at) else HOPPER[name]
             return rung if role == "forward" or f"{name}_{role}" in kernels else RUNGS["register_tile"]
     names = ["mma_bf16" if is_bfloat16(x.dtype) else PRECISIONS.get(precision, "")] * has_tensor_cores(x.device.arch)
-    if x.device.arch and x.dtype == np.float32 and is_worth_tiles(role, x.shape[0], w.shape, at):
+    if x.device.arch and x.dtype.name in EXACT and is_worth_tiles(role, x.shape[0], w.shape, at):
         names.append("register_tile")
     # 3xTF32 splits all of x, and where the stride passes most of its pixels by, that takes longer than the products.
     sparse = precision == "3xtf32" and at.rows * at.columns < at.stride_y * at.stride_x
