@@ -1,5 +1,6 @@
 """Layers of vision networks, and residual networks: names, shapes, training and evaluation, on every device."""
 
+import inspect
 import resource
 from collections import Counter
 
@@ -52,6 +53,11 @@ def test_resnet18_has_the_names_and_the_sizes_of_torchvisions():
         *(f"layer1.0.bn{i}.{name}" for i in (1, 2) for name in (
             "weight", "bias", "running_mean", "running_var", "num_batches_tracked")),
     }  # fmt: skip
+
+
+def test_resnet18_is_less_than_60_lines():
+    texts = map(inspect.getsource, (nn.Residual, nn.ResNet, nn.resnet18))
+    assert 40 < sum(bool(line.strip()) for text in texts for line in text.splitlines()) < 60
 
 
 @pytest.mark.parametrize(("stem", "shape"), [("imagenet", (2, 3, 65, 47)), ("small", (2, 3, 9, 12))])
