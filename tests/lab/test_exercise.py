@@ -19,6 +19,7 @@ from minigrad.lab.exercises.exercise import bare
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 EXERCISES = all_exercises()
 KERNELS = [each for each in EXERCISES.values() if isinstance(each, KernelExercise)]
+PYTHON = [each for each in EXERCISES.values() if isinstance(each, PythonExercise)]
 PREDICTIONS = [each for each in EXERCISES.values() if isinstance(each, Prediction)]
 WRONG = [
     pytest.param(each, wrong, id=f"{each.name}-{i}-{wrong.kind}")
@@ -36,6 +37,13 @@ def test_the_solution_is_right(exercise):
     found = exercise.check(exercise.solution())
     assert found.correct and found.text.startswith("Correct") and not found.kind, found
     assert found.result is not None
+
+
+@pytest.mark.parametrize("exercise", PYTHON, ids=name_of)
+def test_the_solution_is_right_where_new_tensors_are_elsewhere(exercise, monkeypatch):
+    """As on a machine with a GPU: what an exercise makes itself has the device of its batches."""
+    monkeypatch.setenv("MINIGRAD_DEVICE", "sim")
+    test_the_solution_is_right(exercise)
 
 
 @pytest.mark.parametrize(("exercise", "wrong"), WRONG)

@@ -16,7 +16,8 @@ def network(seed: int) -> tuple[nn.Module, np.ndarray, np.ndarray]:
     """A network whose running statistics have seen some batches, and images with labels."""
     manual_seed(seed)
     rng = np.random.default_rng(seed)
-    parts = nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.GlobalAvgPool2d(), nn.Linear(6, CLASSES)
+    on: Any = {"device": "numpy"}
+    parts = nn.Conv2d(1, 6, 3, **on), nn.BatchNorm2d(6, **on), nn.GlobalAvgPool2d(), nn.Linear(6, CLASSES, **on)
     model = nn.Sequential(*parts)
     images = rng.standard_normal((IMAGES, 1, 5, 5)) * rng.uniform(0.2, 3, (IMAGES, 1, 1, 1))
     labels = rng.integers(0, CLASSES, IMAGES)
