@@ -1,7 +1,7 @@
 """Tests marked `gpu` and notebook cells tagged `gpu` are skipped where there is no CUDA device, and the run says so.
 
-MINIGRAD_REQUIRE_GPU=1 makes the run fail where any of them was skipped. Tests marked `gpus(n)` need n CUDA devices, and
-tests marked `browser` need Chromium; the run says, too, how many were skipped for lack of them.
+MINIGRAD_REQUIRE_GPU=1 makes the run fail where any of them was skipped. Tests marked `gpus(n)` need n CUDA devices,
+tests marked `browser` Chromium, and some PyTorch; the run says, too, how many were skipped for lack of them.
 """
 
 import gc
@@ -9,6 +9,7 @@ import os
 import shutil
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 
@@ -61,11 +62,15 @@ def cell_tags(item: pytest.Item) -> list[str]:
     return cell.metadata.get("tags", []) if cell else []
 
 
+def skipped(config: pytest.Config) -> list[Any]:
+    """The reports of what was skipped, tests and whole files."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")  # a worker of pytest-xdist has none
+    return reporter.stats.get("skipped", []) if reporter else []
+
+
 def skipped_for(config: pytest.Config, mark: str = "gpu") -> int:
     """The number of tests with this mark that were skipped."""
-    reporter = config.pluginmanager.get_plugin("terminalreporter")  # a worker of pytest-xdist has none
-    skipped = reporter.stats.get("skipped", []) if reporter else []
-    return sum(mark in getattr(report, "keywords", ()) for report in skipped)
+    return sum(mark in getattr(report, "keywords", ()) for report in skipped(config))
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
@@ -73,6 +78,9 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
         terminalreporter.write_line(f"{count} tests skipped: they need several GPUs", yellow=True, bold=True)
     if count := skipped_for(config, "browser"):
         line = f"{count} browser tests skipped: they need Chromium, and playwright from the test extra"
+        terminalreporter.write_line(line, yellow=True, bold=True)
+    if count := sum("could not import 'torch" in str(report.longrepr) for report in skipped(config)):
+        line = f"{count} tests, or files of them, skipped: they need PyTorch"
         terminalreporter.write_line(line, yellow=True, bold=True)
     if count := skipped_for(config):
         fails = "; MINIGRAD_REQUIRE_GPU=1 makes this run fail" if gpu_required() else ""

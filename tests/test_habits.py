@@ -58,14 +58,17 @@ def test_import_is_silent_quick_and_light():
 
 
 @pytest.mark.parametrize("required, code", [("0", 0), ("1", 1)])
-def test_gpu_tests_are_skipped_loudly(tmp_path, monkeypatch, required, code):
+def test_tests_are_skipped_loudly(tmp_path, monkeypatch, required, code):
     (tmp_path / "test_gpu.py").write_text("import pytest\n\n@pytest.mark.gpu\ndef test_it():\n    assert False\n")
+    needy = 'import sys\nimport pytest\n\nsys.modules["torch"] = None\npytest.importorskip("torch")\n'
+    (tmp_path / "test_torch.py").write_text(needy)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("MINIGRAD_REQUIRE_GPU", required)
     own = "-p", "conftest", "-o", "pythonpath="  # the one in the root, and not that of tests/
     done = run("-m", "pytest", *own, "-p", "no:cacheprovider", "-c", "pyproject.toml", str(tmp_path))
     assert done.returncode == code, done.stdout
     assert "1 gpu cells and tests skipped: no CUDA device" in done.stdout
+    assert "1 tests, or files of them, skipped: they need PyTorch" in done.stdout
 
 
 @pytest.mark.parametrize("path", KERNELS, ids=name_of)
