@@ -130,3 +130,10 @@ __device__ inline unsigned to_bf16(float first, float second) {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
     return both;
 }
+
+// Four lanes have two rows each of four columns; after it each has two columns of four rows: an 8 x 8 matrix transposed.
+__device__ inline unsigned transposed(unsigned pair) {
+    unsigned turned;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(pair));
+    return turned;
+}

@@ -5,7 +5,12 @@
 
 typedef unsigned long long Barrier;  // arrivals that are missing, how many there are in a phase, its parity: 16 bits each
 typedef unsigned long long Tile;     // an address, and above it the distance to the next 128 bytes of a row
-struct TensorMap { unsigned long long word[16]; };  // address; matrices, rows, columns; of a box, too; room for the stages
+// Address, bytes of an element, room for the stages; then matrices, rows, columns; of a box, too. Of images: images, rows,
+// columns, channels; pixels of a copy; the window's first row and column, its last ones, its strides.
+struct TensorMap {
+    unsigned long long word[3];
+    long long of[13];
+};
 
 __device__ inline void barrier_init(Barrier* barrier, int count) { *barrier = (Barrier)count << 16 | count; }
 __device__ inline volatile int* counters() {
@@ -25,14 +30,32 @@ __device__ inline void barrier_wait(Barrier* barrier, int parity) {
 
 __device__ inline unsigned long long swizzled(unsigned long long address) { return address ^ (address >> 7 & 7) << 4; }
 
+// Copies 128 bytes; floats are rounded to TF32.
+__device__ inline void copy_row(void* to, const TensorMap* map, long long from, int present) {
+    for (int i = 0; i < 128; i += 4) {
+        bool inside = i < present * (int)map->word[1];
+        unsigned bits = inside ? *(const unsigned*)(map->word[0] + from * map->word[1] + i) : 0;
+        if (map->word[1] == 4) bits = (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu;
+        *(unsigned*)swizzled((unsigned long long)to + i) = bits;
+    }
+}
 __device__ inline void copy_box(void* to, const TensorMap* map, int x, int y, int z, Barrier*) {
-    const unsigned long long* w = map->word;
-    for (int i = 0; i < w[5]; ++i) {
-        for (int j = 0; j < w[6]; ++j) {
-            bool inside = z < w[1] && y + i < w[2] && x + j < w[3];
-            bfloat16 number = inside ? ((const bfloat16*)w[0])[(z * w[2] + y + i) * w[3] + x + j] : bfloat16(0);
-            *(bfloat16*)swizzled((unsigned long long)to + i * 128 + j * 2) = number;
-        }
+    const long long* of = map->of;
+    for (int i = 0; i < of[4]; ++i) {
+        bool inside = z < of[0] && y + i < of[1];
+        copy_row((char*)to + i * 128, map, (z * of[1] + y + i) * of[2] + x, inside ? max((int)of[2] - x, 0) : 0);
+    }
+}
+__device__ inline void copy_pixels(
+    void* to, const TensorMap* map, int c, int v, int h, int n, int across, int down, Barrier*) {
+    const long long *of = map->of, *first = of + 5, *last = of + 7, *stride = of + 9;
+    for (int i = 0; i < of[4]; ++i) {
+        bool inside = n < of[0] && 0 <= h + down && h + down < of[1] && 0 <= v + across && v + across < of[2];
+        long long pixel = (n * of[1] + h + down) * of[2] + v + across;
+        copy_row((char*)to + i * 128, map, inside ? pixel * of[3] + c : 0, inside ? of[3] - c : 0);
+        v += stride[1];
+        if (v > of[2] - 1 + last[1]) v = first[1], h += stride[0];
+        if (h > of[1] - 1 + last[0]) h = first[0], ++n;
     }
 }
 
@@ -51,23 +74,46 @@ __device__ inline void together() {
     if (++*here == 128) *here = 0, ++*round;
     while (*round == now) __nanosleep(0);
 }
-__device__ inline void wgmma_fence(float (&)[128]) {}
+template <int N>
+__device__ void wgmma_fence(float (&)[N]) {}
 __device__ inline void wgmma_commit() {}
-template <int PENDING>
-__device__ void wgmma_wait(float (&)[128]) { together(); }
+template <int PENDING, int N>
+__device__ void wgmma_wait(float (&)[N]) { together(); }
 
-template <bool A_TURNED, bool B_TURNED>
-__device__ void wgmma(float (&c)[128], Tile a, Tile b) {
+template <int N, class Number>
+__device__ void multiplied(float (&c)[N], int depth, Number number) {
     int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4;
-    for (int i = 0; i < 128; ++i) {
-        for (int k = 0; k < 16; ++k) {
-            c[i] += number(a, A_TURNED, row + i / 2 % 2 * 8, k) * number(b, B_TURNED, i / 4 * 8 + lane % 4 * 2 + i % 2, k);
-        }
+    for (int i = 0; i < N; ++i) {
+        int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        for (int k = 0; k < depth; ++k) c[i] += number(true, row + i / 2 % 2 * 8, k) * number(false, column, k);
     }
+}
+template <bool A_TURNED, bool B_TURNED, int N>
+__device__ void wgmma(float (&c)[N], Tile a, Tile b) {
+    multiplied(c, 16, [=](bool left, int extent, int k) {
+        return left ? number(a, A_TURNED, extent, k) : number(b, B_TURNED, extent, k);
+    });
+}
+template <int N>
+__device__ void wgmma_tf32(float (&c)[N], Tile a, Tile b) {
+    multiplied(c, 8, [=](bool left, int extent, int k) {
+        unsigned long long start = (left ? a : b) & (1ull << 48) - 1;
+        return *(const float*)swizzled(start + extent / 8 * 1024 + extent % 8 * 128 + k * 4);
+    });
 }
 
 __device__ inline unsigned to_bf16(float first, float second) {
     unsigned both = 0;
     for (int i = 0; i < 2; ++i) both |= bfloat16(i ? second : first).bits << 16 * i;
+    return both;
+}
+
+// Element (row, column) of the 8 x 8 matrix is half column % 2 of lane row * 4 + column / 2.
+__device__ inline unsigned transposed(unsigned pair) {
+    unsigned lane = threadIdx.x % 32, row = lane % 4 * 2, column = lane / 4, both = 0;
+    for (int i = 0; i < 2; ++i) {
+        unsigned other = __shfl_sync(~0u, pair, (row + i) * 4 + column / 2);
+        both |= (other >> column % 2 * 16 & 0xffff) << i * 16;
+    }
     return both;
 }

@@ -1,65 +1,31 @@
-"""The kernels of wgmma on the simulator, their PTX emulated in CUDA C++: boxes, swizzle, stages, tiles, the store."""
-
-import ctypes
-from pathlib import Path
+"""The products of matrices by wgmma, emulated on the simulator: their gradients, batches, and owners."""
 
 import numpy as np
 import pytest
+from emulated_hopper import Emulated
 
 import minigrad as mg
 from minigrad.devices import get
 from minigrad.devices.array import Array
 from minigrad.devices.tensor_map import TensorMap
-from minigrad.kernels.extents import Span
-from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import View, broadcast
 from minigrad.lab.show.matmul_ladder import by_wgmma
 from minigrad.ops.matmul.strategies import BOXES
-from minigrad.source import CUDA, Source
 
-EMULATED = Path(__file__).with_name("emulated_hopper.cuh").read_text()
-STAGES = "extern __shared__ __align__(1024) unsigned char memory[];"  # 192 KiB; the simulator has 48
-ROOM = "unsigned char* memory = (unsigned char*)(a.word[7] + blockIdx.x * 200704);"
-INSTEAD = {STAGES: ROOM}
-BLOCKS = 2
 SIM = get("sim")
 
 
-def emulated(name: str) -> Kernel:
-    """The kernel with its instructions emulated, on two blocks, its stages in memory that the map of a names."""
-    product = (CUDA / "matmul/wgmma.cuh").read_text().replace('#include "matmul/hopper.cuh"', EMULATED)
-    for text, other in INSTEAD.items():
-        assert text in product
-        product = product.replace(text, other)
-    kernel = mg.matmul[name]
-    text = kernel.source.text.replace('#include "matmul/wgmma.cuh"', product)
-    made = Kernel(Source(text, "emulated.cu", CUDA), kernel.name, sizes="m n k batch=1")
-    made.grid, made.block = (Span(str(BLOCKS)),), kernel.block
-    return made
-
-
-def described(array: Array, rows: int, columns: int, tall: int, room: int) -> TensorMap:
-    """The map of an array of matrices for the emulated copy engine."""
-    shape = (array.size // (rows * columns), rows, columns)
-    given = TensorMap(array, shape, (1, tall, 64))
-    given.rest[:] = [*shape, *given.box, room, *[0] * 8]
-    return given
-
-
-def product_of(name: str, x: np.ndarray, y: np.ndarray, shape: tuple, sizes: tuple, views: tuple) -> np.ndarray:
-    """The kernel's result for two batches of matrices."""
-    memory = ctypes.create_string_buffer(BLOCKS * 200704 + 1024)
-    room = -(-ctypes.addressof(memory) // 1024) * 1024
+def product_of(name, x, y, shape, sizes, views, instead=None):
+    """The kernel's result for batches of matrices."""
     m, n, k, count = sizes
     extents = {"m": m, "n": n, "k": k}
     given = [Array.upload(SIM, x), Array.upload(SIM, y)]
-    boxes = BOXES[f"matmul_{name}"]
-    maps = [
-        described(array, extents[rows], extents[columns], tall, room)
-        for array, (rows, columns, tall) in zip(given, boxes, strict=True)
-    ]
+    maps = []
+    for array, (rows, columns, tall) in zip(given, BOXES[f"matmul_{name}"], strict=True):
+        down, across = extents[rows], extents[columns]
+        maps.append(TensorMap(array, (array.size // (down * across), down, across), (1, tall, 128 // x.itemsize)))
     out = Array.empty(SIM, shape, x.dtype)
-    emulated(name).launch(m, n, k, count)(*maps, out, m, n, k, count, *views)
+    Emulated(mg.matmul[name], "a", instead).launch(m, n, k, count)(*maps, out, m, n, k, count, *views)
     return out.numpy().astype(np.float64)
 
 
@@ -97,13 +63,11 @@ NUMBERED = {
 
 
 @pytest.mark.parametrize("name", ["wgmma", "wgmma_tf32"])
-def test_a_thread_stores_the_elements_in_its_picture(monkeypatch, name):
+def test_a_thread_stores_the_elements_in_its_picture(name):
     """Each thread stores its number, and bfloat16's smallest numbers are whole multiples of 2**-133."""
     dtype = np.float32 if "tf32" in name else pytest.importorskip("ml_dtypes").bfloat16
-    for text, other in NUMBERED.items():
-        monkeypatch.setitem(INSTEAD, text, other)
-    one = View.of((), ())
-    got = product_of(name, np.ones((128, 8), dtype), np.ones((8, 256), dtype), (128, 256), (128, 256, 8, 1), (one, one))
+    one, a, b = View.of((), ()), np.ones((128, 8), dtype), np.ones((8, 256), dtype)
+    got = product_of(name, a, b, (128, 256), (128, 256, 8, 1), (one, one), NUMBERED)
     thread = got if "tf32" in name else got * 2.0**133
     assert set(thread.ravel()) == set(range(256))
     assert (by_wgmma(name) == 1 + (thread < 32) + (thread == 0)).all()

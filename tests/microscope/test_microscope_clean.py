@@ -14,6 +14,7 @@ from minigrad.devices.array import Array
 from minigrad.devices.dtypes import is_last
 from minigrad.errors import CompileError
 from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.window import Window
 from minigrad.lab.bench.levels import places
 from minigrad.lab.bench.measure import Draw, Reference
 from minigrad.microscope import watching
@@ -181,7 +182,7 @@ def test_the_kernels_around_wgmma_have_no_problem():
     w = mg.randn(4, 8, 3, 2, device="sim").to(layout="NHWC")
     turned, rest = mg.zeros(8, 4, 3, 2, device="sim").to(layout="NHWC"), mg.zeros(w.size, device="sim")
     with clean():
-        mg.conv2d["turn"].launch(w.size)(w, turned, 4, 8, 6, w.size)
+        mg.conv2d["turn"].launch(w.size)(w, turned, Window.over((8, 9, 9), (3, 2), (1, 1), ((0, 0), (0, 0))), 4, w.size)
         mg.conv2d["rest"].launch(w.size)(w.reshape(-1), rest, w.size)
     host = w.numpy()
     np.testing.assert_array_equal(turned.numpy(), host[:, :, ::-1, ::-1].swapaxes(0, 1))

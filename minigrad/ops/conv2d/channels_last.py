@@ -70,11 +70,7 @@ def gradient_x(kernels: Kernels, rung: ChannelsLast, dy: Array, w: Array, shapes
     dy, w, at = in_layout(dy, True), with_channels(kernels, rung, w), filled(rung, at, dy.dtype)
     dx = Array.empty(dy.device, (n, at.channels, *extents), dy.dtype, True)
     if rung.name in HOPPER:
-        flipped = Array.empty(w.device, (channels, k, *w.shape[2:]), w.dtype, True)
-        kernels["turn"].launch(w.size)(w, flipped, k, channels, at.rows * at.columns, w.size)
-        return wgmma.product(
-            kernels, f"{rung.name}_backward_x", dy, flipped, (None, None, False), dx, wgmma.turned(at, k)
-        )
+        return wgmma.gradient_x(kernels, rung.name, dy, w, dx, at)
     parity = ceil_div(at.height, at.stride_y), ceil_div(at.width, at.stride_x)
     sizes = sizes_of(rung, n, parity, at.channels, at.stride_y * at.stride_x, dy.device.processors)
     planned(kernels, rung, "_backward_x", sizes)(dy, w, dx, at, k, n)

@@ -6,7 +6,7 @@ from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.ops.conv2d import winograd
 from minigrad.ops.conv2d.rungs import HOPPER, RUNGS
-from minigrad.ops.conv2d.wgmma import STAGE, plan
+from minigrad.ops.conv2d.wgmma import MOST, STAGE, plan
 from minigrad.ops.elementwise import per_element, per_four
 from minigrad.ops.matmul.kernels import ON
 from minigrad.ops.window import BLOCKS
@@ -77,16 +77,19 @@ def tensor_cores(name: str, way: str) -> Kernel:
     return in_tiles("tensor_cores", name, way, threads, shared, ROWS=rows, COLUMNS=columns, WIDE=(wide,))
 
 
-def wgmma(name: str) -> Kernel:
-    """A product by wgmma: persistent blocks, one on each multiprocessor, which loop over the tiles."""
+def wgmma(name: str, way: str) -> Kernel:
+    """A product by wgmma: persistent blocks, one on each multiprocessor, which loop over the tiles.
+
+    That of dx, for strides, loops over the parities, too; its stages are those of a pixel on average.
+    """
 
     def fit(kernels: int, **sizes: int) -> dict[str, int]:
-        chosen = plan(name, kernels, **sizes)
+        chosen = plan(name, kernels, **sizes, most=1 if way else MOST)
         return {"DOWN": 2 if kernels % 128 == 0 else 1, "PIXELS": chosen.pixels, "SPLIT": chosen.parts}
 
     return Kernel(
-        f"conv2d/{name if name == 'wgmma_3xtf32' else 'wgmma'}.cu",
-        f"conv2d_{name}",
+        f"conv2d/{name if name == 'wgmma_3xtf32' else 'wgmma'}{way}.cu",
+        f"conv2d_{name}{way}",
         grid=("processors",),
         block=("384",),
         sizes="kernels pixels stages" + ON,
@@ -94,7 +97,7 @@ def wgmma(name: str) -> Kernel:
         shared=221312,
         DOWN=(2, 1),
         PIXELS=tuple(STAGE[name]),
-        SPLIT=SPLITS,
+        SPLIT=(1,) if way else SPLITS,
     )
 
 
@@ -111,7 +114,7 @@ kernels |= winograd.KERNELS
 kernels |= {f"register_tile{way}": register_tile(way) for way in WAYS}
 kernels |= {f"halo_tile{way}": halo_tile(way) for way in WAYS[:2]}
 kernels |= {f"{name}{way}": tensor_cores(name, way) for name in TENSOR_CORES for way in WAYS}
-kernels |= {f"{name}{way}": wgmma(name) for name in HOPPER for way in WAYS[:2]}
+kernels |= {f"{name}{way}": wgmma(name, way) for name in HOPPER for way in WAYS[:2]}
 kernels["rest"] = per_four("conv2d/rest.cu", "conv2d_rest", "n", BLOCKS)
 kernels["finish"] = per_four("conv2d/finish.cu", "conv2d_finish", "n", BLOCKS)
 kernels["turn"] = per_element("conv2d/turn.cu", "conv2d_turn", "size", BLOCKS)

@@ -1,6 +1,7 @@
 """Convolution by wgmma: the copy engine (TMA) finds the patches, and brings whole stages of 128 bytes of channels."""
 
 from collections.abc import Mapping
+from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from minigrad.devices.tensor_map import ImageMap, TensorMap, corners
 from minigrad.errors import LaunchError
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.launch import Launch
 from minigrad.kernels.window import Window
 
 WIDE, RUN = 128, 16  # bytes of a stage, and of the least channels of a pixel
@@ -31,8 +33,8 @@ class Plan(NamedTuple):
     parts: int
 
 
-def plan(name: str, kernels: int, pixels: int, stages: int, processors: int) -> Plan:
-    """The fastest: without parts, few tiles would leave multiprocessors idle."""
+def plan(name: str, kernels: int, pixels: int, stages: int, processors: int, most: int = MOST) -> Plan:
+    """The fastest with so many parts at most: without parts, few tiles would leave multiprocessors idle."""
     down = 2 if kernels % 128 == 0 else 1
 
     def time(chosen: Plan) -> float:
@@ -41,20 +43,19 @@ def plan(name: str, kernels: int, pixels: int, stages: int, processors: int) -> 
         more = FINISH + chosen.parts * pixels * kernels * ADDITION if chosen.parts > 1 else 0
         return waves * (ceil_div(stages, chosen.parts) * STAGE[name][chosen.pixels] + TILE) + more
 
-    counts = sorted({ceil_div(stages, ceil_div(stages, parts)) for parts in range(1, min(MOST, stages) + 1)})
+    counts = sorted({ceil_div(stages, ceil_div(stages, parts)) for parts in range(1, min(most, stages) + 1)})
     return min((Plan(width, parts) for width in STAGE[name] for parts in counts), key=time)
 
 
 def fits(role: str, x: Any, w: Any, at: Window) -> bool:
     """True where there are images, and the copy engine (TMA) fetches whole stages: 128 bytes of the summed terms."""
-    (rows, terms), depth, strides = w.shape[:2], WIDE // x.dtype.itemsize, (at.stride_y, at.stride_x)
+    (rows, terms), depth, possible = w.shape[:2], WIDE // x.dtype.itemsize, role == "forward"
+    by_rows = possible and takes_rows(x.dtype, at)
     if role == "backward_x":
-        at, rows, terms = turned(at, w.shape[0]), terms, rows
+        at, rows, terms, possible = turned(at, w.shape[0]), terms, rows, has_equal_parities(at)
     near = all(-128 <= end < 128 for corner in corners(at) for end in corner)
     short = max((at.rows - 1) * at.dilation_y, (at.columns - 1) * at.dilation_x) < 256
-    possible = role == "forward" or (role == "backward_x" and strides == (1, 1))
-    stages = terms % depth == 0 or (role == "forward" and takes_rows(x.dtype, at))
-    return possible and x.shape[0] > 0 and near and short and rows % 64 == 0 and stages
+    return possible and x.shape[0] > 0 and near and short and rows % 64 == 0 and (by_rows or terms % depth == 0)
 
 
 def takes_rows(dtype: np.dtype, at: Window) -> bool:
@@ -62,11 +63,32 @@ def takes_rows(dtype: np.dtype, at: Window) -> bool:
     return at.channels * dtype.itemsize <= RUN and at.columns * RUN <= WIDE and at.dilation_x == 1
 
 
+def has_equal_parities(at: Window) -> bool:
+    """True where the pixels of each parity are as many, and those of no two meet the same taps."""
+    axes = (at.height, at.stride_y, at.dilation_y), (at.width, at.stride_x, at.dilation_x)
+    return all(extent % stride == 0 and gcd(stride, dilation) == 1 for extent, stride, dilation in axes)
+
+
 def turned(at: Window, kernels: int) -> Window:
-    """The window over dy of the convolution that gives dx, where the stride is 1."""
+    """The window over dy of the convolution that gives dx, or with a stride its pixels of any parity."""
     top, left = (at.rows - 1) * at.dilation_y - at.top, (at.columns - 1) * at.dilation_x - at.left
-    size, out = (at.rows, at.columns), (at.height, at.width)
-    return Window(kernels, at.out_height, at.out_width, *size, *out, 1, 1, top, left, at.dilation_y, at.dilation_x)
+    top, left, out = top // at.stride_y, left // at.stride_x, (at.height // at.stride_y, at.width // at.stride_x)
+    size, steps = (at.rows, at.columns), (at.dilation_y, at.dilation_x)
+    return Window(kernels, at.out_height, at.out_width, *size, *out, 1, 1, top, left, *steps)
+
+
+def gradient_x(kernels: Mapping[str, Kernel], name: str, dy: Array, w: Array, dx: Array, at: Window) -> Array:
+    """dx, by the convolution of dy with turned kernels: with a stride of one for each parity, all in one launch."""
+    k, channels, *size = w.shape
+    flipped = Array.empty(w.device, (channels, k, *size), w.dtype, True)
+    kernels["turn"].launch(w.size)(w, flipped, at, k, w.size)
+    over_dy, parities = turned(at, k), at.stride_y * at.stride_x
+    if parities == 1:
+        return product(kernels, name, dy, flipped, (None, None, False), dx, over_dy)
+    stages = ceil_div(w.size * w.dtype.itemsize, channels * WIDE * parities)
+    launch = kernels[f"{name}_backward_x"].launch(channels, dx.size // channels, stages, dx.device.processors)
+    launch(*maps(kernels, launch, flipped, dy, over_dy), dx, at, over_dy, dy.shape[0])
+    return dx
 
 
 def product(kernels: Mapping[str, Kernel], name: str, x: Array, w: Array, ends: tuple, y: Array, at: Window) -> Array:
@@ -77,22 +99,23 @@ def product(kernels: Mapping[str, Kernel], name: str, x: Array, w: Array, ends: 
     count, depth, (bias, residual, relu) = w.shape[0], WIDE // x.dtype.itemsize, ends
     stages = w.size // (count * depth)
     launch = kernels[name].launch(count, y.size // count, stages, x.device.processors)
-    if count % (tall := 64 * launch.values["DOWN"]):
-        raise LaunchError(f"{kernels[name].name}: tiles of {tall} kernels do not fit into {count}. Choose DOWN=1.")
     chunk = ceil_div(stages, launch.values["SPLIT"])
     parts = ceil_div(stages, chunk)
-    factors = [w, rest(kernels, w), x, rest(kernels, x)] if "3x" in name else [w, x]
-    maps: list[TensorMap] = []
-    for i, factor in enumerate(factors):
-        if i < len(factors) // 2:
-            maps.append(TensorMap(factor, (1, count, w.size // count), (1, tall, depth)))
-        else:
-            maps.append(ImageMap(factor, at, depth, launch.values["PIXELS"]))
     sums = Array.empty(y.device, (parts, y.size), np.dtype(np.float32)) if parts > 1 else None
-    launch(*maps, bias, residual, y, sums, at, count, x.shape[0], chunk, relu)
+    launch(*maps(kernels, launch, w, x, at), bias, residual, y, sums, at, count, x.shape[0], chunk, relu)
     if sums:
         kernels["finish"].launch(y.size)(sums, bias, residual, y, count, parts, relu, y.size)
     return y
+
+
+def maps(kernels: Mapping[str, Kernel], launch: Launch, w: Array, x: Array, at: Window) -> list[TensorMap]:
+    """The maps of the kernels, each a row, and of the images under a window; for 3xTF32 also of their rests."""
+    count, depth, name = w.shape[0], WIDE // x.dtype.itemsize, launch.kernel.name
+    if count % (tall := 64 * launch.values["DOWN"]):
+        raise LaunchError(f"{name}: tiles of {tall} kernels do not fit into {count}. Choose DOWN=1.")
+    both = [[factor, rest(kernels, factor)] if "3x" in name else [factor] for factor in (w, x)]
+    boxes = [TensorMap(factor, (1, count, w.size // count), (1, tall, depth)) for factor in both[0]]
+    return [*boxes, *[ImageMap(factor, at, depth, launch.values["PIXELS"]) for factor in both[1]]]
 
 
 def rest(kernels: Mapping[str, Kernel], x: Array) -> Array:
