@@ -6,7 +6,7 @@ from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.ops.conv2d import winograd
 from minigrad.ops.conv2d.rungs import HOPPER, RUNGS
-from minigrad.ops.conv2d.wgmma import MOST, STAGE, plan
+from minigrad.ops.conv2d.wgmma import STAGE, plan
 from minigrad.ops.elementwise import per_element, per_four
 from minigrad.ops.matmul.kernels import ON
 from minigrad.ops.window import BLOCKS
@@ -80,11 +80,11 @@ def tensor_cores(name: str, way: str) -> Kernel:
 def wgmma(name: str, way: str) -> Kernel:
     """A product by wgmma: persistent blocks, one on each multiprocessor, which loop over the tiles.
 
-    That of dx, for strides, loops over the parities, too; its stages are those of a pixel on average.
+    That of dx, for strides, loops over the parities, too, whose sums have different numbers of stages.
     """
 
     def fit(kernels: int, **sizes: int) -> dict[str, int]:
-        chosen = plan(name, kernels, **sizes, most=1 if way else MOST)
+        chosen = plan(name, kernels, **sizes)
         return {"DOWN": 2 if kernels % 128 == 0 else 1, "PIXELS": chosen.pixels, "SPLIT": chosen.parts}
 
     return Kernel(
@@ -92,7 +92,7 @@ def wgmma(name: str, way: str) -> Kernel:
         f"conv2d_{name}{way}",
         grid=("processors",),
         block=("384",),
-        sizes="kernels pixels stages" + ON,
+        sizes=("kernels pixels stages longest" if way else "kernels pixels stages") + ON,
         fit=fit,
         shared=221312,
         DOWN=(2, 1),

@@ -1,7 +1,7 @@
 """Convolution by wgmma: the copy engine (TMA) finds the patches, and brings whole stages of 128 bytes of channels."""
 
 from collections.abc import Mapping
-from math import gcd
+from math import gcd, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,17 +33,22 @@ class Plan(NamedTuple):
     parts: int
 
 
-def plan(name: str, kernels: int, pixels: int, stages: int, processors: int, most: int = MOST) -> Plan:
-    """The fastest with so many parts at most: without parts, few tiles would leave multiprocessors idle."""
+def plan(name: str, kernels: int, pixels: int, stages: int, processors: int, longest: int = 0) -> Plan:
+    """The fastest: without parts, few tiles would leave multiprocessors idle.
+
+    longest: where sums differ, the stages of the longest; `stages` is then their average, and no sum is split.
+    """
     down = 2 if kernels % 128 == 0 else 1
 
     def time(chosen: Plan) -> float:
         tiles = kernels // (64 * down) * ceil_div(pixels, chosen.pixels * 2 // down)
         waves = ceil_div(tiles * chosen.parts, processors)
         more = FINISH + chosen.parts * pixels * kernels * ADDITION if chosen.parts > 1 else 0
-        return waves * (ceil_div(stages, chosen.parts) * STAGE[name][chosen.pixels] + TILE) + more
+        each, last = (n * STAGE[name][chosen.pixels] + TILE for n in (ceil_div(stages, chosen.parts), longest))
+        return max(waves * each, last) + more
 
-    counts = sorted({ceil_div(stages, ceil_div(stages, parts)) for parts in range(1, min(most, stages) + 1)})
+    most = 1 if longest else min(MOST, stages)
+    counts = sorted({ceil_div(stages, ceil_div(stages, parts)) for parts in range(1, most + 1)})
     return min((Plan(width, parts) for width in STAGE[name] for parts in counts), key=time)
 
 
@@ -85,8 +90,9 @@ def gradient_x(kernels: Mapping[str, Kernel], name: str, dy: Array, w: Array, dx
     over_dy, parities = turned(at, k), at.stride_y * at.stride_x
     if parities == 1:
         return product(kernels, name, dy, flipped, (None, None, False), dx, over_dy)
-    stages = ceil_div(w.size * w.dtype.itemsize, channels * WIDE * parities)
-    launch = kernels[f"{name}_backward_x"].launch(channels, dx.size // channels, stages, dx.device.processors)
+    tap, taps = k * w.dtype.itemsize // WIDE, ceil_div(at.rows, at.stride_y) * ceil_div(at.columns, at.stride_x)
+    sizes = channels, dx.size // channels, ceil_div(prod(size) * tap, parities), taps * tap, dx.device.processors
+    launch = kernels[f"{name}_backward_x"].launch(*sizes)
     launch(*maps(kernels, launch, flipped, dy, over_dy), dx, at, over_dy, dy.shape[0])
     return dx
 
