@@ -365,12 +365,20 @@ def test_a_sweep_has_each_rung_with_all_its_settings():
     assert kernel.values == {"DOWN": 1, "PIXELS": 128, "SPLIT": 4}
 
 
+def test_a_sweep_of_dx_has_the_kernel_that_the_stride_needs():
+    found, mode = dict(sweep.settings("gradient of x", MODES["tf32"])), MODES["tf32"]
+    plain, strided = (layers.convolution(64, 128, 3, stride, 56) for stride in (1, 2))
+    for layer, key in ((plain, "wgmma_tf32"), (strided, "wgmma_tf32_backward_x")):
+        name = f"{key} DOWN=1 PIXELS=128 SPLIT=1"
+        assert f"conv2d_{key}" in layers.launched(layer, "gradient of x", mode, found[name])
+
+
 def test_tensor_cores_add_up_no_more_pixels_than_their_rounding_allows():
     (layer, *_), mode, way = layers.layers(), MODES["tf32"], "gradient of w"
     found = dict(sweep.settings(way, mode))
-    layers.launched(layer, way, mode, found["mma_tf32 COLUMNS=256 ROWS=64 SPLIT=4 WIDE=64"])
+    layers.launched(layer, way, mode, found["mma_tf32_backward_w COLUMNS=256 ROWS=64 SPLIT=4 WIDE=64"])
     with pytest.raises(LaunchError, match=r"SPLIT=2 tensor cores add up 802816 pixels .*Choose SPLIT >= 4"):
-        layers.launched(layer, way, mode, found["mma_tf32 COLUMNS=256 ROWS=64 SPLIT=2 WIDE=64"])
+        layers.launched(layer, way, mode, found["mma_tf32_backward_w COLUMNS=256 ROWS=64 SPLIT=2 WIDE=64"])
 
 
 @pytest.mark.parametrize("path", sorted(dated.FOLDERS[0].glob("*.json")), ids=lambda path: path.stem)

@@ -35,12 +35,13 @@ def settings(way: str, mode: Mode) -> Iterator[tuple[str, Op]]:
     """conv2d by each rung with each value of its tunables: wgmma_tf32 DOWN=1 PIXELS=128 SPLIT=2."""
     op, role = OPS["conv2d"], ROLES[way]
     for rung in RUNGS[mode.name]:
-        kernel = op.kernels.get(f"{rung}{role}")
-        for values in product(*kernel.tunables.values()) if kernel else ():
-            setting = dict(zip(kernel.tunables, values, strict=True))
-            own = kernel.using(**setting)
-            roles = {f"{rung}{role}": own, role.removeprefix("_") or "forward": own}
-            yield f"{rung} {label(setting)}", op.with_kernels(op.kernels | roles, {})
+        for key in dict.fromkeys((f"{rung}{role}", rung)):  # with stride 1 a rung's forward kernel may give dx, too
+            kernel = op.kernels.get(key)
+            for values in product(*kernel.tunables.values()) if kernel and f"{rung}{role}" in op.kernels else ():
+                setting = dict(zip(kernel.tunables, values, strict=True))
+                kernels = {**op.kernels, key: kernel.using(**setting)}
+                kernels[role.removeprefix("_") or "forward"] = kernels[f"{rung}{role}"]
+                yield f"{key} {label(setting)}", op.with_kernels(kernels, {})
 
 
 def swept(stage: Stage, way: str, mode: Mode) -> Times:
@@ -48,7 +49,7 @@ def swept(stage: Stage, way: str, mode: Mode) -> Times:
     calls: dict[str, Call] = {}
     for name, op in [(CHOSEN, OPS["conv2d"]), *settings(way, mode)]:
         with suppress(LaunchError, CompileError):  # no legal setting of this layer
-            if name != CHOSEN and f"conv2d_{name.split()[0]}{ROLES[way]}" not in launched(stage.layer, way, mode, op):
+            if name != CHOSEN and f"conv2d_{name.split()[0]}" not in launched(stage.layer, way, mode, op):
                 continue
             call = in_turn(stage.calls(way, mode, op))
             stage.check(call(), way, mode, name)
