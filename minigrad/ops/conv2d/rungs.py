@@ -66,7 +66,8 @@ class ChannelsLast:
         def time(count: int) -> float:
             shape = self.tile("_backward_w", rows, columns, count, processors)
             blocks = ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * count
-            sums = self.waves(blocks, shape, processors) * (pixels / count * self.slow + LAUNCH) * prod(shape)
+            work = self.waves(blocks, shape, processors) * prod(shape) * self.tiles_w[shape]
+            sums = work * (pixels / count * self.slow + LAUNCH)
             return sums + (rows * columns * count * ADDITION + FINISH if count > 1 else 0)
 
         most = min(MOST, max(pixels // LAUNCH, 1))
@@ -107,7 +108,8 @@ class ChannelsLast:
 REGISTERS, REGISTERS_W = {(128, 64): 1.0, (64, 64): 1.2}, {(128, 64): 1.0, (64, 64): 1.05}
 LARGE = {(256, 128): 1.0, (256, 64): 1.05, (128, 128): 1.0}
 LARGE_W = {(128, 256): 1.0, (256, 128): 0.97, (128, 128): 1.0, (64, 256): 1.1, (64, 128): 1.05, (128, 64): 1.05}
-HALF, HALF_W = {(256, 64): 1.1, (128, 128): 1.1}, {(64, 256): 1.1}
+LARGE_W_BF16 = {**LARGE_W, (64, 256): 1.0, (128, 64): 1.3}
+HALF, HALF_W = {(256, 64): 1.1, (128, 128): 1.0}, {(64, 256): 1.1}
 EXACT = ("float32", "float64")
 RUNGS = {
     rung.name: rung
@@ -115,7 +117,7 @@ RUNGS = {
         ChannelsLast("register_tile", EXACT, REGISTERS, REGISTERS_W, room=65536, slow=6),
         ChannelsLast("halo_tile", EXACT, widest=7, plain=True),
         ChannelsLast("mma_tf32", ("float32",), LARGE, LARGE_W, room=32768, filled=True),
-        ChannelsLast("mma_bf16", ("bfloat16",), LARGE, LARGE_W, room=32768, filled=True),
+        ChannelsLast("mma_bf16", ("bfloat16",), LARGE, LARGE_W_BF16, room=32768, filled=True),
         ChannelsLast("mma_3xtf32", ("float32",), HALF, HALF_W, room=16384, slow=3, filled=True),
         ChannelsLast("wgmma_tf32", ("float32",), filled=True),
         ChannelsLast("wgmma_bf16", ("bfloat16",), filled=True),
@@ -150,7 +152,7 @@ def choose(
     if x.device.arch and x.dtype.name in EXACT and is_worth_tiles(role, x.shape[0], w.shape, at):
         names.append("register_tile")
     # 3xTF32 splits all of x, and where the stride passes most of its pixels by, that takes longer than the products.
-    sparse = precision == "3xtf32" and at.rows * at.columns < at.stride_y * at.stride_x
+    sparse = role == "forward" and precision == "3xtf32" and at.rows * at.columns < at.stride_y * at.stride_x
     if x.device.arch == "sm_90a" and names[0] and not sparse and wgmma.fits(role, x, w, at):
         names.insert(0, f"wg{names[0]}")
     free = [RUNGS[name] for name in names if f"fast_{name}" in kernels]

@@ -167,10 +167,13 @@ def split_sum(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
     add_up(partial_sums, out, chunks, out.size)
 
 
+FEW = 16  # partial sums that one thread adds up
+
+
 def add_up(partial_sums: Array, out: Array, count: int, inner: int) -> None:
-    """out = the sum of `count` partial sums, `inner` elements apart."""
+    """out = the sum of `count` partial sums, `inner` elements apart: a thread adds up few, a column of threads many."""
     chunk = max(count, 2)  # all of them, whatever chunk `sum` would choose
-    add = OPS["sum"].kernels["strips" if inner > 1 else "vectorized"]
+    add = OPS["sum"].kernels["vectorized" if inner == 1 else "columns" if count < FEW else "strips"]
     add.launch(outputs=out.size, n=count, CHUNK=chunk)(partial_sums, out, out.size, count, inner, chunk, 1.0)
 
 
