@@ -115,12 +115,12 @@ class Module:
     def _children(self) -> Iterator[tuple[str, Any]]:
         yield from vars(self).items()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, *inputs: Any, **named: Any) -> Any:
         """The output of the module for an input."""
         raise NotImplementedError(f"{type(self).__name__} needs a method forward(self, x).")
 
-    def __call__(self, *inputs: Any) -> Any:
-        return self.forward(*inputs)
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        return self.forward(*inputs, **named)
 
     def __repr__(self) -> str:
         parts = [(name.lstrip("_"), part) for name, part in self._children() if callable(part)]

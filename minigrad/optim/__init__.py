@@ -1,7 +1,8 @@
-"""Optimizers, SGD with momentum and Adam, and schedules of their learning rate."""
+"""Optimizers, SGD with momentum and Adam, schedules of their learning rate, and clipping of gradients."""
 
 from minigrad.optim.adam import Adam
+from minigrad.optim.clipping import clip_grad_norm
 from minigrad.optim.optimizer import SGD, SGD_STEP, Optimizer
 from minigrad.optim.schedules import CosineAnnealingLR, Schedule, StepLR
 
-__all__ = ["SGD", "SGD_STEP", "Adam", "CosineAnnealingLR", "Optimizer", "Schedule", "StepLR"]
+__all__ = ["SGD", "SGD_STEP", "Adam", "CosineAnnealingLR", "Optimizer", "Schedule", "StepLR", "clip_grad_norm"]

@@ -1,0 +1,48 @@
+"""Clipping of gradients: the norm that it returns, the gradients that it leaves, and what it refuses."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.optim import clip_grad_norm
+
+
+def leaves(device, *grads):
+    made = [mg.zeros(len(g) if g else 1, requires_grad=True, device=device) for g in grads]
+    for p, g in zip(made, grads, strict=True):
+        p.grad = mg.tensor(g, device=device) if g else None
+    return made
+
+
+def test_gradients_are_shortened_together_and_in_place(device):
+    p, q, without = leaves(device, [3.0, 0.0], [0.0, 4.0, 12.0], None)
+    held = p.grad
+    norm = clip_grad_norm((each for each in (p, q, without)), 6.5)
+    assert norm.item() == 13 and norm.device == device and not norm.requires_grad
+    np.testing.assert_allclose(p.grad.numpy(), [1.5, 0], rtol=1e-6)
+    np.testing.assert_allclose(q.grad.numpy(), [0, 2, 6], rtol=1e-6)
+    assert p.grad is held and without.grad is None
+
+
+def test_short_gradients_stay_to_the_last_bit(device):
+    (p,) = leaves(device, [0.1, 0.7])
+    assert clip_grad_norm([p], 1).item() == pytest.approx(0.5**0.5)
+    np.testing.assert_array_equal(p.grad.numpy(), np.array([0.1, 0.7], "float32"))
+
+
+def test_a_gradient_of_zero_and_a_largest_norm_of_zero(device):
+    p, q = leaves(device, [0.0, 0.0], [3.0, 4.0])
+    assert clip_grad_norm([p], 1.0).item() == 0 and not p.grad.numpy().any()
+    assert clip_grad_norm([q], 0).item() == 5 and not q.grad.numpy().any()
+
+
+def test_nonsense_is_refused():
+    (p,) = leaves("numpy", [1.0])
+    for norm in (-1, float("nan")):
+        with pytest.raises(ValueError, match="clip_grad_norm: max_norm="):
+            clip_grad_norm([p], norm)
+    with pytest.raises(TypeError, match=r"\[w\], or model.parameters\(\)"):
+        clip_grad_norm(p, 1.0)
+    p.grad = None
+    with pytest.raises(ValueError, match=r"call it between backward\(\) and step\(\)"):
+        clip_grad_norm([p], 1.0)
