@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 from minigrad.devices import get, why_not
+from minigrad.devices.dry_run import DryRun
 from minigrad.display import Table, Tabular, table
 from minigrad.errors import LaunchError
 from minigrad.kernels.kernel import Kernel
@@ -71,9 +72,12 @@ def retuned(op: Op, values: Mapping[str, int], only: Container[str] | None = Non
     return op.with_kernels({role: copies.get(id(k), k) for role, k in op.kernels.items()})  # one in two roles stays one
 
 
-def launch_key(dry: DryWork) -> tuple:
-    """The launches as a key: two settings with the same key are one."""
-    return tuple((run.kernel, run.grid, run.block, tuple(sorted(run.defines.items()))) for run in dry.launches)
+def launch_key(dry: DryWork | DryRun) -> tuple:
+    """The launches as a key, with the shapes of their arrays: two settings with the same key are one."""
+    return tuple(
+        (run.kernel, run.grid, run.block, tuple(sorted(run.defines.items())), tuple(x.shape for _, x in run.arrays))
+        for run in dry.launches
+    )
 
 
 def swept(experiment: Experiment, chosen: Sequence[Setting], repeats: int = 20) -> Times:

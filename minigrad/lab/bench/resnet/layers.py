@@ -12,7 +12,7 @@ import numpy as np
 
 from minigrad.devices import get
 from minigrad.devices.array import Array
-from minigrad.devices.dry_run import dry_run
+from minigrad.devices.dry_run import DryRun, dry_run
 from minigrad.devices.dtypes import dtype_of
 from minigrad.kernels.extents import ceil_div
 from minigrad.lab.bench.measure import ALIGN, Measurement, RandomNumbers, Reference, pytorch
@@ -231,6 +231,11 @@ def in_turn(calls: Iterable[Call]) -> Call:
 
 def launched(layer: Layer, way: str, mode: Mode, instead: Op | None = None) -> tuple[str, ...]:
     """The names of the kernels, from a dry run."""
+    return tuple(dict.fromkeys(launch.kernel for launch in dry(layer, way, mode, instead).launches))
+
+
+def dry(layer: Layer, way: str, mode: Mode, instead: Op | None = None) -> DryRun:
+    """A device that has recorded the launches of a layer."""
     device, kind = dry_run(), dtype_of(mode.dtype)
 
     def empty(x: Any) -> Array:
@@ -242,7 +247,7 @@ def launched(layer: Layer, way: str, mode: Mode, instead: Op | None = None) -> t
     call = Inputs(empty(layer.image), further, empty(output)).call(layer.links, layer.ways[way], mode, instead)
     device.launches.clear()
     call()
-    return tuple(dict.fromkeys(launch.kernel for launch in device.launches))
+    return device
 
 
 @lru_cache(maxsize=1)

@@ -6,9 +6,9 @@ from itertools import product
 
 from minigrad.errors import CompileError, LaunchError
 from minigrad.lab.bench.record import Times
-from minigrad.lab.bench.resnet.layers import Layer, Stage, in_turn, launched, layers
+from minigrad.lab.bench.resnet.layers import Layer, Stage, dry, in_turn, layers
 from minigrad.lab.bench.resnet.modes import MODES, Mode
-from minigrad.lab.bench.sweeps import label
+from minigrad.lab.bench.sweeps import label, launch_key
 from minigrad.lab.bench.timer import Call, timer
 from minigrad.op import OPS, Op
 
@@ -45,16 +45,26 @@ def settings(way: str, mode: Mode) -> Iterator[tuple[str, Op]]:
 
 
 def swept(stage: Stage, way: str, mode: Mode) -> Times:
-    """Check each legal setting, then time all of them in turns. Raises ValueMismatch."""
+    """Check each legal setting with launches of its own, then time all of them in turns. Raises ValueMismatch."""
     calls: dict[str, Call] = {}
-    for name, op in [(CHOSEN, OPS["conv2d"]), *settings(way, mode)]:
-        with suppress(LaunchError, CompileError):  # no legal setting of this layer
-            if name != CHOSEN and f"conv2d_{name.split()[0]}" not in launched(stage.layer, way, mode, op):
-                continue
+    for name, op in legal(stage.layer, way, mode):
+        with suppress(CompileError):  # a tile that does not fit
             call = in_turn(stage.calls(way, mode, op))
             stage.check(call(), way, mode, name)
             calls[name] = call
     return timer().interleaved(calls, REPEATS)
+
+
+def legal(layer: Layer, way: str, mode: Mode) -> Iterator[tuple[str, Op]]:
+    """conv2d's choice, and each setting of a kernel that this layer can launch, if it launches anything else."""
+    known = set()
+    for name, op in [(CHOSEN, OPS["conv2d"]), *settings(way, mode)]:
+        with suppress(LaunchError):  # no setting for this layer
+            device = dry(layer, way, mode, op)
+            own = name == CHOSEN or any(run.kernel == f"conv2d_{name.split()[0]}" for run in device.launches)
+            if own and (key := launch_key(device)) not in known:
+                known.add(key)
+                yield name, op
 
 
 def lost(times: Times) -> float:
