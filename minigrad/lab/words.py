@@ -216,6 +216,26 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ): "The time that a kernel's arithmetic takes at the chip's peak, or its bytes at the speed "
         "of a copy, whichever is longer.",
     },
+    "11": {
+        (
+            "residual block",
+            r"residual (?:blocks?|networks?)",
+        ): "A part of a network that computes f(x) + x: its layers f learn only what is missing in x.",
+        ("shortcut", r"shortcuts?"): "The way by which x reaches the sum of a residual block around its layers.",
+        ("batch norm", r"batch norms?"): "A layer that gives each channel the mean 0 and the standard deviation 1 over "
+        "all images of the batch, and then a learned factor and addend.",
+        ("running statistics", r"running (?:statistics|means?|variances?)"): "A mean and a variance of each channel, "
+        "averaged over the batches of the training. A batch norm uses them in evaluation.",
+        ("evaluation", r"evaluation"): "The mode in which a trained network is used: its answer for an "
+        "image does not depend on the others of the batch.",
+        ("saliency", r"saliency"): "The size of the gradient of a logit with respect to each pixel.",
+        (
+            "fold",
+            r"fold(?:s|ed|ing)?",
+        ): "Multiply the factors of a batch norm into the weights of the convolution before "
+        "it, and add its addends to the bias.",
+        ("inference", r"inferences?"): "The use of a trained network: the forward pass alone.",
+    },
     "15": {
         "adjoint": "The kernel that takes the gradients of another kernel's outputs and adds up those of its inputs.",
     },
