@@ -290,6 +290,13 @@ def test_the_time_of_a_step_is_the_kernels_and_the_wait_for_the_host():
         mg.show.step_time(3)
 
 
+@pytest.mark.parametrize("lowest", [1e-2, 1e-4, 1e-14])
+def test_a_scale_of_powers_has_ticks(lowest):
+    axes = mg.show.loss_curve([1.0, lowest]).figure.axes[0]
+    low, high = axes.get_ylim()
+    assert sum(low <= tick <= high for tick in axes.yaxis.get_majorticklocs()) >= 3
+
+
 def test_loss_curves_tell_first_lowest_and_last():
     shown = mg.show.loss_curve({"numpy": LOSSES})
     assert shown.title == "numpy: the loss fell from 2.5 to 0.02 in 4 steps"

@@ -74,7 +74,8 @@ def _set_scales(axes: Axes, values: np.ndarray) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     if finite.size and finite.min() > 0 and finite.max() > 50 * finite.min():
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        few = finite.max() < 1e4 * finite.min()
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))  # over many decades 2 and 5 find none
         plain_ticks(axes.yaxis)
 
 
