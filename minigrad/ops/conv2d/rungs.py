@@ -50,15 +50,20 @@ class ChannelsLast:
     plain: bool = False
 
     def tile(self, way: str, rows: int, columns: int, layers: int, processors: int) -> tuple[int, int]:
-        """The tile with the least waves of blocks x elements x time, of those that are not half empty."""
+        """The tile with the least waves of blocks x elements x time, of those that are not half empty.
+
+        Where all are, it is the one whose blocks have the fewest elements.
+        """
         tiles = self.tiles_w if way == "_backward_w" else self.tiles
         full = [shape for shape in tiles if shape[0] < 2 * rows and shape[1] < 2 * columns]
 
-        def time(shape: tuple[int, int]) -> float:
-            blocks = ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * layers
-            return self.waves(blocks, shape, processors) * prod(shape) * tiles[shape]
+        def blocks(shape: tuple[int, int]) -> int:
+            return ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * layers
 
-        return min(full or tiles, key=time)
+        def time(shape: tuple[int, int]) -> float:
+            return self.waves(blocks(shape), shape, processors) * prod(shape) * tiles[shape]
+
+        return min(full, key=time) if full else min(tiles, key=lambda shape: (blocks(shape) * prod(shape), time(shape)))
 
     def split(self, rows: int, columns: int, pixels: int, processors: int) -> dict[str, int]:
         """The tile of dw, and the parts of its sums over pixels: few, since all are added up, but enough blocks."""
