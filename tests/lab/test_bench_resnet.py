@@ -357,8 +357,9 @@ def test_an_inference_and_a_layer_are_timed_beside_pytorch(monkeypatch):
 
 def test_a_sweep_has_each_rung_with_all_its_settings():
     (layer, way, mode), *_ = (w for w in sweep.works() if w[2].name == "tf32")
-    found = dict(sweep.settings(way, mode))
-    assert {name.split()[0] for name in found} == {"mma_tf32", "wgmma_tf32"} and len(found) == len(set(found)) > 30
+    listed = list(sweep.settings(way, mode))
+    found = dict(listed)
+    assert {name.split()[0] for name in found} == {"mma_tf32", "wgmma_tf32"} and len(found) == len(listed) > 30
     for name in ("wgmma_tf32 DOWN=1 PIXELS=128 SPLIT=4", "mma_tf32 COLUMNS=64 ROWS=256 WIDE=64"):
         assert f"conv2d_{name.split()[0]}" in layers.launched(layer, way, mode, found[name])
     kernel = found["wgmma_tf32 DOWN=1 PIXELS=128 SPLIT=4"].kernels["forward"]
@@ -395,4 +396,4 @@ def test_a_small_convolution_is_swept(monkeypatch):
     monkeypatch.setattr(layers, "BATCH", 2)
     layer, mode = layers.convolution(64, 64, 3, 1, 8), MODES["tf32"]
     times = sweep.swept(layers.Stage(layer, mode.dtype, get("cuda")), "gradient of w", mode)
-    assert sweep.CHOSEN in times and len(times) > 10 and sweep.lost(times) >= 0
+    assert sweep.CHOSEN in times and len(times) > 10

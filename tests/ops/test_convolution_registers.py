@@ -165,7 +165,9 @@ CHOICES = [  # precision, dtype, and what differs from 64 kernels of 3 x 3 over 
     ("bf16", "float32", {}, MIXED),
     ("3xtf32", "float32", {}, ("wgmma_3xtf32", "wgmma_3xtf32", "mma_3xtf32")),
     ("float32", "bfloat16", {}, ("wgmma_bf16", "wgmma_bf16", "mma_bf16")),
-    ("tf32", "float32", {"stride": (2, 2)}, ("wgmma_tf32", "mma_tf32", "mma_tf32")),
+    ("tf32", "float32", {"stride": (2, 2)}, MIXED),
+    ("tf32", "float32", {"stride": (3, 3)}, ("wgmma_tf32", "mma_tf32", "mma_tf32")),  # unequal parities of 56
+    ("tf32", "float32", {"stride": (9, 9)}, ("mma_tf32",) * 3),  # the copy engine takes strides up to 8
     ("tf32", "float32", {"channels": 20}, ("mma_tf32", "mma_tf32", "mma_tf32")),
     ("tf32", "float32", {"kernels": 63}, EACH),  # tensor cores take multiples of four
     ("float32", "float32", {"kernels": 4}, (None, "register_tile", None)),  # a tile has 64 columns

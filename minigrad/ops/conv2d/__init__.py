@@ -27,7 +27,7 @@ def forward(
 ) -> np.ndarray:  # fmt: skip
     """y[n,k,p,q] = bias[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride - top + r dilation, ...], x padded
 
-    With groups > 1 the kernels are those by rows, which copy images with their channels last. For inference
+    With groups > 1 images with their channels last are first copied to channels first. For inference
     `nn.folded` takes the scale of a batch norm into w.
     """
     x, w = rounding.rounded(x, precision), rounding.rounded(w, precision)

@@ -17,13 +17,12 @@ from minigrad.kernels.launch import Launch
 from minigrad.kernels.view import Shape
 from minigrad.kernels.window import Window
 from minigrad.layouts import in_layout, typed
-from minigrad.ops.channels_last import WARP
+from minigrad.ops.channels_last import LANES, WARP
 from minigrad.ops.conv2d import wgmma
 from minigrad.ops.conv2d.rungs import EDGE, HOPPER, LONGEST, ChannelsLast, chunk_of
 from minigrad.ops.matmul.strategies import add_up
 
 Kernels = Mapping[str, Kernel]
-LANES = 4  # channels that a thread of `recount` writes
 MOST_WARPS = 8  # of a block on tensor cores
 
 
@@ -84,14 +83,15 @@ def gradient_w(kernels: Kernels, rung: ChannelsLast, dy: Array, x: Array, shapes
     shape, pixels = (k, at.channels, *window), dy.size // k
     launch = planned(kernels, rung, "_backward_w", (k, prod(shape[1:]), pixels, dy.device.processors))
     count, dtype = launch.values["SPLIT"], wide(dy.dtype)
-    if rung.filled and (chunk := chunk_of(pixels, count)) > LONGEST:
+    chunk = chunk_of(pixels, count)
+    if rung.filled and chunk > LONGEST:
         raise LaunchError(
             f"conv2d_{rung.name}_backward_w: with SPLIT={count} tensor cores add up {chunk} pixels and round each "
             f"sum toward zero; at most {LONGEST} keep the error small. Choose SPLIT >= {ceil_div(pixels, LONGEST)}."
         )
     dw = Array.empty(dy.device, shape, dtype, True)
     parts = dw if count == 1 else Array.empty(dy.device, (count, dw.size), dtype)
-    launch(dy, x, parts, at, k, dy.shape[0], chunk_of(pixels, count))
+    launch(dy, x, parts, at, k, dy.shape[0], chunk)
     if count > 1:
         add_up(parts, dw, count, dw.size)
     return typed(with_channels(kernels, rung, dw, channels), dy.dtype)
@@ -126,10 +126,11 @@ def with_channels(kernels: Kernels, rung: ChannelsLast, x: Array, wanted: int = 
     return in_layout(x, True) if wanted == x.shape[1] else recount(kernels, x, wanted, x.shape[3])
 
 
-def recount(kernels: Kernels, x: Array, wanted: int, wide: int, left: int = 0) -> Array:
-    """The images with their channels last, `wanted` of them, and `wide` columns, of which x begins at number `left`."""
+def recount(kernels: Kernels, x: Array, out_channels: int, out_width: int, left: int = 0) -> Array:
+    """The images with their channels last, another number of them, and zeros around x: column `left` is its first."""
     n, channels, height, width = x.shape
-    y = Array.empty(x.device, (n, wanted, height, wide), x.dtype, True)
-    threads = n * height * wide * ceil_div(wanted, LANES)
-    kernels["recount"].launch(threads)(x, y, channels, wanted, height, width, wide, left, x.channels_last, threads)
+    y = Array.empty(x.device, (n, out_channels, height, out_width), x.dtype, True)
+    threads = n * height * out_width * ceil_div(out_channels, LANES)
+    sizes = channels, out_channels, height, width, out_width, left
+    kernels["recount"].launch(threads)(x, y, *sizes, x.channels_last, threads)
     return y

@@ -75,9 +75,8 @@ class ChannelsLast:
             sums = work * (pixels / count * self.slow + LAUNCH)
             return sums + (rows * columns * count * ADDITION + FINISH if count > 1 else 0)
 
-        most = min(MOST, max(pixels // LAUNCH, 1))
-        least = min(max(ceil_div(pixels, LONGEST), 1), most)
-        count = min(range(least, most + 1), key=time)
+        least = max(ceil_div(pixels, LONGEST), 1) if self.filled else 1
+        count = min(range(least, max(min(MOST, pixels // LAUNCH), least) + 1), key=time)
         count = max(ceil_div(pixels, chunk_of(pixels, count)), 1)
         tile = self.tile("_backward_w", rows, columns, count, processors)
         return dict(zip(("ROWS", "COLUMNS", "SPLIT"), (*tile, count), strict=True))
@@ -157,7 +156,7 @@ def choose(
     if x.device.arch and x.dtype.name in EXACT and is_worth_tiles(role, x.shape[0], w.shape, at):
         names.append("register_tile")
     # 3xTF32 splits all of x, and where the stride passes most of its pixels by, that takes longer than the products.
-    sparse = role == "forward" and precision == "3xtf32" and at.rows * at.columns < at.stride_y * at.stride_x
+    sparse = role == "forward" and "mma_3xtf32" in names and at.rows * at.columns < at.stride_y * at.stride_x
     if x.device.arch == "sm_90a" and names[0] and not sparse and wgmma.fits(role, x, w, at):
         names.insert(0, f"wg{names[0]}")
     free = [RUNGS[name] for name in names if f"fast_{name}" in kernels]

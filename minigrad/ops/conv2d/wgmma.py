@@ -23,6 +23,7 @@ STAGE: dict[str, dict[int, float]] = {
 }
 # Microseconds of a tile besides its stages, of the launch that adds up parts of sums, and of one element of a part.
 TILE, FINISH, ADDITION = 2.0, 3.0, 1.6e-6
+LARGEST = 8  # the stride that the copy engine can take
 MOST = 64  # parts of a sum; there are several only where tiles are few, so all of them fit into one array
 
 
@@ -44,8 +45,8 @@ def plan(name: str, kernels: int, pixels: int, stages: int, processors: int, lon
         tiles = kernels // (64 * down) * ceil_div(pixels, chosen.pixels * 2 // down)
         waves = ceil_div(tiles * chosen.parts, processors)
         more = FINISH + chosen.parts * pixels * kernels * ADDITION if chosen.parts > 1 else 0
-        each, last = (n * STAGE[name][chosen.pixels] + TILE for n in (ceil_div(stages, chosen.parts), longest))
-        return max(waves * each, last) + more
+        each, slowest = (n * STAGE[name][chosen.pixels] + TILE for n in (ceil_div(stages, chosen.parts), longest))
+        return max(waves * each, slowest) + more
 
     most = 1 if longest else min(MOST, stages)
     counts = sorted({ceil_div(stages, ceil_div(stages, parts)) for parts in range(1, most + 1)})
@@ -60,6 +61,7 @@ def fits(role: str, x: Any, w: Any, at: Window) -> bool:
         at, rows, terms, possible = turned(at, w.shape[0]), terms, rows, has_equal_parities(at)
     near = all(-128 <= end < 128 for corner in corners(at) for end in corner)
     short = max((at.rows - 1) * at.dilation_y, (at.columns - 1) * at.dilation_x) < 256
+    near = near and max(at.stride_y, at.stride_x) <= LARGEST
     return possible and x.shape[0] > 0 and near and short and rows % 64 == 0 and (by_rows or terms % depth == 0)
 
 

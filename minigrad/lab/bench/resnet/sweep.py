@@ -18,7 +18,8 @@ RUNGS = {
     "bf16": ("mma_bf16", "wgmma_bf16"), "tf32": ("mma_tf32", "wgmma_tf32"), "3xtf32": ("mma_3xtf32", "wgmma_3xtf32"),
     "float32": ("register_tile", "halo_tile"),
 }  # fmt: skip
-FIRST, REPEATS = 3, 7  # channels of a photograph, whose gradient no training needs; runs of each setting
+PHOTOGRAPH = 3  # channels; no training needs its gradient
+REPEATS = 7
 
 
 def works() -> list[tuple[Layer, str, Mode]]:
@@ -27,7 +28,7 @@ def works() -> list[tuple[Layer, str, Mode]]:
     return [
         (layer, way, MODES[mode])
         for layer in convolutions for mode in RUNGS for way in ROLES
-        if way != "gradient of x" or layer.image[1] > FIRST
+        if way != "gradient of x" or layer.image[1] > PHOTOGRAPH
     ]  # fmt: skip
 
 
@@ -35,12 +36,17 @@ def settings(way: str, mode: Mode) -> Iterator[tuple[str, Op]]:
     """conv2d by each rung with each value of its tunables: wgmma_tf32 DOWN=1 PIXELS=128 SPLIT=2."""
     op, role = OPS["conv2d"], ROLES[way]
     for rung in RUNGS[mode.name]:
-        for key in dict.fromkeys((f"{rung}{role}", rung)):  # with stride 1 a rung's forward kernel may give dx, too
-            kernel = op.kernels.get(key)
-            for values in product(*kernel.tunables.values()) if kernel and f"{rung}{role}" in op.kernels else ():
-                setting = dict(zip(kernel.tunables, values, strict=True))
-                kernels = {**op.kernels, key: kernel.using(**setting)}
-                kernels[role.removeprefix("_") or "forward"] = kernels[f"{rung}{role}"]
+        own = f"{rung}{role}"
+        if own not in op.kernels:
+            continue
+        for key in (
+            (own, rung) if role == "_backward_x" else (own,)
+        ):  # with stride 1 the forward kernel may give dx, too
+            tunables = op.kernels[key].tunables
+            for values in product(*tunables.values()):
+                setting = dict(zip(tunables, values, strict=True))
+                kernels = {**op.kernels, key: op.kernels[key].using(**setting)}
+                kernels[role.removeprefix("_") or "forward"] = kernels[own]
                 yield f"{key} {label(setting)}", op.with_kernels(kernels, {})
 
 
