@@ -35,7 +35,7 @@ def prefetch(
     if is_gpu(device):
         sender = get(device).sender  # type: ignore[attr-defined]
         return _arrived(sender, in_background(_sent(sender, hosts), ahead, lambda batch: sender.let_go(batch[1])))
-    return _on_device(in_background(hosts, ahead), device)
+    return in_background(_made(hosts, device), ahead)
 
 
 def in_background(
@@ -100,8 +100,7 @@ def _arrived(sender: Any, batches: Generator[Any, None, None]) -> Iterator[tuple
             yield tuple(map(Tensor, arrays))
 
 
-def _on_device(batches: Generator[Sequence[np.ndarray], None, None], device: str) -> Iterator[tuple[Tensor, ...]]:
-    """The batches as tensors on a device that is no GPU."""
-    with closing(batches):
-        for batch in batches:
-            yield tuple(tensor(part, device=device) for part in batch)
+def _made(batches: Iterable[Sequence[np.ndarray]], device: str) -> Iterator[tuple[Tensor, ...]]:
+    """The batches as tensors on a device that is no GPU: copies, as whoever makes them may use its memory again."""
+    for batch in batches:
+        yield tuple(tensor(part, device=device) for part in batch)

@@ -5,6 +5,7 @@ from typing import Any
 
 from minigrad.kernels.view import Shape
 
+MOST = 2**24  # pixels of a stride, a padding, a window
 Pair = tuple[int, int]
 Sides = tuple[Pair, Pair]  # (top, bottom), (left, right)
 
@@ -37,8 +38,8 @@ def pair(op: str, name: str, value: Any, least: int) -> Pair:
     both = tuple(value) if isinstance(value, tuple | list) else (value, value)
     if len(both) != 2 or any(isinstance(n, bool) or not hasattr(n, "__index__") for n in both):
         raise TypeError(f"{op}: {name}={value!r} must be a whole number, or two: (down, across).")
-    if min(both) < least:
-        raise ValueError(f"{op}: {name}={value!r} must be at least {least}.")
+    if not least <= min(both) <= max(both) <= MOST:
+        raise ValueError(f"{op}: {name}={value!r} must be at least {least}, and at most {MOST}.")
     return int(both[0]), int(both[1])
 
 

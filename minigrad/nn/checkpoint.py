@@ -85,7 +85,7 @@ def _state_of(value: Any) -> Any:
 
 def _format(who: str, path: str | Path, known: Mapping[str, Any]) -> tuple[Path, Any]:
     """The path, and what belongs to its end. Raises ValueError."""
-    path = Path(path)
+    path = Path(require(who, path, str | Path, "a path first")).expanduser()
     if path.suffix not in known:
         raise ValueError(
             f"{who}: {path.name} must end in {', '.join(sorted(known))}, which says what kind of file it is."

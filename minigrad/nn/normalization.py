@@ -41,29 +41,27 @@ class BatchNorm2d(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """batch_norm(x, running_mean, running_var, weight, bias)."""
-        return OPS["batch_norm"](*self._inputs(x), **self._how(x))
+        return self._run("batch_norm", x)
 
     def relu(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """relu(forward(x) + residual), by one op."""
-        if residual is None:
-            return OPS["batch_norm_relu"](*self._inputs(x), **self._how(x))
-        if self.weight is None:
+        if residual is not None and self.weight is None:
             return OPS["relu"](self.forward(x) + residual)
-        return OPS["batch_norm_relu"](*self._inputs(x), residual, **self._how(x))
+        return self._run("batch_norm_relu", x, *(() if residual is None else (residual,)))
 
-    def _inputs(self, x: Tensor) -> tuple[Tensor | None, ...]:
+    def _run(self, op: str, x: Tensor, *residual: Tensor) -> Tensor:
+        """The op; a batch that it has taken in training is counted."""
         if x.ndim != 4:
             raise ValueError(f"BatchNorm2d: x is {x.shape}; it must be (N, C, H, W).")
-        return x, self.running_mean, self.running_var, *((self.weight, self.bias) if self.weight is not None else ())
-
-    def _how(self, x: Tensor) -> dict[str, Any]:
-        """The parameters of the op; in training one more batch is counted."""
-        momentum = self.momentum
-        if self.training and x.size:
-            batches = int(self.num_batches_tracked.numpy()) + 1
+        affine = (self.weight, self.bias) if self.weight is not None else ()
+        counted = self.training and x.size > 0
+        batches = int(self.num_batches_tracked.numpy()) + 1
+        momentum = self.momentum if self.momentum is not None else 1 / batches if counted else 0.0
+        params = {"training": self.training, "momentum": momentum, "eps": self.eps}
+        y = OPS[op](x, self.running_mean, self.running_var, *affine, *residual, **params)
+        if counted:
             self.num_batches_tracked.assign(np.array(batches))
-            momentum = 1 / batches if momentum is None else momentum
-        return {"training": self.training, "momentum": momentum or 0.0, "eps": self.eps}
+        return y
 
     def __repr__(self) -> str:
         return f"BatchNorm2d({self.running_mean.shape[0]})"

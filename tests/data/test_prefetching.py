@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import time
 import traceback
 
 import numpy as np
@@ -283,3 +284,19 @@ next(loop)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == {"": 0, "1 / 0": 1}.get(end, 3)
     assert done.stderr.strip().endswith("ZeroDivisionError: division by zero") if "/" in end else not done.stderr
+
+
+@pytest.mark.parametrize("device", ["numpy", "sim"])
+def test_a_producer_may_use_its_memory_again(device):
+    memory = np.zeros(2, np.float32)
+
+    def batches():
+        for i in range(5):
+            memory[:] = i
+            yield (memory,)
+
+    found = []
+    for (x,) in mg.data.prefetch(batches(), device):
+        time.sleep(0.01)  # the other thread makes the next ones meanwhile
+        found.append(x.numpy()[0])
+    assert found == [0, 1, 2, 3, 4]

@@ -207,3 +207,20 @@ def test_launches_that_are_repeated_keep_running_statistics(repeating):
     assert repeating.repeated == 3 and repeating.single == 0
     for got, wanted in zip(ours, hosts, strict=True):
         np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_numpys_statistics_are_as_accurate_in_either_layout(layout):
+    x = (np.random.default_rng(0).standard_normal((64, 4, 32, 32)) * 0.1 + 10).astype(np.float32)
+    exact, over = x.astype(float), {"axis": (0, 2, 3), "keepdims": True}
+    wanted = (exact - exact.mean(**over)) / np.sqrt(exact.var(**over) + 1e-5)
+    y = mg.nn.BatchNorm2d(4, device="numpy")(mg.tensor(x, device="numpy").to(layout=layout))
+    assert np.abs(y.numpy() - wanted).max() < 2e-5
+
+
+def test_a_batch_that_is_refused_is_not_counted():
+    layer, x = mg.nn.BatchNorm2d(4, momentum=None, device="numpy"), mg.randn(3, 4, 3, 2, device="numpy")
+    with pytest.raises(ValueError, match="one value"):
+        layer(mg.zeros(1, 4, 1, 1, device="numpy"))
+    layer(x)
+    np.testing.assert_allclose(layer.running_mean.numpy(), x.numpy().mean((0, 2, 3)), rtol=1e-5)

@@ -120,6 +120,8 @@ X, W = ones(2, 3, 5, 4), ones(2, 3, 6, 3)
         (lambda: mg.conv2d(X, W, padding="full"), "padding='full' must be a whole number"),
         (lambda: mg.conv2d(X, W, stride=(1, 2, 3)), "or two: "),
         (lambda: mg.conv2d(X, W, dilation=0), "dilation=0 must be at least 1"),
+        (lambda: mg.conv2d(X, W, padding=2**32), "padding=4294967296 must be at least 0, and at most 16777216"),
+        (lambda: mg.avg_pool2d(X, 2, 2**32 + 1), "stride=4294967297 must be at least 1, and at most"),
         (lambda: mg.conv2d(X, W, groups=2), "must be divisible by groups"),
         (lambda: mg.conv2d(X[0], W), r"must be \(N, C, H, W\)"),
         (lambda: mg.conv2d(X, W, ones(3)), r"bias is \(3,\); it must be \(2,\)"),

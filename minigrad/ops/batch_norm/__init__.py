@@ -27,7 +27,8 @@ def forward(
     dtype, x, mean, var = x.dtype, x.astype(wide(x.dtype), copy=False), running_mean, running_var
     if training and x.size:
         axes, terms = around(x.ndim), x.size // x.shape[1]
-        mean, var = x.mean(axes), x.var(axes)
+        # In float64, since NumPy adds up images with their channels last one number after the other.
+        mean, var = (f(axes, dtype=np.float64).astype(x.dtype) for f in (x.mean, x.var))
         for old, new in ((running_mean, mean), (running_var, var * (terms / (terms - 1)))):
             old[...] = (1 - momentum) * old + momentum * new
     y = (x - per_channel(mean, x)) / np.sqrt(per_channel(var, x) + x.dtype.type(eps))
