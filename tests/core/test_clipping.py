@@ -7,10 +7,10 @@ import minigrad as mg
 from minigrad.optim import clip_grad_norm
 
 
-def leaves(device, *grads):
-    made = [mg.zeros(len(g) if g else 1, requires_grad=True, device=device) for g in grads]
+def leaves(device, *grads, dtype="float32"):
+    made = [mg.zeros(len(g) if g else 1, requires_grad=True, device=device, dtype=dtype) for g in grads]
     for p, g in zip(made, grads, strict=True):
-        p.grad = mg.tensor(g, device=device) if g else None
+        p.grad = mg.tensor(g, device=device, dtype=dtype) if g else None
     return made
 
 
@@ -28,6 +28,15 @@ def test_short_gradients_stay_to_the_last_bit(device):
     (p,) = leaves(device, [0.1, 0.7])
     assert clip_grad_norm([p], 1).item() == pytest.approx(0.5**0.5)
     np.testing.assert_array_equal(p.grad.numpy(), np.array([0.1, 0.7], "float32"))
+
+
+def test_gradients_in_bfloat16_are_summed_and_scaled_in_float32(device):
+    """In the 8 digits of bfloat16 the sum of ones stays at 256."""
+    pytest.importorskip("ml_dtypes")
+    many = leaves(device, *[[1.0]] * 400, dtype="bfloat16")
+    norm = clip_grad_norm(many, 5)
+    assert (norm.item(), norm.dtype) == (20, "float32")
+    assert {(p.grad.item(), p.grad.dtype.name) for p in many} == {(0.25, "bfloat16")}
 
 
 def test_a_gradient_of_zero_and_a_largest_norm_of_zero(device):
