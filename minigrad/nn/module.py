@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from textwrap import indent
 from typing import Any
 
+from minigrad.devices import check
+from minigrad.devices.dtypes import check_dtype
 from minigrad.devices.state import fitting
 from minigrad.errors import require, require_bool
 from minigrad.tape import no_grad
@@ -22,14 +24,14 @@ class Module:
     _buffers: tuple[str, ...] = ()
 
     def __init__(self, *, device: str | None = None, dtype: Any = "float32"):
-        """A module without parameters takes both, as others do, and ignores them."""
+        """For modules without parameters: device and dtype are checked, and not needed."""
+        check("numpy" if device is None else device)
+        check_dtype(dtype)
 
     def register_buffer(self, name: str, value: Tensor) -> None:
         """Keep a tensor as the attribute `name` and in `state_dict`. Raises TypeError where it requires a gradient."""
         if require("register_buffer", value, Tensor, "a tensor").requires_grad:
-            raise TypeError(
-                f"register_buffer: {name} requires a gradient, so it is a parameter; assign it: self.{name} = ..."
-            )
+            raise TypeError(f"register_buffer: {name} requires a gradient; assign it as a parameter: self.{name} = ...")
         self._buffers = (*self._buffers, *({name} - {*self._buffers}))
         setattr(self, name, value)
 
@@ -90,8 +92,7 @@ class Module:
         return {name: x.numpy().T if name in transposed else x.numpy() for name, x in self._named_state()}
 
     def _named_state(self) -> Iterator[tuple[str, Tensor]]:
-        yield from self.named_parameters()
-        yield from self.named_buffers()
+        yield from (*self.named_parameters(), *self.named_buffers())
 
     def _transposed(self, prefix: str = "") -> Iterator[str]:
         yield from (f"{prefix}{name}" for name in self.transposed)
@@ -102,8 +103,7 @@ class Module:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Overwrite parameters and buffers with those of `state_dict()`, or of a PyTorch model with the same names.
 
-        A buffer without axes, a count, may be missing. Raises KeyError for other names, ValueError for other shapes;
-        then nothing has been changed.
+        A buffer without axes, a count, may be missing. Raises KeyError or ValueError, with nothing changed.
         """
         own, transposed, wanted = dict(self._named_state()), {*self._transposed()}, self.state_dict()
         counts = [name for name, x in wanted.items() if not x.ndim]

@@ -8,18 +8,20 @@ from minigrad.tensor import Tensor
 
 
 class MaxPool2d(Module):
-    """The largest number under each place of a window: `mg.max_pool2d(x, size, stride, padding)`."""
+    """The largest number under each place of a window: `mg.max_pool2d(x, size, stride, padding, dilation)`."""
 
-    def __init__(self, size: Any, stride: Any = None, padding: Any = 0, **like: Any):
+    def __init__(self, size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, **like: Any):
         super().__init__(**like)
-        self.size, self.stride, self.padding = size, stride, padding
+        self.size, self.stride, self.padding, self.dilation = size, stride, padding, dilation
 
     def forward(self, x: Tensor) -> Tensor:
         """max_pool2d of x (N, C, H, W)."""
-        return OPS["max_pool2d"](x, size=self.size, stride=self.stride, padding=self.padding)
+        params = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}
+        return OPS["max_pool2d"](x, size=self.size, **params)
 
     def __repr__(self) -> str:
-        return f"MaxPool2d({self.size})"
+        dilation = f", dilation={self.dilation}" * (self.dilation != 1)
+        return f"MaxPool2d({self.size}{dilation})"
 
 
 class AvgPool2d(Module):

@@ -134,11 +134,11 @@ def test_20_000_steps_of_training_leak_no_memory():
 def test_layers_say_what_they_are_and_refuse_what_does_not_fit():
     layers = (
         nn.Conv2d(4, 6, (3, 2), stride=2, groups=2, bias=False), nn.BatchNorm2d(6), nn.MaxPool2d(2),
-        nn.AvgPool2d((1, 2)), nn.GlobalAvgPool2d(), nn.Flatten(),
+        nn.MaxPool2d(2, dilation=3), nn.AvgPool2d((1, 2)), nn.GlobalAvgPool2d(), nn.Flatten(),
     )  # fmt: skip
     assert [repr(layer) for layer in layers] == [
-        "Conv2d(4 -> 6, 3 x 2, stride=2, groups=2, no bias)", "BatchNorm2d(6)", "MaxPool2d(2)", "AvgPool2d((1, 2))",
-        "GlobalAvgPool2d()", "Flatten()",
+        "Conv2d(4 -> 6, 3 x 2, stride=2, groups=2, no bias)", "BatchNorm2d(6)", "MaxPool2d(2)",
+        "MaxPool2d(2, dilation=3)", "AvgPool2d((1, 2))", "GlobalAvgPool2d()", "Flatten()",
     ]  # fmt: skip
     with pytest.raises(ValueError, match="divisible by groups=2"):
         nn.Conv2d(3, 4, 3, groups=2)
@@ -187,6 +187,17 @@ def test_every_layer_takes_a_device_and_a_dtype(layer, dtype, device):
         assert made.train(mode)(x).dtype == x.dtype
     with pytest.raises(TypeError, match="strides"):
         layer(*LAYERS[layer], strides=1)
+    with pytest.raises(ValueError, match="device 'zzz' does not exist"):
+        layer(*LAYERS[layer], device="zzz")
+    with pytest.raises(TypeError, match="dtype 'abc' is not one of"):
+        layer(*LAYERS[layer], dtype="abc")
+
+
+def test_a_dilated_pooling_is_that_of_the_function(device):
+    x = mg.tensor(np.random.default_rng(0).standard_normal((2, 3, 7, 6)).astype("float32"), device=device)
+    wanted = mg.max_pool2d(x, 2, 1, 1, (3, 2)).numpy()
+    np.testing.assert_array_equal(nn.MaxPool2d(2, 1, 1, (3, 2))(x).numpy(), wanted)
+    assert wanted.shape == (2, 3, 6, 6)
 
 
 def test_a_network_in_bfloat16_has_the_numbers_of_channels_in_float32():
@@ -194,8 +205,8 @@ def test_a_network_in_bfloat16_has_the_numbers_of_channels_in_float32():
     net = small("sim", "bfloat16")
     x = mg.ones(2, 1, 8, 8, device="sim").astype("bfloat16")
     net(x).sum().backward()
-    assert {name.split(".")[-2][:2]: p.grad.dtype.name for name, p in net.named_parameters()} == {
-        "co": "bfloat16", "bn": "float32", "0": "bfloat16", "1": "float32", "fc": "bfloat16",
+    assert {(name.split(".")[-2][:2], p.grad.dtype.name) for name, p in net.named_parameters()} == {
+        ("co", "bfloat16"), ("bn", "float32"), ("0", "bfloat16"), ("1", "float32"), ("fc", "bfloat16"),
     }  # fmt: skip
 
 
