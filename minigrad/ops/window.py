@@ -66,8 +66,8 @@ def prepare(
     """The parameters of a pooling for both axes: the stride is the size unless given. Raises TypeError, ValueError."""
     if require_bool(op, "ceil_mode", ceil_mode):
         raise ValueError(
-            f"{op}: ceil_mode=True is not known here. Padding below and at the right makes the same windows: "
-            "padding=((0, 1), (0, 1))."
+            f"{op}: ceil_mode=True is not known here. Pad below and at the right, as far as the last window reaches, "
+            f"such as padding=((0, 1), (0, 1)){', with count_include_pad=False' * (op == 'avg_pool2d')}."
         )
     must_be_floats(op, x)
     if x.ndim != 4:

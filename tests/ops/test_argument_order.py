@@ -40,7 +40,9 @@ def test_a_flag_by_position_means_what_it_means_there(op):
     x = mg.ones(1, 1, 4, 4, device="numpy")
     before = (1,) if op is mg.max_pool2d else ()  # dilation
     assert op(x, 3, 1, 1, *before, False).numpy()[0, 0, 0, 0] == np.float32(1 if before else 4 / 9)
-    with pytest.raises(ValueError, match=r"ceil_mode=True is not known here.*padding=\(\(0, 1\), \(0, 1\)\)"):
+    advice = r"Pad below .* padding=\(\(0, 1\), \(0, 1\)\)" + ("" if before else ", with count_include_pad=False")
+    with pytest.raises(ValueError, match=rf"ceil_mode=True is not known here\. {advice}\.$"):
         op(x, 3, 2, 0, *before, True)
-    assert op(x, 3, 2, ((0, 1), (0, 1))).shape == (1, 1, 2, 2)
+    counted = {} if before else {"count_include_pad": False}
+    assert op(x, 3, 2, ((0, 1), (0, 1)), **counted).numpy().tolist() == [[[[1, 1], [1, 1]]]]
     assert mg.avg_pool2d(x, 3, 1, 1, False, False).numpy()[0, 0, 0, 0] == 1
