@@ -12,7 +12,7 @@ from minigrad.devices.array import Array
 from minigrad.errors import require, require_bool, require_int, require_words
 from minigrad.nn.module import Module
 from minigrad.operators import OPS
-from minigrad.ops.recurrence import WAYS, WEIGHTS
+from minigrad.ops.recurrence import DIRECTIONS, WEIGHTS
 from minigrad.tensor import Tensor
 
 State = tuple[Tensor, ...]  # h, and of LSTM also c
@@ -42,16 +42,16 @@ class Recurrent(Module):
         self.input_size = require_int(who, "input_size", input_size, 1)
         self.hidden_size = require_int(who, "hidden_size", hidden_size, 1)
         self.num_layers = require_int(who, "num_layers", num_layers, 1)
-        self._ways = WAYS[: 1 + require_bool(who, "bidirectional", bidirectional)]
+        self._directions = DIRECTIONS[: 1 + require_bool(who, "bidirectional", bidirectional)]
         self._names = WEIGHTS if require_bool(who, "bias", bias) else WEIGHTS[:2]
         bound, rows = 1 / sqrt(hidden_size), self.gates * hidden_size
         start = partial(create.uniform, -bound, bound, requires_grad=True, device=device, dtype=dtype)
         for layer in range(num_layers):
-            inputs = len(self._ways) * hidden_size if layer else input_size
+            inputs = len(self._directions) * hidden_size if layer else input_size
             shapes = {"weight_ih": (rows, inputs), "weight_hh": (rows, hidden_size)}
-            for way in self._ways:
+            for direction in self._directions:
                 for name in self._names:
-                    setattr(self, f"{name}_l{layer}{way}", start(shape=shapes.get(name, (rows,))))
+                    setattr(self, f"{name}_l{layer}{direction}", start(shape=shapes.get(name, (rows,))))
 
     def cell(self, from_x: Tensor, from_h: Tensor, *state: Tensor) -> State:
         """The next state, from the sums that enter the gates, W_ih x + b_ih and W_hh h + b_hh: (B, gates * hidden)."""
@@ -60,20 +60,20 @@ class Recurrent(Module):
     def forward(self, x: Tensor, state: Any = None, lengths: Sequence[int] | None = None) -> tuple[Tensor, Any]:
         """y and the last state."""
         states = self._states(x, state)
-        read = self._read(x, lengths)
-        x = padded(x, read)
+        mask = self._mask(x, lengths)
+        x = padded(x, mask)
         ends: list[State] = []
         for layer in range(self.num_layers):
             ys = []
-            for way in self._ways:
-                y, end = self._scan(x, f"_l{layer}{way}", states[len(ends)], read)
+            for direction in self._directions:
+                y, end = self._scan(x, f"_l{layer}{direction}", states[len(ends)], mask)
                 ys.append(y)
                 ends.append(end)
-            x = padded(OPS["concatenate"](ys, axis=2), read)
+            x = padded(OPS["concatenate"](ys, axis=2), mask)
         last = tuple(stack(part) for part in zip(*ends, strict=True))
         return x, last if self.parts > 1 else last[0]
 
-    def _scan(self, x: Tensor, at: str, state: State, read: np.ndarray | None) -> tuple[Tensor, State]:
+    def _scan(self, x: Tensor, at: str, state: State, mask: np.ndarray | None) -> tuple[Tensor, State]:
         """One layer in one direction. The products with x, of all steps, are one; each step waits for the last one."""
         weights = {name: getattr(self, name + at) for name in self._names}
         b_ih, b_hh, w_hh = weights.get("bias_ih"), weights.get("bias_hh"), weights["weight_hh"].T
@@ -81,17 +81,17 @@ class Recurrent(Module):
         rows = affine(x.reshape(length * batch, inputs), weights["weight_ih"].T, b_ih)
         steps = [*enumerate(unstack(rows.reshape(length, batch, rows.shape[1])))]
         ys = {}
-        for t, from_x in reversed(steps) if at.endswith(WAYS[1]) else steps:
+        for t, from_x in reversed(steps) if at.endswith(DIRECTIONS[1]) else steps:
             new = self.cell(from_x, affine(state[0], w_hh, b_hh), *state)
-            if read is not None and not read[t].all():  # a sequence that has ended keeps its state
-                kept = create.tensor(read[t], device=x.device)
+            if mask is not None and not mask[t].all():  # a sequence that has ended keeps its state
+                kept = create.tensor(mask[t], device=x.device)
                 new = tuple(OPS["where"](kept, after, before) for after, before in zip(new, state, strict=True))
             state, ys[t] = new, new[0]
         return stack([ys[t] for t, _ in steps]), state
 
     def _states(self, x: Tensor, state: Any) -> list[State]:
         """The state before the first step, for each layer and direction. Raises TypeError or ValueError."""
-        who, count = type(self).__name__, self.num_layers * len(self._ways)
+        who, count = type(self).__name__, self.num_layers * len(self._directions)
         if require(who, x, Tensor, "x as a tensor (T, B, input_size)").ndim != 3 or x.shape[2] != self.input_size:
             raise ValueError(
                 f"{who}: x is {x.shape}; it must be (T, B, {self.input_size}). A sequence alone: x[:, None]."
@@ -111,13 +111,13 @@ class Recurrent(Module):
                 )
         return [tuple(part[i] for part in given) for i in range(count)]
 
-    def _read(self, x: Tensor, lengths: Any) -> np.ndarray | None:
+    def _mask(self, x: Tensor, lengths: Any) -> np.ndarray | None:
         """True where a step is within its sequence, (T, B, 1). Raises TypeError or ValueError."""
         if lengths is None:
             return None
         who, (steps, batch, _) = type(self).__name__, x.shape
         found = np.asarray(lengths)
-        if found.dtype.kind not in "iu":
+        if found.size and found.dtype.kind not in "iu":  # [] is of floats
             raise TypeError(f"{who}: lengths={lengths!r:.60} must be {batch} whole numbers, one for each sequence.")
         if found.shape != (batch,):
             raise ValueError(f"{who}: lengths have shape {found.shape}; x {x.shape} needs ({batch},), one a sequence.")
@@ -130,7 +130,7 @@ class Recurrent(Module):
 
     def __repr__(self) -> str:
         layers = f", {self.num_layers} layers" if self.num_layers > 1 else ""
-        both, bias = ", both directions" * (len(self._ways) - 1), ", no bias" * (self._names != WEIGHTS)
+        both, bias = ", both directions" * (len(self._directions) - 1), ", no bias" * (self._names != WEIGHTS)
         return f"{type(self).__name__}({self.input_size} -> {self.hidden_size}{layers}{both}{bias})"
 
 
@@ -166,9 +166,9 @@ class LSTM(Recurrent):
 
 
 class GRU(Recurrent):
-    """h' = (1 - z) n + z h, with n = tanh(W_in x + b_in + r (W_hn h + b_hn)).
+    """h' = (1 - z) n + z h; r, z = s(W_ih x + b_ih + W_hh h + b_hh); n = tanh(W_in x + b_in + r (W_hn h + b_hn)).
 
-    r and z are sigmoids of W_ih x + b_ih + W_hh h + b_hh; the rows of a weight are those of r, z, n.
+    s is the sigmoid; the rows of a weight are those of r, z, n.
     """
 
     gates = 3
@@ -208,9 +208,9 @@ def stack(parts: Sequence[Tensor]) -> Tensor:
     return OPS["concatenate"]([x.reshape(1, *x.shape) for x in parts], axis=0)
 
 
-def padded(x: Tensor, read: np.ndarray | None) -> Tensor:
+def padded(x: Tensor, mask: np.ndarray | None) -> Tensor:
     """x where a step is within its sequence, and 0 beyond."""
-    return x if read is None else OPS["where"](create.tensor(read, device=x.device), x, 0.0)
+    return x if mask is None else OPS["where"](create.tensor(mask, device=x.device), x, 0.0)
 
 
 def zeros(x: Tensor, shape: tuple[int, ...]) -> Tensor:

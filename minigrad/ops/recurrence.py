@@ -16,7 +16,7 @@ import numpy as np
 from minigrad.ops.sigmoid import forward as sigmoid
 
 WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")  # of a layer, by PyTorch's names
-WAYS = ("", "_reverse")  # the directions, as the names of weights end
+DIRECTIONS = ("", "_reverse")  # as the names of weights end
 
 
 def rnn(x: np.ndarray, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, h: np.ndarray, nonlinearity: str = "tanh") -> tuple:
@@ -39,7 +39,10 @@ def lstm(x: np.ndarray, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, h: np.ndarra
 
 
 def gru(x: np.ndarray, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, h: np.ndarray) -> tuple:
-    """r, z, n = W_ih x + b_ih; r', z', n' = W_hh h + b_hh; h' = (1 - Z) tanh(n + R n') + Z h, R = s(r + r'), Z alike"""
+    """h' = (1 - z) n + z h; r, z = s(W_ih x + b_ih + W_hh h + b_hh); n = tanh(W_in x + b_in + r (W_hn h + b_hn))
+
+    s is the sigmoid.
+    """
     y = np.empty((len(x), *h.shape), x.dtype)
     for t, x_t in enumerate(x):
         r_x, z_x, n_x = np.split(x_t @ w_ih.T + b_ih, 3, axis=1)
@@ -58,17 +61,17 @@ def network(
     weights are those of a `state_dict`; h and c are (layers * directions, B, hidden). Each sequence is computed alone,
     cut off at its length; backward it is read from its own end. y is 0 beyond it.
     """
-    ways = [way for way in WAYS if f"weight_hh_l0{way}" in weights]
+    directions = [direction for direction in DIRECTIONS if f"weight_hh_l0{direction}" in weights]
     state = [s.copy() for s in state]
-    y = np.zeros((*x.shape[:2], len(ways) * state[0].shape[2]), x.dtype)
+    y = np.zeros((*x.shape[:2], len(directions) * state[0].shape[2]), x.dtype)
     for b in range(x.shape[1]):
         length = len(x) if lengths is None else lengths[b]
         inputs = x[:length, b : b + 1]
-        for layer in range(len(state[0]) // len(ways)):
+        for layer in range(len(state[0]) // len(directions)):
             outputs = []
-            for i, way in enumerate(ways, layer * len(ways)):
-                arrays = [weights.get(f"{name}_l{layer}{way}", 0) for name in WEIGHTS]
-                order = slice(None, None, -1 if way else 1)
+            for i, direction in enumerate(directions, layer * len(directions)):
+                arrays = [weights.get(f"{name}_l{layer}{direction}", 0) for name in WEIGHTS]
+                order = slice(None, None, -1 if direction else 1)
                 found, *ends = cell(inputs[order], *arrays, *(s[i, b : b + 1] for s in state))
                 outputs.append(found[order])
                 for s, end in zip(state, ends, strict=True):

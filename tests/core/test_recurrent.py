@@ -77,7 +77,7 @@ def test_layers_directions_lengths_and_a_state_give_the_numbers_of_the_reference
         arrays = [x.numpy(), module.state_dict(), [s.numpy() for s in state]]
         wanted = recurrence.network(reference, *arrays, lengths)
         for got, truth in zip(called(module, x, state, lengths), wanted, strict=True):
-            assert got.shape == truth.shape and truth.dtype == dtype
+            assert got.shape == truth.shape and got.dtype == dtype
             np.testing.assert_allclose(got.numpy(), truth, rtol=0, atol=TOLERANCE[dtype])
 
 
@@ -244,9 +244,9 @@ def test_the_first_losses_are_those_of_numpy(kernel_device):
 def test_autocast_multiplies_in_bfloat16_and_keeps_the_state_in_float32(device):
     pytest.importorskip("ml_dtypes")
     lstm, x = nn.LSTM(8, 16, device=device), mg.tensor(numbers(5, 4, 8).astype("float32"), device=device)
-    exact, _ = lstm(x)
+    exact, _ = lstm(x, lengths=[5, 2, 1, 4])
     with mg.autocast():
-        y, (h, c) = lstm(x, lengths=[5, 5, 5, 5])
+        y, (h, c) = lstm(x, lengths=[5, 2, 1, 4])
     assert y.dtype == h.dtype == c.dtype == "float32"
     assert 0 < np.abs(y.numpy() - exact.numpy()).max() < 0.02
     y.sum().backward()
@@ -272,6 +272,12 @@ def test_lengths_that_do_not_fit_are_refused(lengths, kind, message):
     module, x, state = both_ways(nn.GRU)
     with pytest.raises(kind, match=message):
         called(module, x, state, lengths)
+
+
+@pytest.mark.parametrize("lengths", [None, []])
+def test_an_empty_batch_gives_an_empty_result(lengths, device):
+    y, h = nn.GRU(3, 5, bidirectional=True, device=device)(mg.ones(7, 0, 3, device=device), lengths=lengths)
+    assert (y.shape, h.shape) == ((7, 0, 10), (2, 0, 5))
 
 
 def test_inputs_and_states_that_do_not_fit_are_refused():
