@@ -48,7 +48,7 @@ def backward(
     dtype, dy, x = dy.dtype, *(a.astype(wide(a.dtype), copy=False) for a in (dy, x))
     axes, inverse = around(x.ndim), 1 / np.sqrt(var + x.dtype.type(eps))
     normal = (x - per_channel(mean, x)) * per_channel(inverse, x)
-    dbias, dweight = dy.sum(axes), (dy * normal).sum(axes)
+    dbias, dweight = (terms.sum(axes, dtype=np.float64).astype(x.dtype) for terms in (dy, dy * normal))  # as forward
     scale = inverse if weight is None else weight * inverse
     dx, dmean, dvar = dy, -scale * dbias, -scale * dweight * inverse / 2
     if training and x.size:
