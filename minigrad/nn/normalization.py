@@ -55,7 +55,7 @@ class BatchNorm2d(Module):
             raise ValueError(f"BatchNorm2d: x is {x.shape}; it must be (N, C, H, W).")
         affine = (self.weight, self.bias) if self.weight is not None else ()
         counted = self.training and x.size > 0
-        batches = int(self.num_batches_tracked.numpy()) + 1
+        batches = int(self.num_batches_tracked.numpy()) + 1 if counted else 0
         momentum = self.momentum if self.momentum is not None else 1 / batches if counted else 0.0
         params = {"training": self.training, "momentum": momentum, "eps": self.eps}
         y = OPS[op](x, self.running_mean, self.running_var, *affine, *residual, **params)

@@ -51,10 +51,8 @@ def shape_of(shape: tuple[int, ...], pad: Padding) -> tuple[int, ...]:
 
 def launch(kernels: dict[str, Kernel], x: Array, pad: Padding, mode: str, value: Any) -> Array:
     """One kernel."""
-    y, frame = (
-        Array.empty(x.device, shape_of(x.shape, pad), x.dtype),
-        Frame.around(x.shape, widths(x.ndim, pad)),
-    )
+    y = Array.empty(x.device, shape_of(x.shape, pad), x.dtype)
+    frame = Frame.around(x.shape, widths(x.ndim, pad))
     launch_over(kernels["forward"], y.size, x.dtype)(x, y, frame, value, y.size)
     return y
 

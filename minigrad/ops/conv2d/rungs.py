@@ -61,7 +61,7 @@ class ChannelsLast:
             return ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * layers
 
         def time(shape: tuple[int, int]) -> float:
-            return self.waves(blocks(shape), shape, processors) * prod(shape) * tiles[shape]
+            return self.time(blocks(shape), shape, tiles, processors)
 
         return min(full, key=time) if full else min(tiles, key=lambda shape: (blocks(shape) * prod(shape), time(shape)))
 
@@ -71,8 +71,7 @@ class ChannelsLast:
         def time(count: int) -> float:
             shape = self.tile("_backward_w", rows, columns, count, processors)
             blocks = ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * count
-            work = self.waves(blocks, shape, processors) * prod(shape) * self.tiles_w[shape]
-            sums = work * (pixels / count * self.slow + LAUNCH)
+            sums = self.time(blocks, shape, self.tiles_w, processors) * (pixels / count * self.slow + LAUNCH)
             return sums + (rows * columns * count * ADDITION + FINISH if count > 1 else 0)
 
         least = max(ceil_div(pixels, LONGEST), 1) if self.filled else 1
@@ -81,10 +80,10 @@ class ChannelsLast:
         tile = self.tile("_backward_w", rows, columns, count, processors)
         return dict(zip(("ROWS", "COLUMNS", "SPLIT"), (*tile, count), strict=True))
 
-    def waves(self, blocks: int, shape: tuple[int, int], processors: int) -> int:
-        """The blocks that a multiprocessor works on, rounded up to a multiple of those that it works on at once."""
+    def time(self, blocks: int, shape: tuple[int, int], tiles: Tiles, processors: int) -> float:
+        """The time for a term of all sums: the blocks of a multiprocessor, in whole waves, x elements x time of one."""
         at_once = max(self.room // prod(shape), 1)
-        return ceil_div(blocks, processors * at_once) * at_once
+        return ceil_div(blocks, processors * at_once) * at_once * prod(shape) * tiles[shape]
 
     def unit(self, dtype: np.dtype) -> int:
         """The number of which channels and kernels are multiples."""

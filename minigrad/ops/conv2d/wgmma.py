@@ -61,8 +61,8 @@ def fits(role: str, x: Any, w: Any, at: Window) -> bool:
         at, rows, terms, possible = turned(at, w.shape[0]), terms, rows, has_equal_parities(at)
     near = all(-128 <= end < 128 for corner in corners(at) for end in corner)
     short = max((at.rows - 1) * at.dilation_y, (at.columns - 1) * at.dilation_x) < 256
-    near = near and max(at.stride_y, at.stride_x) <= LARGEST
-    return possible and x.shape[0] > 0 and near and short and rows % 64 == 0 and (by_rows or terms % depth == 0)
+    possible = possible and x.shape[0] > 0 and max(at.stride_y, at.stride_x) <= LARGEST
+    return possible and near and short and rows % 64 == 0 and (by_rows or terms % depth == 0)
 
 
 def takes_rows(dtype: np.dtype, at: Window) -> bool:

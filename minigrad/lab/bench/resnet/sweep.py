@@ -39,9 +39,8 @@ def settings(way: str, mode: Mode) -> Iterator[tuple[str, Op]]:
         own = f"{rung}{role}"
         if own not in op.kernels:
             continue
-        for key in (
-            (own, rung) if role == "_backward_x" else (own,)
-        ):  # with stride 1 the forward kernel may give dx, too
+        keys = (own, rung) if role == "_backward_x" else (own,)  # with stride 1 the forward kernel may give dx, too
+        for key in keys:
             tunables = op.kernels[key].tunables
             for values in product(*tunables.values()):
                 setting = dict(zip(tunables, values, strict=True))
