@@ -1,5 +1,7 @@
 """Case: one call to test an op with. A room lists its cases; tests and checks run them all."""
 
+from __future__ import annotations  # NumPy imports np.random when it is first named, which takes a while
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

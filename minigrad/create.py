@@ -45,7 +45,7 @@ def ones(*shape: Any, requires_grad: bool = False, device: str | None = None, dt
 def randn(*shape: Any, requires_grad: bool = False, device: str | None = None, dtype: Any = "float32") -> Tensor:
     """A tensor of standard normal numbers, from the generator that `manual_seed` sets."""
     dtype = _of_floats("randn", dtype)
-    return tensor(np.asarray(Generator.rng.standard_normal(extents(shape))), requires_grad, device, dtype)
+    return tensor(np.asarray(Generator.rng().standard_normal(extents(shape))), requires_grad, device, dtype)
 
 
 def uniform(
@@ -59,7 +59,7 @@ def uniform(
     """A tensor of uniform random numbers from low to high, from the generator that `manual_seed` sets."""
     low, high = require_number("uniform", "low", low, -inf), require_number("uniform", "high", high, -inf)
     dtype = _of_floats("uniform", dtype)
-    numbers = np.asarray(low + (high - low) * Generator.rng.random(extents((shape,))))
+    numbers = np.asarray(low + (high - low) * Generator.rng().random(extents((shape,))))
     return tensor(numbers, requires_grad, device, dtype)
 
 

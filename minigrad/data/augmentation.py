@@ -26,7 +26,7 @@ class RandomCrop:
 
     def __call__(self, images: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
         """Images (n, ..., size, size). Raises ValueError where the padded images are smaller than that."""
-        rng, sides = rng or Generator.rng, [(0, 0)] * (images.ndim - 2) + [(self.padding, self.padding)] * 2
+        rng, sides = rng or Generator.rng(), [(0, 0)] * (images.ndim - 2) + [(self.padding, self.padding)] * 2
         padded = np.pad(images, sides)
         height, width = padded.shape[-2:]
         if images.ndim < 3 or min(height, width) < self.size:
@@ -52,7 +52,7 @@ class RandomHorizontalFlip:
 
     def __call__(self, images: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
         """Images of the same shape."""
-        rng, made = rng or Generator.rng, images.copy()
+        rng, made = rng or Generator.rng(), images.copy()
         flipped = rng.random(len(images)) < self.p
         made[flipped] = images[flipped][..., ::-1]
         return made

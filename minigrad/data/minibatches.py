@@ -73,7 +73,7 @@ class Loader:
         if self.seed is not None:
             seed = (self.seed, self.epoch)
         elif self.shuffle or self.augment:  # otherwise nothing is random, and an evaluation changes no training
-            seed = int(Generator.rng.integers(2**63))
+            seed = int(Generator.rng().integers(2**63))
         self.epoch += 1
         made = self._batches(np.random.default_rng(seed))
         return prefetch(made, self.device, self._ahead)  # type: ignore[return-value]

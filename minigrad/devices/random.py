@@ -1,5 +1,7 @@
 """Random numbers: the generator that `manual_seed` sets, the masks of dropout, and the state of both."""
 
+from __future__ import annotations  # NumPy imports np.random when it is first named, which takes a while
+
 import json
 import os
 from typing import Any, ClassVar
@@ -18,15 +20,22 @@ class Generator:
     lie in the memory of the device, as uint64 (2,), since a captured step goes on by itself.
     """
 
-    rng = np.random.default_rng()
+    made: ClassVar[np.random.Generator | None] = None  # by `rng` at its first use
     seed = int.from_bytes(os.urandom(8), "little")
     masks: ClassVar[dict[str, int]] = {}  # of devices whose state is not made yet, where that is not 0
     states: ClassVar[dict[str, Any]] = {}  # by device: a NumPy array, or an Array
 
+    @classmethod
+    def rng(cls) -> np.random.Generator:
+        """NumPy's generator."""
+        if cls.made is None:
+            cls.made = np.random.default_rng()
+        return cls.made
+
 
 def manual_seed(seed: int) -> None:
     """Seed the random numbers: the same seed gives the same tensors, on every device."""
-    Generator.rng = np.random.default_rng(require_int("manual_seed", "seed", seed))
+    Generator.made = np.random.default_rng(require_int("manual_seed", "seed", seed))
     _start(seed, {})
 
 
@@ -42,14 +51,14 @@ def dropout_state(array: Any) -> Any:
 def random_state() -> np.ndarray:
     """The state of all random numbers as bytes, to be saved."""
     made = {name: int((x.numpy() if isinstance(x, Array) else x)[1]) for name, x in Generator.states.items()}
-    state = {"rng": Generator.rng.bit_generator.state, "seed": Generator.seed, "masks": Generator.masks | made}
+    state = {"rng": Generator.rng().bit_generator.state, "seed": Generator.seed, "masks": Generator.masks | made}
     return np.frombuffer(json.dumps(state).encode(), np.uint8)
 
 
 def set_random_state(state: Any) -> None:
     """Go on with the random numbers from the state that `random_state` gave."""
     found, rng = json.loads(bytes(state)), np.random.default_rng()
-    rng.bit_generator.state, Generator.rng = found["rng"], rng
+    rng.bit_generator.state, Generator.made = found["rng"], rng
     _start(found["seed"], found["masks"])
 
 

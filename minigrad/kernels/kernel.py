@@ -16,7 +16,7 @@ from minigrad.errors import LaunchError
 from minigrad.kernels import arguments
 from minigrad.kernels.extents import Extent, Span, check_limits, dim3, parse_sizes
 from minigrad.kernels.launch import Launch, complete_sizes
-from minigrad.source import Listing, Source
+from minigrad.source import Listing, Signature, Source
 
 RETUNED: list[Callable[[], Any]] = []  # called after every change of preferred tunables, of any kernel
 
@@ -43,7 +43,6 @@ class Kernel:
         **tunables: tuple[int, ...],
     ):
         self.source = Source.read(source) if isinstance(source, str) else source
-        self.signature = self.source.signature(name)
         self.name = name
         self.grid, self.block = (tuple(Span(*words.split("/")) for words in extent) for extent in (grid, block))
         self.sizes = parse_sizes(sizes)
@@ -143,6 +142,11 @@ class Kernel:
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
                 raise LaunchError(f"{self.name}: {key}={value!r} must be a whole number of at least 1.")
         return values
+
+    @cached_property
+    def signature(self) -> Signature:
+        """Its parameters and its place in the text, read at the first use: `import minigrad` parses few files."""
+        return self.source.signature(self.name)
 
     @cached_property
     def parts(self) -> tuple[str, ...]:

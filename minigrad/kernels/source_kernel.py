@@ -23,6 +23,7 @@ def kernel(source_or_path: str | Path, name: str, defines: Mapping[str, Any] | N
             raise ValueError(f"mg.kernel {name}: defines={{{macro!r}: {value!r}}} is no macro; write {{'TILE': 16}}.")
     made = Kernel(source_of(f"mg.kernel {name}", source_or_path, name), name, defines=defines)
     made.waits = True
+    _ = made.signature  # raises where the text has no such kernel
     return made
 
 
