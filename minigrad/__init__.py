@@ -25,6 +25,7 @@ _MODULES = {
     "microscope": "minigrad.microscope",
     "nn": "minigrad.nn",
     "optim": "minigrad.optim",
+    "recurrent": "minigrad.recurrent",
     "show": "minigrad.lab.show",
     "view": "minigrad.kernels.view",
 }

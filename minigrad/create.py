@@ -49,13 +49,9 @@ def randn(*shape: Any, requires_grad: bool = False, device: str | None = None, d
 
 
 def uniform(
-    low: float,
-    high: float,
-    shape: Sequence[int],
-    requires_grad: bool = False,
-    device: str | None = None,
+    low: float, high: float, shape: Sequence[int], requires_grad: bool = False, device: str | None = None,
     dtype: Any = "float32",
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """A tensor of uniform random numbers from low to high, from the generator that `manual_seed` sets."""
     low, high = require_number("uniform", "low", low, -inf), require_number("uniform", "high", high, -inf)
     dtype = _of_floats("uniform", dtype)

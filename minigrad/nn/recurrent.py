@@ -31,6 +31,7 @@ class Recurrent(Module):
     uniform in +-1/sqrt(hidden_size), as in PyTorch, from the generator that `mg.manual_seed` sets.
     """
 
+    kind: str  # the cell's name in `ops.recurrence`
     gates: int  # of the cell: rows of a weight for each unit
     parts: int = 1  # of the state: h, and of LSTM also c
 
@@ -42,14 +43,14 @@ class Recurrent(Module):
         self.input_size = require_int(who, "input_size", input_size, 1)
         self.hidden_size = require_int(who, "hidden_size", hidden_size, 1)
         self.num_layers = require_int(who, "num_layers", num_layers, 1)
-        self._directions = DIRECTIONS[: 1 + require_bool(who, "bidirectional", bidirectional)]
+        self.directions = DIRECTIONS[: 1 + require_bool(who, "bidirectional", bidirectional)]
         self._names = WEIGHTS if require_bool(who, "bias", bias) else WEIGHTS[:2]
         bound, rows = 1 / sqrt(hidden_size), self.gates * hidden_size
         start = partial(create.uniform, -bound, bound, requires_grad=True, device=device, dtype=dtype)
         for layer in range(num_layers):
-            inputs = len(self._directions) * hidden_size if layer else input_size
+            inputs = len(self.directions) * hidden_size if layer else input_size
             shapes = {"weight_ih": (rows, inputs), "weight_hh": (rows, hidden_size)}
-            for direction in self._directions:
+            for direction in self.directions:
                 for name in self._names:
                     setattr(self, f"{name}_l{layer}{direction}", start(shape=shapes.get(name, (rows,))))
 
@@ -59,39 +60,46 @@ class Recurrent(Module):
 
     def forward(self, x: Tensor, state: Any = None, lengths: Sequence[int] | None = None) -> tuple[Tensor, Any]:
         """y and the last state."""
-        states = self._states(x, state)
-        mask = self._mask(x, lengths)
+        states, ends_at = self.states(x, state), self.lengths(x, lengths)
+        mask = None if ends_at is None else np.arange(len(x))[:, None, None] < ends_at[:, None]  # (T, B, 1)
         x = padded(x, mask)
         ends: list[State] = []
         for layer in range(self.num_layers):
             ys = []
-            for direction in self._directions:
+            for direction in self.directions:
                 y, end = self._scan(x, f"_l{layer}{direction}", states[len(ends)], mask)
                 ys.append(y)
                 ends.append(end)
             x = padded(OPS["concatenate"](ys, axis=2), mask)
-        last = tuple(stack(part) for part in zip(*ends, strict=True))
-        return x, last if self.parts > 1 else last[0]
+        return x, self.joined(ends)
 
     def _scan(self, x: Tensor, at: str, state: State, mask: np.ndarray | None) -> tuple[Tensor, State]:
         """One layer in one direction. The products with x, of all steps, are one; each step waits for the last one."""
-        weights = {name: getattr(self, name + at) for name in self._names}
-        b_ih, b_hh, w_hh = weights.get("bias_ih"), weights.get("bias_hh"), weights["weight_hh"].T
+        w_ih, w_hh, b_ih, b_hh = self.weights(at)
         length, batch, inputs = x.shape
-        rows = affine(x.reshape(length * batch, inputs), weights["weight_ih"].T, b_ih)
+        rows = affine(x.reshape(length * batch, inputs), w_ih.T, b_ih)
         steps = [*enumerate(unstack(rows.reshape(length, batch, rows.shape[1])))]
         ys = {}
         for t, from_x in reversed(steps) if at.endswith(DIRECTIONS[1]) else steps:
-            new = self.cell(from_x, affine(state[0], w_hh, b_hh), *state)
+            new = self.cell(from_x, affine(state[0], w_hh.T, b_hh), *state)
             if mask is not None and not mask[t].all():  # a sequence that has ended keeps its state
                 kept = create.tensor(mask[t], device=x.device)
                 new = tuple(OPS["where"](kept, after, before) for after, before in zip(new, state, strict=True))
             state, ys[t] = new, new[0]
         return stack([ys[t] for t, _ in steps]), state
 
-    def _states(self, x: Tensor, state: Any) -> list[State]:
+    def weights(self, at: str) -> list[Any]:
+        """W_ih, W_hh, b_ih and b_hh of a layer in a direction, e.g. at "_l0_reverse"; None for no bias."""
+        return [getattr(self, name + at, None) for name in WEIGHTS]
+
+    def joined(self, ends: Sequence[State]) -> Any:
+        """The last state, from those of each layer and direction."""
+        last = tuple(stack(part) for part in zip(*ends, strict=True))
+        return last if self.parts > 1 else last[0]
+
+    def states(self, x: Tensor, state: Any) -> list[State]:
         """The state before the first step, for each layer and direction. Raises TypeError or ValueError."""
-        who, count = type(self).__name__, self.num_layers * len(self._directions)
+        who, count = type(self).__name__, self.num_layers * len(self.directions)
         if require(who, x, Tensor, "x as a tensor (T, B, input_size)").ndim != 3 or x.shape[2] != self.input_size:
             raise ValueError(
                 f"{who}: x is {x.shape}; it must be (T, B, {self.input_size}). A sequence alone: x[:, None]."
@@ -111,8 +119,8 @@ class Recurrent(Module):
                 )
         return [tuple(part[i] for part in given) for i in range(count)]
 
-    def _mask(self, x: Tensor, lengths: Any) -> np.ndarray | None:
-        """True where a step is within its sequence, (T, B, 1). Raises TypeError or ValueError."""
+    def lengths(self, x: Tensor, lengths: Any) -> np.ndarray | None:
+        """The lengths of the sequences, (B,). Raises TypeError or ValueError."""
         if lengths is None:
             return None
         who, (steps, batch, _) = type(self).__name__, x.shape
@@ -126,11 +134,11 @@ class Recurrent(Module):
             raise ValueError(
                 f"{who}: a length is {wrong}; each must be from 1 to T={steps}. Leave out empty sequences, or pad x."
             )
-        return np.asarray(np.arange(steps)[:, None, None] < found[:, None])
+        return found
 
     def __repr__(self) -> str:
         layers = f", {self.num_layers} layers" if self.num_layers > 1 else ""
-        both, bias = ", both directions" * (len(self._directions) - 1), ", no bias" * (self._names != WEIGHTS)
+        both, bias = ", both directions" * (len(self.directions) - 1), ", no bias" * (self._names != WEIGHTS)
         return f"{type(self).__name__}({self.input_size} -> {self.hidden_size}{layers}{both}{bias})"
 
 
@@ -142,12 +150,12 @@ class RNN(Recurrent):
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, *, nonlinearity: str = "tanh", **how: Any
     ):
-        (self.nonlinearity,) = require_words("RNN", "nonlinearity", nonlinearity, ("tanh", "relu"))
+        (self.kind,) = require_words("RNN", "nonlinearity", nonlinearity, ("tanh", "relu"))
         super().__init__(input_size, hidden_size, num_layers, **how)
 
     def cell(self, from_x: Tensor, from_h: Tensor, *state: Tensor) -> State:
         """(h',)"""
-        return (OPS[self.nonlinearity](from_x + from_h),)
+        return (OPS[self.kind](from_x + from_h),)
 
 
 class LSTM(Recurrent):
@@ -156,7 +164,7 @@ class LSTM(Recurrent):
     i, f, g, o, one under the other, are W_ih x + b_ih + W_hh h + b_hh.
     """
 
-    gates, parts = 4, 2
+    kind, gates, parts = "lstm", 4, 2
 
     def cell(self, from_x: Tensor, from_h: Tensor, *state: Tensor) -> State:
         """(h', c')"""
@@ -171,7 +179,7 @@ class GRU(Recurrent):
     s is the sigmoid; the rows of a weight are those of r, z, n.
     """
 
-    gates = 3
+    kind, gates = "gru", 3
 
     def cell(self, from_x: Tensor, from_h: Tensor, *state: Tensor) -> State:
         """(h',)"""

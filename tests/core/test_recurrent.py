@@ -10,10 +10,10 @@ from minigrad import nn
 from minigrad.ops import recurrence
 
 CELLS = {
-    "rnn": (nn.RNN, recurrence.rnn),
-    "relu": (partial(nn.RNN, nonlinearity="relu"), partial(recurrence.rnn, nonlinearity="relu")),
-    "lstm": (nn.LSTM, recurrence.lstm),
-    "gru": (nn.GRU, recurrence.gru),
+    "rnn": (nn.RNN, "tanh"),
+    "relu": (partial(nn.RNN, nonlinearity="relu"), "relu"),
+    "lstm": (nn.LSTM, "lstm"),
+    "gru": (nn.GRU, "gru"),
 }
 RAGGED = [(hidden, batch, steps) for hidden in (1, 31, 33) for batch in (1, 3) for steps in (1, 2, 20)]
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
@@ -55,12 +55,12 @@ def weighted(results):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("name", CELLS)
 def test_it_gives_the_numbers_of_the_reference_at_ragged_sizes(name, dtype, device):
-    make, reference = CELLS[name]
+    make, kind = CELLS[name]
     mg.manual_seed(0)
     for hidden, batch, steps in RAGGED:
         module = make(4, hidden, device=device, dtype=dtype)
         x, state = numbers(steps, batch, 4).astype(dtype), [np.zeros((batch, hidden), dtype)] * module.parts
-        wanted = reference(x, *module.state_dict().values(), *state)
+        wanted = recurrence.scan(kind, x, *module.state_dict().values(), *state)
         y, last = module(mg.tensor(x, device=device))
         for got, truth in zip((y, *tupled(last)), (wanted[0], *(s[None] for s in wanted[1:])), strict=True):
             assert (got.shape, got.dtype, got.device) == (truth.shape, dtype, device)
@@ -71,11 +71,11 @@ def test_it_gives_the_numbers_of_the_reference_at_ragged_sizes(name, dtype, devi
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
 @pytest.mark.parametrize("name", CELLS)
 def test_layers_directions_lengths_and_a_state_give_the_numbers_of_the_reference(name, lengths, dtype, device):
-    make, reference = CELLS[name]
+    make, kind = CELLS[name]
     for bias in (True, False):
         module, x, state = both_ways(make, device, dtype, bias=bias)
         arrays = [x.numpy(), module.state_dict(), [s.numpy() for s in state]]
-        wanted = recurrence.network(reference, *arrays, lengths)
+        wanted = recurrence.network(kind, *arrays, lengths)
         for got, truth in zip(called(module, x, state, lengths), wanted, strict=True):
             assert got.shape == truth.shape and got.dtype == dtype
             np.testing.assert_allclose(got.numpy(), truth, rtol=0, atol=TOLERANCE[dtype])
@@ -95,19 +95,19 @@ def test_the_reference_is_the_formula_for_one_unit():
         cell = s(f) * cell + s(i) * np.tanh(g)
         h = s(o) * np.tanh(cell)
     column, start = x[:, None, None], np.array([[h0]])
-    found = recurrence.lstm(column, w[:, None], u[:, None], b, c, start, np.array([[0.25]]))
+    found = recurrence.scan("lstm", column, w[:, None], u[:, None], b, c, start, np.array([[0.25]]))
     assert [float(part.ravel()[-1]) for part in found] == pytest.approx([h, h, cell], rel=1e-14)
     h = h0
     for x_t in x:
         gates, more = (w * x_t + b)[:3], (u * h + c)[:3]
         r, z = s(gates[0] + more[0]), s(gates[1] + more[1])
         h = (1 - z) * np.tanh(gates[2] + r * more[2]) + z * h
-    found = recurrence.gru(column, w[:3, None], u[:3, None], b[:3], c[:3], start)
+    found = recurrence.scan("gru", column, w[:3, None], u[:3, None], b[:3], c[:3], start)
     assert [float(part.ravel()[-1]) for part in found] == pytest.approx([h, h], rel=1e-14)
     h = h0
     for x_t in x:
         h = np.tanh(w[0] * x_t + b[0] + u[0] * h + c[0])
-    found = recurrence.rnn(column, w[:1, None], u[:1, None], b[:1], c[:1], start)
+    found = recurrence.scan("tanh", column, w[:1, None], u[:1, None], b[:1], c[:1], start)
     assert [float(part.ravel()[-1]) for part in found] == pytest.approx([h, h], rel=1e-14)
 
 

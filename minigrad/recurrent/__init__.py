@@ -1,0 +1,9 @@
+"""Recurrent networks run for inference: the same network by NumPy, OpenMP, CUDA and MPI, each a ladder of its own.
+
+`fast = mg.recurrent.OpenMP(lstm, threads=2)` prepares the weights of a trained `nn.RNN`, `nn.LSTM` or `nn.GRU` once;
+`y, state = fast(x)` then gives what `lstm(x)` gives.
+"""
+
+from minigrad.recurrent.runner import NumPy, Runner
+
+__all__ = ["NumPy", "Runner"]

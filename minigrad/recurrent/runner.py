@@ -1,0 +1,75 @@
+"""Runner: a trained recurrent network, prepared for inference in one way. NumPy's is the plainest."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minigrad.errors import require
+from minigrad.nn.recurrent import Recurrent
+from minigrad.ops.recurrence import CELLS, DIRECTIONS
+from minigrad.tape import no_grad
+from minigrad.tensor import Tensor
+
+Arrays = tuple[Any, ...]  # NumPy arrays, or Arrays of a device
+
+
+class Runner:
+    """Runs an `nn.RNN`, `nn.LSTM` or `nn.GRU` without gradients. The weights are prepared once, here.
+
+    `y, state = runner(x, state, lengths)` takes and gives what the module does, of the same shapes and on the same
+    device, and raises what it raises. A subclass gives `scan`, one layer in one direction; where layers overlap in
+    time it gives `run`.
+    """
+
+    def __init__(self, module: Recurrent):
+        self.module = require(type(self).__name__, module, Recurrent, "an nn.RNN, nn.LSTM or nn.GRU")
+        self.places = [f"_l{layer}{way}" for layer in range(module.num_layers) for way in module.directions]
+        self.weights: dict[str, list[Any]] = {
+            at: [None if w is None else w.array for w in module.weights(at)] for at in self.places
+        }
+
+    def __call__(self, x: Tensor, state: Any = None, lengths: Sequence[int] | None = None) -> tuple[Tensor, Any]:
+        """y and the last state."""
+        with no_grad():
+            states, ends_at = self.module.states(x, state), self.module.lengths(x, lengths)
+            y, ends = self.run(x.array, [tuple(part.array for part in each) for each in states], ends_at)
+            return Tensor(y), self.module.joined([tuple(map(Tensor, end)) for end in ends])
+
+    def run(self, x: Any, states: Sequence[Arrays], lengths: np.ndarray | None) -> tuple[Any, list[Arrays]]:
+        """y and the last states: one layer after the other, and in each layer one direction after the other."""
+        ends: list[Arrays] = []
+        for layer in range(self.module.num_layers):
+            ys = []
+            for way in self.module.directions:
+                y, *end = self.scan(x, f"_l{layer}{way}", states[len(ends)], lengths)
+                ys.append(y)
+                ends.append(tuple(end))
+            x = ys[0] if len(ys) == 1 else self.concatenate(ys)
+        return x, ends
+
+    def scan(self, x: Any, at: str, state: Arrays, lengths: np.ndarray | None) -> Arrays:
+        """y (T, B, hidden) and the last state of the layer and direction at this place, e.g. "_l0_reverse"."""
+        raise NotImplementedError
+
+    def concatenate(self, ys: Sequence[Any]) -> Any:
+        """Forward next to backward."""
+        return np.concatenate(ys, axis=2)
+
+
+class NumPy(Runner):
+    """The formulas in NumPy: the products with x of all steps at once, then step by step, a whole batch at a time."""
+
+    def scan(self, x: np.ndarray, at: str, state: Arrays, lengths: np.ndarray | None) -> Arrays:
+        """y (T, B, hidden) and the last state."""
+        w_ih, w_hh, *biases = self.weights[at]
+        b_ih, b_hh = (0 if b is None else b for b in biases)
+        steps, cell = range(len(x)), CELLS[self.module.kind]
+        from_x = x @ w_ih.T + b_ih
+        y = np.zeros((*x.shape[:2], self.module.hidden_size), x.dtype)
+        for t in reversed(steps) if at.endswith(DIRECTIONS[1]) else steps:
+            new = cell(from_x[t], state[0] @ w_hh.T + b_hh, *state)
+            within = True if lengths is None else t < lengths[:, None]
+            state = tuple(np.where(within, after, before) for after, before in zip(new, state, strict=True))
+            y[t] = np.where(within, state[0], 0)
+        return y, *state
