@@ -23,7 +23,7 @@ class Tensor(Operators):
         self.array, self._version = array, version
         self._grad: Tensor | None = None
         self.node: tape.Node | None = None
-        self._requires_grad = requires_grad
+        self._requires_grad: bool | None = requires_grad  # None: frozen
 
     shape = property(lambda self: self.array.shape, doc="The extent of each axis.")
     ndim = property(lambda self: len(self.array.shape), doc="The number of axes.")
@@ -90,7 +90,7 @@ class Tensor(Operators):
     @property
     def requires_grad(self) -> bool:
         """True where operations on it are recorded. Only leaves can be set."""
-        return self._requires_grad or self.node is not None
+        return bool(self._requires_grad) or self.node is not None
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
@@ -98,10 +98,12 @@ class Tensor(Operators):
             raise RuntimeError("requires_grad can be set on leaves only; this tensor was computed. Use .detach().")
         if require_bool("tensor", "requires_grad", wanted) and not has_gradient(self.dtype):
             raise TypeError(f"only tensors of floats can require gradients, not {self.dtype}: write 1.0.")
-        if wanted != self._requires_grad:
-            self._requires_grad = bool(wanted)
+        if wanted != self.requires_grad:
+            self._requires_grad = True if wanted else None
             if isinstance(self.array, Array):
                 tape.RequiresGrad.note(self.array.buffer.address)
+
+    frozen = property(lambda self: self._requires_grad is None, doc="True where requires_grad went from True to False.")
 
     @property
     def grad(self) -> "Tensor | None":
@@ -246,7 +248,7 @@ def _add(a: Any, b: Any) -> Any:
     return OPS["add"].run([a, typed(b, a.dtype)], {})
 
 
-def _restored(values: np.ndarray, device: str, requires_grad: bool) -> Tensor:
+def _restored(values: np.ndarray, device: str, requires_grad: Any) -> Tensor:
     """A tensor from a copy or a pickle."""
     return Tensor(move(values, check(device)), requires_grad)
 

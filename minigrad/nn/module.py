@@ -15,8 +15,9 @@ from minigrad.tensor import Tensor
 class Module:
     """A part of a network.
 
-    Its parameters are the leaf tensors with requires_grad among its attributes and those of its modules; its buffers,
-    state that is not trained, such as a running mean, are the tensors given to `register_buffer`.
+    Its parameters are the leaf tensors with requires_grad among its attributes and those of its modules; one whose
+    requires_grad is set to False is frozen: no optimizer gets it, and it stays in the state. Its buffers, state that is
+    not trained, such as a running mean, are the tensors given to `register_buffer`.
     """
 
     training = True
@@ -37,31 +38,34 @@ class Module:
 
     def train(self, mode: bool = True) -> "Module":
         """Switch this module and all below it to training, `training=True`, or to evaluation."""
-        self.training = require_bool("train", "mode", mode)
-        for _, value in self._children():
-            if isinstance(value, Module):
-                value.train(mode)
+        require_bool("train", "mode", mode)
+        for _, module in self.named_modules():
+            module.training = mode
         return self
 
     def eval(self) -> "Module":
         """Switch to evaluation: layers such as batch norm use their buffers."""
         return self.train(False)
 
-    def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
-        """Each parameter with its path, e.g. "0.weight"; a shared one has several."""
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, "Module"]]:
+        """This module and all below it, each with what its paths begin with, e.g. "layer1.0."; a shared one several."""
+        yield prefix, self
         for name, value in self._children():
             if isinstance(value, Module):
-                yield from value.named_parameters(f"{prefix}{name}.")
-            elif isinstance(value, Tensor) and value.is_leaf and value.requires_grad:
-                yield f"{prefix}{name}", value
+                yield from value.named_modules(f"{prefix}{name}.")
+
+    def named_parameters(self, prefix: str = "", frozen: bool = False) -> Iterator[tuple[str, Tensor]]:
+        """Each parameter with its path, e.g. "0.weight"; a shared one has several. frozen: frozen ones, too."""
+        for path, module in self.named_modules(prefix):
+            for name, x in module._children():
+                if isinstance(x, Tensor) and x.is_leaf and (x.requires_grad or (frozen and x.frozen)):
+                    yield f"{path}{name}", x
 
     def named_buffers(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
         """Each buffer with its path, e.g. "1.running_mean"."""
-        own = ((name, getattr(self, name, None)) for name in self._buffers)
-        yield from ((f"{prefix}{name}", x) for name, x in own if isinstance(x, Tensor) and not x.requires_grad)
-        for name, value in self._children():
-            if isinstance(value, Module):
-                yield from value.named_buffers(f"{prefix}{name}.")
+        for path, module in self.named_modules(prefix):
+            own = ((name, getattr(module, name, None)) for name in module._buffers)
+            yield from ((f"{path}{name}", x) for name, x in own if isinstance(x, Tensor) and not x.requires_grad)
 
     def parameters(self) -> list[Tensor]:
         """Every parameter once, in the order of the attributes."""
@@ -81,24 +85,22 @@ class Module:
 
         layout="NHWC" stores the kernels of convolutions, and then all images between layers, with the channels last.
         """
-        for tensor in (*self.parameters(), *(x for x in self.buffers() if x.ndim)):  # a number stays on the host
+        parameters = {id(x): x for _, x in self.named_parameters(frozen=True)}
+        for tensor in (*parameters.values(), *(x for x in self.buffers() if x.ndim)):  # a number stays on the host
             moved = tensor.detach().to(device, layout if tensor.ndim == 4 else None)
             tensor.array, tensor.grad = moved.array, None
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """A copy of every parameter and buffer by name, as NumPy arrays of PyTorch's shapes, to be saved."""
+        """A copy of every parameter, frozen ones too, and buffer by name: NumPy arrays of PyTorch's shapes."""
         transposed = {*self._transposed()}
         return {name: x.numpy().T if name in transposed else x.numpy() for name, x in self._named_state()}
 
     def _named_state(self) -> Iterator[tuple[str, Tensor]]:
-        yield from (*self.named_parameters(), *self.named_buffers())
+        yield from (*self.named_parameters(frozen=True), *self.named_buffers())
 
-    def _transposed(self, prefix: str = "") -> Iterator[str]:
-        yield from (f"{prefix}{name}" for name in self.transposed)
-        for name, value in self._children():
-            if isinstance(value, Module):
-                yield from value._transposed(f"{prefix}{name}.")
+    def _transposed(self) -> Iterator[str]:
+        return (f"{prefix}{name}" for prefix, module in self.named_modules() for name in module.transposed)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Overwrite parameters and buffers with those of `state_dict()`, or of a PyTorch model with the same names.

@@ -161,8 +161,7 @@ class Optimizer:
     @property
     def launched(self) -> tuple:
         """The settings that are part of the launches."""
-        apart = (*ARRAYS, "lr") if self.reads_lr else ARRAYS
-        return tuple([x for x in vars(self).items() if x[0] not in apart])
+        return tuple([x for x in self.settings if x[0] != "lr" or not self.reads_lr])
 
     def _start(self, p: Any) -> list[np.ndarray]:
         """The states of a parameter before the first step."""

@@ -1,5 +1,8 @@
 """Modules: buffers beside parameters, and the switch between training and evaluation."""
 
+import copy
+
+import numpy as np
 import pytest
 
 import minigrad as mg
@@ -65,3 +68,28 @@ def test_a_module_is_written_as_the_tree_of_its_parts():
     ]
     assert text.splitlines()[-4:] == ["  )", "  1: relu", "  2: Flatten()", ")"]
     assert repr(nn.Sequential()) == "Sequential()"
+
+
+def test_a_frozen_parameter_stays_in_the_state_and_moves_with_its_module(tmp_path):
+    """requires_grad=False keeps it from optimizers; a plain tensor that never required a gradient is no parameter."""
+    model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2))
+    model.parts[0].constant = mg.ones(3)
+    names = list(model.state_dict())
+    model.parts[0].weight.requires_grad = False
+    assert list(model.state_dict()) == names
+    assert [name for name, _ in model.named_parameters()] == [n for n in names if n != "0.weight"]
+    optimizer = mg.optim.SGD(model.parameters(), lr=0.1)
+    before = model.parts[0].weight.numpy()
+    model(mg.ones((4, 3))).sum().backward()
+    optimizer.step()
+    np.testing.assert_array_equal(model.parts[0].weight.numpy(), before)
+    mg.save(tmp_path / "net.npz", model)
+    other = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2))
+    mg.load(tmp_path / "net.npz", other)
+    np.testing.assert_array_equal(other.parts[0].weight.numpy(), before)
+    model.to("sim")
+    assert {x.device for _, x in model.named_parameters(frozen=True)} == {"sim"}
+    twin = copy.deepcopy(model)
+    assert list(twin.state_dict()) == names and twin.parts[0].weight.frozen
+    twin.parts[0].weight.requires_grad = True
+    assert len(twin.parameters()) == 4 and not twin.parts[0].weight.frozen

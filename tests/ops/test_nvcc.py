@@ -16,29 +16,34 @@ NVCC = find_nvcc()
 # their own, and a missing #include shows on `sim` only, which compiles each file alone. The others are large.
 FILES = [
     path.relative_to(CUDA).as_posix()
-    for folder in ("", "conv2d/", "bench/", "matmul/")
+    for folder in ("", "conv2d/", "bench/", "matmul/", "recurrent/")
     for path in sorted(CUDA.glob(f"{folder}*.cu"))
 ]
 PTX = [name for name in FILES if "tensor_cores" in name or "wgmma" in name]  # of types of their own
 TOGETHER = [name for name in FILES if name not in PTX and not name.startswith("matmul/")]
-EXACT = ("matmul", "optim", "conv2d/register_tile", "conv2d/halo_tile", "conv2d/winograd")  # not of bfloat16
+# not of bfloat16
+EXACT = ("matmul", "optim", "recurrent", "conv2d/register_tile", "conv2d/halo_tile", "conv2d/winograd")
 OPTIONS = ["-I.", "-std=c++17", "--fatbin", "-Werror", "all-warnings", "-o", os.devnull]
 FEW = ("-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_90,code=sm_90")
 ALL = ("-gencode=arch=compute_75,code=[sm_75,sm_80]", "-gencode=arch=compute_90,code=[sm_90,sm_100]")
 TENSOR_CORES = FEW[1:]  # of sm_80 and later: earlier ones have no bfloat16
-# The optimizer's own work is done once, in float; all errors and warnings of the language come before it.
-UNOPTIMIZED = ["-Xcicc", "-O1", "-Xptxas", "-O0"]
+# All errors and warnings of the language come before the optimizer, whose own are for `make soak`.
+UNOPTIMIZED = ("-Xcicc", "-O1", "-Xptxas", "-O0")
 HOPPER = ["-gencode=arch=compute_90a,code=sm_90a"]
 CASES = [
-    pytest.param((tuple(files), real, FEW), id=f"{files[0] if len(files) == 1 else 'small files'}-{real}")
+    pytest.param(
+        (tuple(files), real, FEW, flags),
+        id=f"{files[0] if len(files) == 1 else 'small files'}-{real}{'' if flags else '-optimized'}",
+        marks=() if flags else pytest.mark.soak,
+    )
     for files in (TOGETHER, *([name] for name in FILES if name not in TOGETHER))
-    for real in ("float", "double")
+    for real, flags in (("float", UNOPTIMIZED), ("float", ()), ("double", UNOPTIMIZED))
     if real == "float" or files[0] not in PTX
 ]
 NARROW = tuple(name for name in TOGETHER if not name.startswith(EXACT))
-CASES.append(pytest.param((NARROW, "bfloat16", FEW), id="small files-bfloat16"))
+CASES.append(pytest.param((NARROW, "bfloat16", FEW, UNOPTIMIZED), id="small files-bfloat16"))
 CASES.append(
-    pytest.param((tuple(TOGETHER), "float", ALL), id="small files for four generations", marks=pytest.mark.soak)
+    pytest.param((tuple(TOGETHER), "float", ALL, ()), id="small files for four generations", marks=pytest.mark.soak)
 )
 
 pytestmark = pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
@@ -52,12 +57,14 @@ def builds(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[dict[tu
         yield {case: pool.submit(build, *case, tmp_path_factory.mktemp("nvcc")) for case in chosen}
 
 
-def build(files: tuple[str, ...], real: str, targets: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def build(
+    files: tuple[str, ...], real: str, targets: Sequence[str], flags: Sequence[str], folder: Path
+) -> subprocess.CompletedProcess[str]:
     name = files[0]
     targets = HOPPER if "wgmma" in name else TENSOR_CORES if "tensor" in name else targets
     unit = folder / "unit.cu"
     unit.write_text("".join(f'#include "{name}"\n' for name in files))
-    command = [NVCC, *OPTIONS, *targets, *(UNOPTIMIZED if real != "float" else ()), f"-Dreal={real}", str(unit)]
+    command = [NVCC, *OPTIONS, *targets, *flags, f"-Dreal={real}", str(unit)]
     return subprocess.run(command, cwd=CUDA, capture_output=True, text=True, check=False)
 
 

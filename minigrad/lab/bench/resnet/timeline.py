@@ -59,7 +59,8 @@ class StepWatch:
 
         def call(module: Module, *inputs: Any) -> Any:
             outer, names = self._layer, self._names
-            self._names = names or dict(named_modules(module))
+            paths = ((id(below), path.split(".")[:-1]) for path, below in module.named_modules())
+            self._names = names or {at: ".".join(part.strip("_") for part in parts) for at, parts in paths}
             self._layer = self._names.get(id(module), outer)
             try:
                 return plain(module, *inputs)
@@ -108,14 +109,6 @@ class StepWatch:
             plain(optimizer)
 
         return step
-
-
-def named_modules(module: Module, name: str = "") -> Iterator[tuple[int, str]]:
-    """The id of each module with its path."""
-    yield id(module), name
-    for child, value in module._children():
-        if isinstance(value, Module):
-            yield from named_modules(value, f"{name}.{child.strip('_')}".lstrip("."))
 
 
 def cost_of(op: Op, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[int, int]:
