@@ -1,0 +1,81 @@
+// A whole sequence in one launch. The weights never change, so each thread reads its own once, and keeps them in
+// registers for all steps: the kernel is persistent. At a step only h changes hands, through the L2 cache, and the
+// blocks meet at a barrier before the next one.
+//
+// block -> UNITS units of a layer, for SEQS sequences. Its threads have two roles: in the products a warp owns K numbers
+// of h, and so K columns of the block's rows of W_hh; in the cell a thread owns a unit of a sequence. Sequences know
+// nothing of each other: only blocks of the same blockIdx.y meet.
+//
+// Several layers are a wavefront: while one makes step t, the layer below makes step t + 1, and all meet at the same
+// barrier. The layers above the first have as many warps again, for the products of W_ih with the h of the layer below.
+#pragma once
+#include "grid_barrier.cuh"
+#include "recurrent/cell.cuh"
+#include "vector.cuh"
+
+#ifndef K
+#define K 32
+#endif
+#ifndef THREADS
+#define THREADS 512
+#endif
+
+// The sums of the gates of a unit, over the warps that made a product.
+template <class Weights>
+__device__ void add_warps(real (&sum)[GATES], const real* partial, int warps) {
+    for (int warp = 0; warp < warps; ++warp) {
+#pragma unroll
+        for (int g = 0; g < GATES; ++g) sum[g] += partial[warp * Weights::PARTIAL + g * Weights::UNITS];
+    }
+}
+
+// projected (T, B, GATES * hidden) = x W_ih^T + b_ih of the first layer; w_ih and b_ih are those of all layers, of which
+// the first is not read. h (2, layers, B, hidden): a step reads one half and writes the other; both hold the state
+// before the first step. c (layers, B, hidden) is replaced by the last one; y (T, B, hidden) is the last layer's.
+template <class Weights>
+__device__ void run_sequence(
+    real* shared, const real* projected, const real* w_ih, const real* b_ih, const real* w_hh, const real* b_hh,
+    const int* lengths, real* h, real* c, real* y, unsigned* arrived, int steps, int backward, int batch, int hidden) {
+    int layer = blockIdx.z, layers = gridDim.z, warp = threadIdx.y, warps = layers > 1 ? blockDim.y / 2 : blockDim.y;
+    int first = warp % warps * K, matrix = layer * GATES * hidden * hidden, plane = batch * hidden;
+    bool below = warp >= warps;  // this warp multiplies the h of the layer below
+    bool works = !below || layer > 0;
+    // [the weights, once]
+    Weights weights;
+    if (works) weights.load((below ? w_ih : w_hh) + matrix, first, hidden);
+    // [the unit of a sequence that this thread owns]
+    int thread = warp * 32 + threadIdx.x, s = thread / Weights::UNITS, u = thread % Weights::UNITS;
+    int unit = blockIdx.x * Weights::UNITS + u, sequence = blockIdx.y * Weights::SEQUENCES + s;
+    bool owns = s < Weights::SEQUENCES && unit < hidden && sequence < batch;
+    int at = (layer * batch + sequence) * hidden + unit, length = owns ? lengths[sequence] : 0;
+    const real* sums = shared + s * Weights::STRIDE + u;
+    real now = owns ? h[at] : 0, cell = owns ? c[at] : 0;
+    for (int tick = 0; tick < steps + layers - 1; ++tick) {
+        int step = tick - layer, t = backward ? steps - 1 - step : step, from = tick % 2 * layers;
+        if (step >= 0 && step < steps) {  // the same for the whole block
+            // [multiply]
+            if (works) weights.multiply(h + (from + layer - below) * plane, shared, first, batch, hidden);
+            __syncthreads();
+            // [the cell]
+            if (owns) {
+                real from_x[GATES], from_h[GATES];
+#pragma unroll
+                for (int g = 0; g < GATES; ++g) {
+                    int row = g * hidden + unit;
+                    from_x[g] = layer ? b_ih[layer * GATES * hidden + row]
+                                      : projected[(t * batch + sequence) * GATES * hidden + row];
+                    from_h[g] = b_hh[layer * GATES * hidden + row];
+                }
+                add_warps<Weights>(from_h, sums, warps);
+                if (layer > 0) add_warps<Weights>(from_x, sums + warps * Weights::PARTIAL, warps);
+                bool within = t < length;
+                if (within) now = next_state(from_x, from_h, now, cell);
+                h[(layers - from) * plane + at] = now;
+                if (layer == layers - 1) y[(t * batch + sequence) * hidden + unit] = within ? now : 0;
+            }
+        }
+        // [meet]
+        grid_barrier(arrived + blockIdx.y, gridDim.x * gridDim.z, tick + 1);
+    }
+    if (owns) c[at] = cell;
+}

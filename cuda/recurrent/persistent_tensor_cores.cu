@@ -1,0 +1,103 @@
+#include "matmul/mma.cuh"
+#include "recurrent/persistent.cuh"
+
+#ifndef MROWS
+#define MROWS 2
+#endif
+#ifndef EIGHTS
+#define EIGHTS 1
+#endif
+#ifndef BF16
+#define BF16 0
+#endif
+
+// Two neighbors as bfloat16 in one register.
+__device__ inline unsigned packed(real low, real high) {
+    return bfloat16(low).bits | (unsigned)bfloat16(high).bits << 16;
+}
+
+// The same for tensor cores: a block owns 16 MROWS rows for 8 EIGHTS sequences. mma reads W as (16, k) and h as (k, 8); in
+// it a lane holds the rows lane / 4 and lane / 4 + 8 of W, sequence lane / 4 of h, and of every 16 k those that it counts
+// as its own. Any order of k will do if both have the same, so a lane takes four neighbors: they come by one load.
+struct Fragments {
+    static constexpr int SEQUENCES = 8 * EIGHTS, BLOCK_ROWS = 16 * MROWS, UNITS = BLOCK_ROWS / GATES;
+    static constexpr int STRIDE = BLOCK_ROWS + 4;  // a warp writes 4 x 8 sums at once: 4 more, and no two share a bank
+    static constexpr int PARTIAL = SEQUENCES * STRIDE, HALVES = BF16 ? 1 : 2;  // mma of bfloat16 takes 16 k, of TF32 8
+    unsigned w[MROWS][K / 16][HALVES][4];
+
+    static __device__ real one(const real* matrix, int row, int k, int hidden) {
+        int gate = row / UNITS, unit = blockIdx.x * UNITS + row % UNITS;
+        return gate < GATES && unit < hidden && k < hidden ? matrix[(gate * hidden + unit) * hidden + k] : 0;
+    }
+
+    // The registers of four neighbors: two pairs, or four numbers.
+    static __device__ void round(unsigned (&out)[2 * HALVES], const real (&four)[4]) {
+#pragma unroll
+        for (int i = 0; i < 2 * HALVES; ++i) {
+            out[i] = BF16 ? packed(four[2 * i % 4], four[2 * i % 4 + 1]) : to_tf32(__float_as_uint(four[i]));
+        }
+    }
+
+    __device__ void load(const real* matrix, int first, int hidden) {
+        int row = threadIdx.x / 4, k = first + threadIdx.x % 4 * 4;
+#pragma unroll
+        for (int i = 0; i < MROWS * (K / 16) * 2; ++i) {
+            int m = i / 2 / (K / 16), step = i / 2 % (K / 16), lower = i % 2;
+            real four[4];
+            unsigned out[2 * HALVES];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) four[j] = one(matrix, 16 * m + row + 8 * lower, k + 16 * step + j, hidden);
+            round(out, four);
+#pragma unroll
+            for (int j = 0; j < 2 * HALVES; ++j) w[m][step][j / 2][j % 2 * 2 + lower] = out[j];
+        }
+    }
+
+    __device__ void multiply(const real* h, real* shared, int first, int batch, int hidden) const {
+        int k = first + threadIdx.x % 4 * 4, row = threadIdx.x / 4, pair = threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int n = 0; n < EIGHTS; ++n) {
+            int sequence = blockIdx.y * SEQUENCES + 8 * n + row;
+            float sums[MROWS][4] = {};
+#pragma unroll
+            for (int step = 0; step < K / 16; ++step) {
+                // [read h]
+                real four[4];
+                unsigned b[2 * HALVES];
+                read(four, h + sequence * hidden, k + 16 * step, sequence < batch ? hidden : 0);
+                round(b, four);
+                // [products]
+#pragma unroll
+                for (int i = 0; i < MROWS * HALVES; ++i) {
+                    int m = i / HALVES, half = i % HALVES;
+                    if (BF16) mma_bf16(sums[m], w[m][step][0], b[0], b[1]);
+                    else mma_tf32(sums[m], w[m][step][half], b[2 * half], b[2 * half + 1]);
+                }
+            }
+            // [partial sums]
+            real* partial = shared + threadIdx.y * PARTIAL + (8 * n + pair) * STRIDE + row;
+#pragma unroll
+            for (int i = 0; i < MROWS * 4; ++i) partial[i % 2 * STRIDE + i / 2 * 8] = sums[i / 4][i % 4];
+        }
+    }
+
+    // Four neighbors of a row of h, of which the first `count` numbers exist.
+    static __device__ void read(real (&four)[4], const real* row, int k, int count) {
+        if (k + 4 <= count && count % 4 == 0) {
+            float4 found = __ldcg(reinterpret_cast<const float4*>(row + k));
+            four[0] = found.x, four[1] = found.y, four[2] = found.z, four[3] = found.w;
+        } else {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) four[j] = k + j < count ? __ldcg(row + k + j) : 0;
+        }
+    }
+};
+
+// The sequence by tensor cores: W_hh and h are rounded to TF32, or to bfloat16, and products are summed in float.
+extern "C" __global__ void __launch_bounds__(THREADS) recurrent_persistent_tensor_cores(
+    const real* projected, const real* w_ih, const real* b_ih, const real* w_hh, const real* b_hh, const int* lengths,
+    real* h, real* c, real* y, unsigned* arrived, int steps, int backward, int batch, int hidden) {
+    extern __shared__ real shared[];
+    run_sequence<Fragments>(
+        shared, projected, w_ih, b_ih, w_hh, b_hh, lengths, h, c, y, arrived, steps, backward, batch, hidden);
+}

@@ -1,0 +1,172 @@
+"""The CUDA runner: from a launch for each step to one persistent launch for a sequence, `cuda/recurrent/*.cu`."""
+
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from minigrad.devices.array import Array
+from minigrad.errors import require_words
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.launch import Launch
+from minigrad.nn.recurrent import Recurrent, affine
+from minigrad.operators import OPS
+from minigrad.ops.recurrence import CELLS, DIRECTIONS
+from minigrad.recurrent.runner import Arrays, Runner
+from minigrad.recurrent.tile import WARP, Layers, choose
+from minigrad.rounding import current
+from minigrad.tensor import Tensor
+
+RUNGS = ("steps", "projected", "persistent", "wavefront")
+ROUNDED = ("tf32", "bf16")  # the precisions of tensor cores
+
+
+@cache
+def kernels(kind: str) -> dict[str, Kernel]:
+    """The kernels for a cell, by rung; the persistent ones of tensor cores by their precision."""
+    cell = {"CELL": [*CELLS].index(kind)}
+    step = partial(
+        Kernel, "recurrent/step.cu", grid=("hidden/UNITS", "batch"), block=("32", "UNITS"), sizes="hidden batch",
+        defines=cell, UNITS=(8, 4, 2, 1, 16, 32),
+    )  # fmt: skip
+    made = {"steps": step(name="recurrent_step"), "projected": step(name="recurrent_step_projected")}
+    blocks = ("columns", "groups", "layers"), ("32", "warps"), "columns groups layers warps bytes"
+    threads = tuple(range(WARP, 1025, WARP))
+    made["persistent"] = Kernel(
+        "recurrent/persistent.cu", "recurrent_persistent", *blocks, cell, None, "bytes",
+        ROWS=(1, 2, 3, 4), K=(32, 16, 64), SEQS=(4, 1, 2, 8, 16), THREADS=threads,
+    )  # fmt: skip
+    for precision in ROUNDED:
+        made[precision] = Kernel(
+            "recurrent/persistent_tensor_cores.cu", "recurrent_persistent_tensor_cores", *blocks,
+            {**cell, "BF16": precision == "bf16"}, None, "bytes",
+            MROWS=(2, 1, 4), K=(32, 16, 64), EIGHTS=(1, 2, 4, 8), THREADS=threads,
+        )  # fmt: skip
+    return made
+
+
+class CUDA(Runner):
+    """Runs a network by kernels, on `cuda` or `sim`: the module must be there, and so must x.
+
+    rung: "steps", a launch for each step; "projected", the same with the products with x made by one matrix product
+    ahead; "persistent", one launch for a sequence, whose blocks keep their weights and meet at a barrier each step;
+    "wavefront", one for all layers, each a step behind the one below. `mg.graph(runner)` captures the launches of a
+    sequence as a graph.
+    """
+
+    def __init__(self, module: Recurrent, rung: str = "persistent"):
+        super().__init__(module)
+        (self.rung,) = require_words("CUDA", "rung", rung, RUNGS)
+        first = self.weights[self.places[0]][0]
+        if not isinstance(first, Array):
+            raise ValueError(
+                "CUDA: the module is on 'numpy'; move it to where kernels run: module.to('sim') or 'cuda'."
+            )
+        if rung == "wavefront" and len(module.directions) > 1:
+            raise ValueError(
+                "CUDA: a layer above both directions reads the end of the sequence first, so layers cannot run as a "
+                "wavefront. Choose rung='persistent'."
+            )
+        self.device, self.dtype = first.device, first.dtype
+        self.kernels = kernels(module.kind)
+        self._whole: dict[tuple[int, int], Array] = {}  # the lengths where none are given, by steps and batch
+        self._none = Array.zeros(self.device, (module.gates * module.hidden_size,), self.dtype)  # for no bias
+
+    def run(self, x: Array, states: Sequence[Arrays], lengths: np.ndarray | None) -> tuple[Any, list[Arrays]]:
+        """y and the last states."""
+        self.lengths = self._uploaded(x.shape[0], x.shape[1], lengths)
+        if self.rung != "wavefront":
+            return super().run(x, states, lengths)
+        return self.persistent(x, self.places, states, backward=False)
+
+    def scan(self, x: Array, at: str, state: Arrays, lengths: np.ndarray | None) -> Arrays:
+        """y (T, B, hidden) and the last state of the layer and direction at this place."""
+        backward = at.endswith(DIRECTIONS[1])
+        if self.rung == "persistent":
+            y, (end,) = self.persistent(x, [at], [state], backward)
+            return y, *end
+        steps, batch, inputs = x.shape
+        hidden, like = self.module.hidden_size, (self.device, state[0].shape, self.dtype)
+        w_ih, w_hh, b_ih, b_hh = self.filled(at)
+        given = (self.projected(x, at),) if self.rung == "projected" else (x, w_ih, b_ih)
+        launch = self.kernels[self.rung].launch(hidden, batch)
+        h, following, c = copied(state[0]), Array.empty(*like), copied(state[-1])
+        y = Array.empty(self.device, (steps, batch, hidden), self.dtype)
+        extents = (hidden,) if self.rung == "projected" else (inputs, hidden)
+        for t in reversed(range(steps)) if backward else range(steps):
+            launch(*given, w_hh, b_hh, self.lengths, h, following, c, y, t, *extents)
+            h, following = following, h
+        return (y, h, c)[: 1 + self.module.parts]
+
+    def persistent(
+        self, x: Array, places: Sequence[str], states: Sequence[Arrays], backward: bool
+    ) -> tuple[Array, list[Arrays]]:
+        """One launch for the layers at these places, the first of which reads x."""
+        module, layers, (steps, batch, _) = self.module, len(places), x.shape
+        hidden = module.hidden_size
+        launch, groups = self.planned(batch, layers)
+        filled = [self.filled(at) for at in places]
+        above = [filled[1], *filled[1:]] if layers > 1 else filled  # the first layer's products with x are made ahead
+        w_ih, b_ih = (stacked([each[i] for each in above]) for i in (0, 2))
+        w_hh, b_hh = (stacked([each[i] for each in filled]) for i in (1, 3))
+        h = stacked([state[0] for state in [*states, *states]])
+        c = stacked([state[-1] for state in states])
+        y = Array.empty(self.device, (steps, batch, hidden), self.dtype)
+        arrived = Array.zeros(self.device, (groups,), np.dtype(np.uint32))
+        extents = steps, int(backward), batch, hidden
+        launch(self.projected(x, places[0]), w_ih, b_ih, w_hh, b_hh, self.lengths, h, c, y, arrived, *extents)
+        h, c = h.reshape((2 * layers * batch, hidden)), c.reshape((layers * batch, hidden))
+        halves = ((steps + layer) % 2 * layers for layer in range(layers))  # where the last step wrote
+        ends = [(h.rows((half + i) * batch, batch), c.rows(i * batch, batch)) for i, half in enumerate(halves)]
+        return y, [tuple(map(copied, end[: module.parts])) for end in ends]
+
+    def planned(self, batch: int, layers: int) -> tuple[Launch, int]:
+        """The launch of a persistent kernel in the precision of `mg.precision`, and its groups of sequences."""
+        rounds = current() if self.dtype == np.float32 and current() in ROUNDED else ""
+        work = Layers(self.module.hidden_size, batch, self.module.gates, layers, self.dtype.itemsize)
+        tile = choose(work, bool(rounds), *self.limits())
+        return self.kernels[rounds or "persistent"].launch(*tile.sizes, **tile.values), tile.groups
+
+    def limits(self) -> tuple[int, int]:
+        """The blocks that run at once, and the bytes of shared memory of a block."""
+        return (self.device.processors if self.device.is_gpu else 64), 227 * 1024
+
+    def _uploaded(self, steps: int, batch: int, lengths: np.ndarray | None) -> Array:
+        """The lengths on the device. A graph sends nothing there, so whole lengths stay from the first call on."""
+        if lengths is not None:
+            return Array.upload(self.device, lengths.astype(np.int32))
+        key = steps, batch
+        if key not in self._whole:
+            self._whole[key] = Array.upload(self.device, np.full(batch, steps, np.int32))
+        return self._whole[key]
+
+    def filled(self, at: str) -> list[Array]:
+        """W_ih, W_hh, b_ih and b_hh at a place, zeros for a bias that is left out."""
+        return [self._none if w is None else w for w in self.weights[at]]
+
+    def projected(self, x: Array, at: str) -> Array:
+        """x W_ih^T + b_ih for all steps at once."""
+        (steps, batch, inputs), (w_ih, _, b_ih, _) = x.shape, self.filled(at)
+        y: Any = affine(Tensor(x.reshape((steps * batch, inputs))), Tensor(w_ih).T, Tensor(b_ih)).array
+        return y
+
+    def concatenate(self, ys: Sequence[Array]) -> Array:
+        """Forward next to backward."""
+        joined: Any = OPS["concatenate"]([Tensor(y) for y in ys], axis=2).array
+        return joined
+
+
+def copied(array: Array) -> Array:
+    """A copy on the device."""
+    made = Array.empty(array.device, array.shape, array.dtype)
+    made.copy_from(array)
+    return made
+
+
+def stacked(arrays: Sequence[Array]) -> Array:
+    """The arrays, of one shape, along a new first axis."""
+    if len(arrays) == 1:
+        return arrays[0].reshape((1, *arrays[0].shape))
+    made: Any = OPS["concatenate"]([Tensor(a.reshape((1, *a.shape))) for a in arrays], axis=0).array
+    return made

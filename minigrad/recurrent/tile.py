@@ -1,0 +1,111 @@
+"""The tile of a block of the persistent kernels: its share of the weights and sequences, and the choice among tiles."""
+
+from itertools import product
+from typing import NamedTuple
+
+from minigrad.errors import LaunchError
+from minigrad.kernels.extents import ceil_div
+
+REGISTERS, MOST = 65536, 255  # of four bytes, in a multiprocessor and at most in a thread
+OTHERS = 48  # registers of a thread besides its weights and sums
+WARP, THREADS = 32, 1024  # threads of a warp, and at most of a block
+
+
+class Layers(NamedTuple):
+    """The work: layers of `hidden` units with `gates` gates, for `batch` sequences, in numbers of `itemsize` bytes."""
+
+    hidden: int
+    batch: int
+    gates: int
+    layers: int
+    itemsize: int
+
+
+class Tile(NamedTuple):
+    """`rows` rows of the weights for `seqs` sequences are a block's, and of these `k` columns a warp's."""
+
+    work: Layers
+    rows: int
+    k: int
+    seqs: int
+    tensor_cores: bool = False
+
+    @property
+    def units(self) -> int:
+        return self.rows // self.work.gates
+
+    @property
+    def columns(self) -> int:
+        return ceil_div(self.work.hidden, self.units)
+
+    @property
+    def groups(self) -> int:
+        return ceil_div(self.work.batch, self.seqs)
+
+    @property
+    def blocks(self) -> int:
+        return self.columns * self.groups * self.work.layers
+
+    @property
+    def warps(self) -> int:
+        """As many as k columns each need, and as a thread for each unit of a sequence needs, for both products."""
+        products = 2 if self.work.layers > 1 else 1
+        return products * max(ceil_div(self.work.hidden, self.k), ceil_div(self.units * self.seqs, WARP * products))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of a launch: grid, warps of a block, and bytes of its shared memory."""
+        return self.columns, self.groups, self.work.layers, self.warps, self.shared
+
+    @property
+    def values(self) -> dict[str, int]:
+        """The tunables of a launch."""
+        shape = (self.rows // 16, self.seqs // 8) if self.tensor_cores else (self.rows // WARP, self.seqs)
+        names = ("MROWS", "EIGHTS") if self.tensor_cores else ("ROWS", "SEQS")
+        return {**dict(zip(names, shape, strict=True)), "K": self.k, "THREADS": WARP * self.warps}
+
+    @property
+    def shared(self) -> int:
+        """Bytes: each warp's partial sums, and its numbers of h, which tensor cores take from global memory."""
+        own = self.rows + 4 if self.tensor_cores else self.rows + self.k
+        return self.warps * self.seqs * own * self.work.itemsize
+
+    def fits(self, shared: int) -> bool:
+        """True if the registers of the threads and the shared memory of the block are enough."""
+        threads, words = WARP * self.warps, self.work.itemsize // 4
+        summed = 8 if self.tensor_cores else self.seqs  # sequences at a time
+        registers = words * self.rows * (self.k + summed) // WARP + OTHERS
+        held = registers <= min(MOST, REGISTERS // threads)
+        return threads <= THREADS and held and self.shared <= shared
+
+    @property
+    def cycles(self) -> float:
+        """A model of a step: products or reads of shared memory, sums over the warps, and h out of the L2 cache."""
+        macs = self.rows * self.k * self.seqs * self.warps
+        products = macs / 512 if self.tensor_cores else max(macs / 128, self.seqs * self.k / 4 * self.warps)
+        sums = 2 * self.warps * self.seqs * self.rows / WARP
+        moved = self.blocks * self.seqs * self.work.hidden * self.work.itemsize / 2500  # bytes of all blocks in a cycle
+        return products + sums + moved
+
+
+def tiles(work: Layers, tensor_cores: bool) -> list[Tile]:
+    """Every tile that the kernel is compiled for."""
+    rows, seqs = ((16, 32, 64), (8, 16, 32, 64)) if tensor_cores else ((32, 64, 96, 128), (1, 2, 4, 8, 16))
+    return [Tile(work, *shape, tensor_cores) for shape in product(rows, (16, 32, 64), seqs)]
+
+
+def choose(work: Layers, tensor_cores: bool, resident: int, shared: int) -> Tile:
+    """The tile with the shortest step whose blocks are resident at once. Raises LaunchError where there is none."""
+    fitting = [tile for tile in tiles(work, tensor_cores) if tile.fits(shared)]
+    if not fitting:
+        raise LaunchError(
+            f"persistent: no block holds its share of {work.hidden} units of {work.itemsize} bytes in registers. "
+            "Choose rung='projected'."
+        )
+    least = min(tile.blocks for tile in fitting)
+    if least > resident:
+        raise LaunchError(
+            f"persistent: {work.hidden} units, {work.batch} sequences and {work.layers} layers need {least} blocks at "
+            f"once, and this device runs {resident}. Run fewer sequences at a time, or choose rung='projected'."
+        )
+    return min((tile for tile in fitting if tile.blocks <= resident), key=lambda tile: tile.cycles)

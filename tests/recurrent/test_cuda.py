@@ -1,0 +1,104 @@
+"""The CUDA ladder beyond the numbers of its rungs: tensor cores, tiles, graphs, and what is refused."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from recurrent_runs import MAKERS, compare
+
+import minigrad as mg
+from minigrad import nn
+from minigrad.errors import LaunchError
+from minigrad.ops import recurrence
+from minigrad.recurrent import CUDA
+from minigrad.recurrent.tile import WARP, Layers, choose, tiles
+from minigrad.rounding import rounded
+
+H200 = {"resident": 132, "shared": 227 * 1024}
+GATES = {"tanh": 1, "lstm": 4, "gru": 3}
+
+
+def by_rounded_factors(module, x, precision):
+    """y in NumPy, with W and the vectors that it multiplies rounded at every step."""
+    w_ih, w_hh, b_ih, b_hh = (w.numpy() for w in module.weights("_l0"))
+    around = partial(rounded, precision=precision)
+    state, ys = [np.zeros((x.shape[1], module.hidden_size), np.float32)] * module.parts, []
+    for x_t in x:
+        sums = around(x_t) @ around(w_ih).T + b_ih, around(state[0]) @ around(w_hh).T + b_hh
+        state = recurrence.CELLS[module.kind](*sums, *state)
+        ys.append(state[0])
+    return np.array(ys)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+@pytest.mark.parametrize("kind", MAKERS)
+def test_tensor_cores_give_the_numbers_of_rounded_factors(kind, precision, device):
+    if device == "numpy":
+        pytest.skip("NumPy has no tensor cores")
+    mg.manual_seed(0)
+    for hidden, batch, steps in [(1, 1, 1), (33, 3, 5), (70, 9, 3)]:
+        module = MAKERS[kind](7, hidden, device=device)
+        x = mg.randn(steps, batch, 7, device=device)
+        with mg.precision(precision):
+            y, _ = CUDA(module)(x)
+        np.testing.assert_allclose(y.numpy(), by_rounded_factors(module, x.numpy(), precision), 0, 1e-5)
+
+
+@pytest.mark.parametrize("precision", ["float32", "3xtf32"])
+def test_float32_stays_float32(precision, device):
+    if device == "numpy":
+        pytest.skip("NumPy has no kernels")
+    mg.manual_seed(0)
+    module = nn.LSTM(5, 9, device=device)
+    with mg.precision(precision):
+        compare(CUDA(module), module, 2, 3)
+
+
+@pytest.mark.parametrize("tensor_cores", [False, True])
+@pytest.mark.parametrize("kind", GATES)
+def test_a_chosen_tile_covers_the_work_and_fits(kind, tensor_cores):
+    for hidden in (1, 31, 100, 256, 512, 1024):
+        for batch in (1, 3, 32, 64):
+            work = Layers(hidden, batch, GATES[kind], 1, 4)
+            try:
+                tile = choose(work, tensor_cores, **H200)
+            except LaunchError:
+                assert hidden * batch >= 1024 * 32  # the weights and sums of these are more than the chip holds
+                continue
+            assert tile in tiles(work, tensor_cores) and tile.blocks <= H200["resident"]
+            assert tile.units * tile.columns >= hidden and tile.seqs * tile.groups >= batch
+            assert tile.warps * tile.k >= hidden and tile.warps * WARP >= tile.units * tile.seqs
+            others = [t for t in tiles(work, tensor_cores) if t.fits(H200["shared"]) and t.blocks <= 132]
+            assert tile.cycles == min(other.cycles for other in others)
+
+
+def test_work_that_is_not_resident_at_once_is_refused_with_the_numbers():
+    with pytest.raises(LaunchError, match=r"1024 units, 64 sequences and 1 layers need \d+ blocks at once, and this"):
+        choose(Layers(1024, 64, 4, 1, 4), False, **H200)
+    with pytest.raises(LaunchError, match="no block holds its share of 8192 units of 8 bytes in registers"):
+        choose(Layers(8192, 1, 4, 1, 8), False, **H200)
+    module = nn.LSTM(2, 600, device="sim")
+    with pytest.raises(LaunchError, match=r"need \d+ blocks at once, and this device runs 64"):
+        CUDA(module)(mg.zeros((1, 8, 2), device="sim"))
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match=r"the module is on 'numpy'; move it to where kernels run: module.to\('sim'\)"):
+        CUDA(nn.LSTM(2, 3))
+    with pytest.raises(ValueError, match="a layer above both directions reads the end of the sequence first"):
+        CUDA(nn.GRU(2, 3, 2, bidirectional=True, device="sim"), "wavefront")
+    with pytest.raises(ValueError, match="CUDA: rung='fast' must be among steps, projected, persistent, wavefront"):
+        CUDA(nn.GRU(2, 3, device="sim"), "fast")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rung", ["steps", "projected", "persistent", "wavefront"])
+def test_a_sequence_is_captured_as_a_graph(rung):
+    mg.manual_seed(0)
+    module = nn.LSTM(7, 65, 2, device="cuda")
+    run = CUDA(module, rung)
+    fast, xs = mg.graph(lambda x: run(x)[0]), [mg.randn(9, 3, 7, device="cuda") for _ in range(4)]
+    for x in xs:
+        with mg.no_grad():
+            np.testing.assert_allclose(fast(x).numpy(), module(x)[0].numpy(), 1e-5, 1e-5)
+    assert fast.replays >= 2
