@@ -41,6 +41,7 @@ class Arguments:
     packed: ctypes.Structure
     arrays: list[tuple[str, Any]]  # the arrays by parameter name, for messages
     maps: Maps = ()
+    cooperative: bool = False  # all blocks run at once, and may wait for each other
 
     @property
     def places(self) -> list[int]:

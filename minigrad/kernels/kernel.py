@@ -40,6 +40,7 @@ class Kernel:
         defines: Mapping[str, Any] | None = None,
         fit: Callable[..., dict[str, int]] | None = None,
         shared: int | str = 0,
+        cooperative: bool = False,
         **tunables: tuple[int, ...],
     ):
         self.source = Source.read(source) if isinstance(source, str) else source
@@ -49,6 +50,7 @@ class Kernel:
         self.tunables, self.fit, self.memory = tunables, fit, Span(*str(shared).split("/"))
         self.values = {key: legal[0] for key, legal in tunables.items()}
         self.defines = {key: str(int(v) if isinstance(v, bool) else v) for key, v in (defines or {}).items()}
+        self.cooperative = cooperative
         self.waits = False  # a kernel of the reader's own reports its faults at its own launch
         self._modules = Cache()  # compiled code by device, type and tunables
         self._plans = Cache()  # launches by their sizes
@@ -125,6 +127,7 @@ class Kernel:
             module = self._modules[key] = device.build(self.source, self.macros(values, bound.real))
         for tensor in bound.written:
             tensor.written_by(self.name)
+        bound.arguments.cooperative = self.cooperative
         device.launch(module, self.name, grid, block, shared, bound.arguments)
         if self.waits:
             device.synchronize()

@@ -72,7 +72,7 @@ class WatchRequest(ctypes.Structure):
     _fields_ = fields(
         (U64, "packed packed_bytes blocks grid limit"),
         (POINTER, "kernel"),
-        (U32, "vectors buffers shared reversed keep_history"),
+        (U32, "vectors buffers shared reversed keep_history cooperative"),
         (POINTER, "bytes elements starts"),
     )
 

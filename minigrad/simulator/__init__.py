@@ -86,7 +86,8 @@ class Simulator:
         main = threading.get_ident() == threading.main_thread().ident  # the only thread that Ctrl-C may interrupt
         packed = ctypes.addressof(arguments.packed)
         entry, workers = module.entry(name), max(self.workers, 1)
-        request = LaunchRequest(entry, packed, grid, block, shared, workers, main, 0, self.timeout)
+        together = arguments.cooperative
+        request = LaunchRequest(entry, packed, grid, block, shared, workers, main, together, 0, self.timeout)
         printed, error = b"", None
         with library.launching:
             failed = library.minigrad_launch(ctypes.addressof(request))

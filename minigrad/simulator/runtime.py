@@ -104,7 +104,7 @@ class LaunchRequest(ctypes.Structure):
     _fields_ = fields(
         (POINTER, "kernel packed"),
         (U32 * 3, "grid block"),
-        (U32, "shared workers interruptible printed"),
+        (U32, "shared workers interruptible cooperative printed"),
         (ctypes.c_double, "timeout"),
     )
 

@@ -15,18 +15,19 @@ static struct sigaction before[NSIG];
 
 static void leave_kernel(Worker& worker) __attribute__((noreturn));
 static void leave_kernel(Worker& worker) {
-    worker.running = 0;
+    worker.leader->running = 0;
     worker.critical = 0;
     worker.current = nullptr;
-    _longjmp(worker.escape, 1);
+    _longjmp(worker.leader->escape, 1);
 }
 
 // Stop every worker: those between blocks see `stop`, those inside a kernel get a signal.
 void stop_all(Cause cause) {
     int running = NONE;
     launch.stop.compare_exchange_strong(running, cause);
+    const Worker* own = this_worker ? this_worker->leader : nullptr;
     for (Worker* worker : workers)
-        if (worker && worker != this_worker && worker->running) pthread_kill(worker->thread, STOP);
+        if (worker && worker != own && worker->running) pthread_kill(worker->thread, STOP);
 }
 
 // Returns true for the first failure, which writes the report.
@@ -90,7 +91,7 @@ static bool in_or_near(uint64_t address, const char* memory, size_t size, size_t
 
 static void on_fault(int signal, siginfo_t* info, void* context) {
     Worker* worker = this_worker;
-    if (!worker || !worker->running || !worker->current) {  // not ours: let it recur under the previous handler
+    if (!worker || !worker->leader->running || !worker->current) {  // not ours: let it recur under the previous handler
         sigaction(signal, &before[signal], nullptr);
         return;
     }
@@ -116,7 +117,7 @@ static void call_previous_handler(int signal, siginfo_t* info, void* context) {
 
 static void on_stop(int signal, siginfo_t* info, void* context) {
     Worker* worker = this_worker;
-    if (!worker || !worker->running || !launch.stop) return call_previous_handler(signal, info, context);
+    if (!worker || !worker->leader->running || !launch.stop) return call_previous_handler(signal, info, context);
     if (worker->critical) return;
     Fiber* current = worker->current;
     // A waiting thread is reported at the line of its wait: compilers attribute parts of the loop to other lines.
@@ -133,7 +134,7 @@ static void on_interrupt(int signal, siginfo_t* info, void* context) {
     if (before[signal].sa_handler == SIG_IGN) return;
     stop_all(INTERRUPT);
     Worker* worker = this_worker;
-    if (worker && worker->running && !worker->critical) leave_kernel(*worker);
+    if (worker && worker->leader->running && !worker->critical) leave_kernel(*worker);
 }
 
 static void install(int signal, void (*handler)(int, siginfo_t*, void*)) {
