@@ -21,12 +21,6 @@ PROCESSORS = 132  # multiprocessors of an H100 (SXM) or H200, for devices that a
 MAX_SHARED = 48 * 1024
 
 
-def index_of(number: int, extent: Dim3) -> Dim3:
-    """The index (x, y, z) of block or thread `number`, counted along x first."""
-    x, y, _ = extent
-    return number % x, number // x % y, number // (x * y)
-
-
 class Buffer(Protocol):
     """Device memory, freed when the object is collected."""
 

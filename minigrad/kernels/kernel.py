@@ -28,6 +28,7 @@ class Kernel:
     arguments of `launch`, e.g. "m n k batch=1". A tunable is a tuple of its legal values, the default first; where the
     `.cu` has a macro of that name, the value is compiled in. fit(sizes by name) chooses values of tunables for a
     launch, unless `using` has set them. shared: bytes of dynamic shared memory per launch, a number or such a word.
+    cooperative: its blocks may wait for each other, as at a barrier of the grid, so all of them run at once.
     """
 
     def __init__(
@@ -122,9 +123,8 @@ class Kernel:
         bound = arguments.bind(self.name, self.signature.params, args)
         device = for_launch(bound.device)
         key = (device.name, bound.real, tuple(values.items()))
-        module = self._modules.get(key)
-        if module is None:
-            module = self._modules[key] = device.build(self.source, self.macros(values, bound.real))
+        if not (module := self._modules.get(key)):
+            module = self._modules.keep(key, device.build(self.source, self.macros(values, bound.real)))
         for tensor in bound.written:
             tensor.written_by(self.name)
         bound.arguments.cooperative = self.cooperative

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from minigrad.errors import require
+from minigrad.errors import require, require_bool
 from minigrad.kernels.kernel import Kernel
 from minigrad.source import CUDA, Source
 
@@ -24,6 +24,7 @@ def kernel(
     for macro, value in (defines or {}).items():
         if not (isinstance(macro, str) and macro.isidentifier()) or value is None:
             raise ValueError(f"mg.kernel {name}: defines={{{macro!r}: {value!r}}} is no macro; write {{'TILE': 16}}.")
+    require_bool(f"mg.kernel {name}", "cooperative", cooperative)
     made = Kernel(source_of(f"mg.kernel {name}", source_or_path, name), name, defines=defines, cooperative=cooperative)
     made.waits = True
     _ = made.signature  # raises where the text has no such kernel

@@ -57,7 +57,8 @@ MINIGRAD_STEP(minigrad_vote, const Site*, site, int, predicate) {
     return arrive_first(worker, self);
 }
 
-constexpr unsigned MANY_POLLS = 1024;  // of memory that does not change
+// Of memory that does not change: after these the core is left to others; and all who wait seem to wait for ever.
+constexpr unsigned POLLS = 64, MANY_POLLS = 1024;
 
 // The number of running blocks if all of them seem to wait for memory to change and there is no other, or it has not
 // started; else 0. "Seem": without a watch nobody sees writes, and a thread may count its polls and give up.
@@ -127,8 +128,7 @@ static Context* let_others_run(Worker& worker) {
     worker.in_vain = 0;
     if (launch.cooperative)
         if (Context* begun = begin_another(worker)) return begun;
-    bool elsewhere = worker.leader->polls > worker.leader->begun;  // the awaited block may be on another core
-    if (elsewhere && !watch.on) sched_yield();
+    if (worker.leader->polls % POLLS == POLLS - 1 && !watch.on) sched_yield();  // for a block on another core
     return worker.after == &worker ? next_to_run(worker) : take_turn(*worker.after);
 }
 

@@ -42,16 +42,23 @@ static bool claim_report(Cause cause) {
     return true;
 }
 
-void leave_critical(Worker& worker) {
-    worker.critical = 0;
-    if (!launch.stop) return;
-    if (launch.stop == TIMEOUT) claim_report(TIMEOUT);  // a stop was requested meanwhile
-    leave_kernel(worker);
-}
-
 static void set_location(const char* file, int line) {
     strncpy(launch.report.file, file ? file : "", sizeof launch.report.file - 1);
     launch.report.line = line;
+}
+
+// At a timeout the first thread is reported, where it has waited last.
+static void report_timeout(const Worker& worker) {
+    const Fiber* current = worker.current;
+    if (launch.stop == TIMEOUT && current && claim_report(TIMEOUT) && current->site)
+        set_location(current->site->file, current->site->line);  // in case the pc is in the runtime
+}
+
+void leave_critical(Worker& worker) {
+    worker.critical = 0;
+    if (!launch.stop) return;
+    report_timeout(worker);  // a stop was requested meanwhile
+    leave_kernel(worker);
 }
 
 void fail(Cause cause, const char* file, int line, const char* format, ...) {
@@ -123,8 +130,7 @@ static void on_stop(int signal, siginfo_t* info, void* context) {
     // A waiting thread is reported at the line of its wait: compilers attribute parts of the loop to other lines.
     bool waits = launch.waiting && current && current->site && current->site->line > 0;
     worker->fault = {0, 0, waits ? 0 : program_counter(context)};
-    if (launch.stop == TIMEOUT && current && claim_report(TIMEOUT) && current->site)
-        set_location(current->site->file, current->site->line);  // in case the pc is in the runtime
+    report_timeout(*worker);
     leave_kernel(*worker);
 }
 

@@ -231,12 +231,12 @@ struct WatchResult {
     const Record* records;
     const uint32_t* block_epochs;
     uint64_t variables, found, count, full;
-    uint32_t fenced, order_dependent, lost;
+    uint32_t fenced, order_dependent, lost, cooperative;
 };
 
 MINIGRAD_EXPORT void minigrad_watch_result(WatchResult* result) {
     if (!watch.full) number_iterations();
     *result = {watch.variable, watch.findings, watch.records, watch.block_epochs, watch.variables, watch.found,
                watch.full ? 0 : watch.count, watch.full ? watch.count : 0, watch.release_state != nullptr,
-               watch.order_dependent, watch.lost};
+               watch.order_dependent, watch.lost, launch.cooperative};
 }
