@@ -54,6 +54,15 @@ class KernelError(RuntimeError):
         self.reason = self.reason or self.message
 
 
+def require_resident(kernel: str, blocks: int, most: int, where: str) -> None:
+    """Raise LaunchError where a cooperative launch has more blocks than the device runs at once."""
+    if blocks > most:
+        way_out = f"a grid of at most {most} blocks, or smaller blocks" if most else "a smaller block"
+        raise LaunchError(
+            f"{kernel}: {blocks} blocks are to wait for each other; {where} runs {most} at once. Choose {way_out}."
+        )
+
+
 def require_int(who: str, name: str, value: Any, least: int = 0) -> int:
     """The value as an int of at least `least`. Raises TypeError or ValueError."""
     return int(_among(who, name, value, Integral, f"a whole number of at least {least}", lambda n: n >= least))

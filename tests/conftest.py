@@ -2,6 +2,7 @@
 
 import ctypes
 import sys
+from dataclasses import replace
 
 import pytest
 from fake_cuda import Driver, Stub
@@ -10,7 +11,6 @@ from minigrad.devices import check, dtypes
 from minigrad.devices.caches import Cache
 from minigrad.devices.cuda import compiler as nvcc
 from minigrad.devices.cuda import libcuda
-from minigrad.devices.device import Arguments
 from minigrad.devices.random import Generator
 from minigrad.kernels.kernel import Kernel
 from minigrad.simulator import Simulator
@@ -118,7 +118,7 @@ class Repeating(Simulator):
     def queued(self, launch):
         module, name, grid, block, shared, arguments, at = launch
         self.prepared += 1
-        packed, bare = arguments.packed, Arguments(arguments.packed, [])  # the arrays of a repetition are others
+        packed, bare = arguments.packed, replace(arguments, arrays=[])  # the arrays of a repetition are others
 
         def queue():
             for (field, *_), place in zip(packed._fields_, at, strict=True):

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from minigrad.devices import get
+from minigrad.devices.cuda.libcuda import LaunchAttribute
 from minigrad.devices.device import Arguments
 from minigrad.kernels.arguments import _layout
 
@@ -215,6 +216,12 @@ class Driver:
         place._obj.value = {4: 255, 1: 1024}.get(number, 0)
         return 0
 
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, place, function, threads, shared):
+        """Of 256 threads at most: their registers leave room for no more."""
+        self.call("occupancy")
+        place._obj.value = 256 // threads
+        return 0
+
     def cuLaunchKernelEx(self, config, function, parameters, extra):
         (_, _, context), module, name, layout = self.handles[address(function)]
         packed, c = layout(), config._obj
@@ -223,7 +230,9 @@ class Driver:
             into = getattr(layout, field)
             ctypes.memmove(ctypes.addressof(packed) + into.offset, parameters._obj[i], into.size)
         grid, block = (c.grid_x, c.grid_y, c.grid_z), (c.block_x, c.block_y, c.block_z)
-        launch = (module, name, grid, block, c.shared, Arguments(packed, []))
+        given = (LaunchAttribute * c.count).from_address(c.attributes) if c.count else ()
+        cooperative = [one.value for one in given if one.id == 2] == [1]  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        launch = (module, name, grid, block, c.shared, Arguments(packed, [], cooperative=cooperative))
         return self.status(lambda: self.queue("launch", c.stream, lambda: get("sim").launch(*launch)))
 
     def cuMemcpyDtoDAsync_v2(self, target, source, nbytes, stream):

@@ -21,12 +21,6 @@ PROCESSORS = 132  # multiprocessors of an H100 (SXM) or H200, for devices that a
 MAX_SHARED = 48 * 1024
 
 
-def index_of(number: int, extent: Dim3) -> Dim3:
-    """The index (x, y, z) of block or thread `number`, counted along x first."""
-    x, y, _ = extent
-    return number % x, number // x % y, number // (x * y)
-
-
 class Buffer(Protocol):
     """Device memory, freed when the object is collected."""
 
@@ -41,6 +35,7 @@ class Arguments:
     packed: ctypes.Structure
     arrays: list[tuple[str, Any]]  # the arrays by parameter name, for messages
     maps: Maps = ()
+    cooperative: bool = False  # all blocks run at once, and may wait for each other
 
     @property
     def places(self) -> list[int]:

@@ -77,6 +77,12 @@ def dim3(name: str, what: str, extent: Extent, limit: Dim3) -> Dim3:
     return x, y, z
 
 
+def index_of(number: int, extent: Dim3) -> Dim3:
+    """The index (x, y, z) of block or thread `number`, counted along x first."""
+    x, y, _ = extent
+    return number % x, number // x % y, number // (x * y)
+
+
 def check_limits(kernel: Any, grid: Dim3, block: Dim3, shared: int, values: Mapping[str, int]) -> None:
     """Raise LaunchError for too many threads in a block, blocks in a grid, or bytes of shared memory."""
     if prod(block) > MAX_THREADS:

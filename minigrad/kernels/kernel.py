@@ -28,6 +28,7 @@ class Kernel:
     arguments of `launch`, e.g. "m n k batch=1". A tunable is a tuple of its legal values, the default first; where the
     `.cu` has a macro of that name, the value is compiled in. fit(sizes by name) chooses values of tunables for a
     launch, unless `using` has set them. shared: bytes of dynamic shared memory per launch, a number or such a word.
+    cooperative: its blocks may wait for each other, as at a barrier of the grid, so all of them run at once.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Kernel:
         defines: Mapping[str, Any] | None = None,
         fit: Callable[..., dict[str, int]] | None = None,
         shared: int | str = 0,
+        cooperative: bool = False,
         **tunables: tuple[int, ...],
     ):
         self.source = Source.read(source) if isinstance(source, str) else source
@@ -49,6 +51,7 @@ class Kernel:
         self.tunables, self.fit, self.memory = tunables, fit, Span(*str(shared).split("/"))
         self.values = {key: legal[0] for key, legal in tunables.items()}
         self.defines = {key: str(int(v) if isinstance(v, bool) else v) for key, v in (defines or {}).items()}
+        self.cooperative = cooperative
         self.waits = False  # a kernel of the reader's own reports its faults at its own launch
         self._modules = Cache()  # compiled code by device, type and tunables
         self._plans = Cache()  # launches by their sizes
@@ -120,11 +123,11 @@ class Kernel:
         bound = arguments.bind(self.name, self.signature.params, args)
         device = for_launch(bound.device)
         key = (device.name, bound.real, tuple(values.items()))
-        module = self._modules.get(key)
-        if module is None:
-            module = self._modules[key] = device.build(self.source, self.macros(values, bound.real))
+        if not (module := self._modules.get(key)):
+            module = self._modules.keep(key, device.build(self.source, self.macros(values, bound.real)))
         for tensor in bound.written:
             tensor.written_by(self.name)
+        bound.arguments.cooperative = self.cooperative
         device.launch(module, self.name, grid, block, shared, bound.arguments)
         if self.waits:
             device.synchronize()

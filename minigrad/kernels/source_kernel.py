@@ -5,23 +5,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from minigrad.errors import require
+from minigrad.errors import require, require_bool
 from minigrad.kernels.kernel import Kernel
 from minigrad.source import CUDA, Source
 
 
-def kernel(source_or_path: str | Path, name: str, defines: Mapping[str, Any] | None = None) -> Kernel:
+def kernel(
+    source_or_path: str | Path, name: str, defines: Mapping[str, Any] | None = None, cooperative: bool = False
+) -> Kernel:
     """Your own CUDA C++: `k = kernel(text, "scale"); k(x, y, 3.0, n, grid=4, block=256)`.
 
     source_or_path is the text itself or the path of a `.cu` file. Arguments are tensors and Python scalars; a pointer
     that is not const is an output and is written in place. It runs on the device of its tensors, `sim` or `cuda`.
+    cooperative: its blocks may wait for each other, as at the barrier of `cuda/grid_barrier.cuh`, so all run at once.
     """
     require("mg.kernel", name, str, "the name of a kernel as its second argument")
     require(f"mg.kernel {name}: defines", defines, Mapping | None, "macros by name, e.g. {'TILE': 16}")
     for macro, value in (defines or {}).items():
         if not (isinstance(macro, str) and macro.isidentifier()) or value is None:
             raise ValueError(f"mg.kernel {name}: defines={{{macro!r}: {value!r}}} is no macro; write {{'TILE': 16}}.")
-    made = Kernel(source_of(f"mg.kernel {name}", source_or_path, name), name, defines=defines)
+    require_bool(f"mg.kernel {name}", "cooperative", cooperative)
+    made = Kernel(source_of(f"mg.kernel {name}", source_or_path, name), name, defines=defines, cooperative=cooperative)
     made.waits = True
     _ = made.signature  # raises where the text has no such kernel
     return made

@@ -73,14 +73,16 @@ def inspect(
     mask, and from release and acquire: a __threadfence covers what its thread did, and what barriers and releases had
     ordered before it; a later atomic or volatile write of the thread releases that, and a thread that finds the value,
     by an atomic or a volatile read of the same word, acquires it. __threadfence_block and atomics such as
-    atomicAdd_block do so within a block. No fence is required after the acquiring read. Atomics do not race with each
-    other, nor in global memory one thread's volatile write with volatile reads.
+    atomicAdd_block do so within a block. No fence is required after the acquiring read, except in a cooperative launch
+    for what other blocks have released: there a block reads again what it has read in an earlier step, and its L1 cache
+    may hold the old value. Atomics do not race with each other, nor in global memory one thread's volatile write with
+    volatile reads.
 
     Where blocks meet at a word, by atomics or volatile accesses, or an order depends on a release, the launch runs a
     second time, with the last block and the last thread first: accesses that were ordered by luck no longer are, and a
     thread that found nothing at the word may now find the value. Within a run a thread yields at atomics only, and
-    blocks run one after the other, so this is not seen: two blocks that both change an element between two of their
-    atomics, and wait for nobody.
+    blocks run one after the other; those of a cooperative launch take turns, where all threads of one wait. So this is
+    not seen: two blocks that both change an element between two of their atomics, and wait for nobody.
 
     Not seen: an index outside its row but inside the array, where the row was taken as a pointer (float* row = s[r]) or
     the element as a reference (float& v = s[r][n]), or outside a thread's own array by a pointer; one that leaves a

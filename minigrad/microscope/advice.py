@@ -19,6 +19,7 @@ class Scene:
     one_warp: bool
     overwrites: bool  # at the same lines two threads also write one element
     fenced: bool  # the kernel uses fences
+    cooperative: bool  # its blocks run at once
     locks: bool  # it may take a lock
     bytes: int  # of the element
 
@@ -90,7 +91,16 @@ def _own(me: Access, other: Access, scene: Scene) -> str:
     return "Let one thread write it, or make it an int and change it by atomicOr()."
 
 
+_BARRIER_OF_THE_GRID = (
+    "At a barrier of the grid the threads of a block meet by __syncthreads(); then one of them calls __threadfence(), "
+    "arrives by an atomicAdd, waits by atomics until all blocks have arrived, and calls __threadfence() again; then "
+    "the threads meet once more. The counter begins at 0. grid_barrier of grid_barrier.cuh does this."
+)
+
+
 def _between_blocks(me: Access, other: Access, scene: Scene) -> str:
+    if scene.cooperative:
+        return _BARRIER_OF_THE_GRID
     mend = "Blocks run in any order: let one block own each element, use an atomic, or launch two kernels."
     if _same_line(me, other) and not scene.fenced:
         mend = "Read from one array and write to another."

@@ -9,8 +9,9 @@ from math import prod
 
 import numpy as np
 
-from minigrad.devices.device import Dim3, index_of
+from minigrad.devices.device import Dim3
 from minigrad.errors import KernelError, LaunchError
+from minigrad.kernels.extents import index_of
 from minigrad.microscope import advice, native
 from minigrad.microscope.counts import WARP
 from minigrad.microscope.debug_info import NOWHERE, DebugInfo
@@ -96,6 +97,7 @@ class Finder:
             one_warp=len(warps) == 1 and me.block == other.block,
             overwrites=self._lines(finding) in self._write_races,
             fenced=self.seen.fenced,
+            cooperative=self.seen.cooperative,
             locks=LOCK.search(self.info.text(me.file)) is not None,
             bytes=variable.itemsize,
         )

@@ -72,7 +72,7 @@ class WatchRequest(ctypes.Structure):
     _fields_ = fields(
         (U64, "packed packed_bytes blocks grid limit"),
         (POINTER, "kernel"),
-        (U32, "vectors buffers shared reversed keep_history"),
+        (U32, "vectors buffers shared reversed keep_history cooperative"),
         (POINTER, "bytes elements starts"),
     )
 
@@ -110,7 +110,7 @@ class WatchResult(ctypes.Structure):
         (ctypes.POINTER(Finding), "findings"),
         (POINTER, "records block_epochs"),
         (U64, "variables found count full"),
-        (U32, "fenced order_dependent lost"),
+        (U32, "fenced order_dependent lost cooperative"),
     )
 
 
@@ -126,6 +126,7 @@ class Observations:
         self.full: int = result.full  # where there were more records than the limit: the limit; records is empty then
         self.fenced = bool(result.fenced)  # some thread has passed a fence
         self.order_dependent = bool(result.order_dependent)  # on which block came first to a word, or on a release
+        self.cooperative = bool(result.cooperative)
         self.lost = bool(result.lost)  # there were more findings than the runtime keeps
         self._block_epochs = result.block_epochs
 

@@ -133,7 +133,7 @@ def _request(launch: WatchedLaunch, moved: "MovedArguments", **named: int) -> na
     return native.WatchRequest(
         packed=ctypes.addressof(moved.packed), packed_bytes=ctypes.sizeof(moved.packed), shared=launch.shared,
         kernel=launch.file.entry(launch.kernel), grid=prod(launch.grid), blocks=launch.blocks, limit=LIMIT,
-        vectors=vectors, keep_history=keep_history, **named,
+        vectors=vectors, keep_history=keep_history, cooperative=moved.cooperative, **named,
     )  # fmt: skip
 
 
@@ -156,6 +156,7 @@ class MovedArguments:
     def __init__(self, arguments: Arguments):
         self._arguments = arguments
         self.packed = type(arguments.packed).from_buffer_copy(arguments.packed)
+        self.cooperative = arguments.cooperative
         buffers: dict[int, list[tuple[str, Array]]] = {}
         for name, array in arguments.arrays:
             buffers.setdefault(array.buffer.address, []).append((name, array))
@@ -176,7 +177,7 @@ class MovedArguments:
                 at = self._starts[array.buffer.address] + array.address - array.buffer.address
                 setattr(self.packed, field, at)
                 arrays.append((name, Array(array.device, array.spec.stored, array.dtype, array.buffer, at)))
-        return Arguments(self.packed, arrays)
+        return Arguments(self.packed, arrays, cooperative=self.cooperative)
 
     def leave(self) -> list[bytes]:
         """Copy the results back. Returns the buffers' contents before the launch."""

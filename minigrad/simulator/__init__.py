@@ -2,9 +2,10 @@
 
 `translate` turns a kernel's file into C++ for the host compiler; `compiled_file` builds and loads it. The C++ runtime
 in `native/`, loaded by `runtime`, runs it: blocks on the processor's cores, a block's threads as fibers that switch at
-barriers. Device memory is bounded by unmapped pages. The instructions of tensor cores in `cuda/matmul/mma.cuh` are
-functions of the runtime; a block has as much shared memory for them as on an H100. `faults` turns a failed launch into
-a KernelError, `diagnostics` the host compiler's errors into a CompileError.
+barriers. In a cooperative launch the blocks of a core take turns, too. Device memory is bounded by unmapped pages. The
+instructions of tensor cores in `cuda/matmul/mma.cuh` are functions of the runtime; a block has as much shared memory
+for them as on an H100. `faults` turns a failed launch into a KernelError, `diagnostics` the host compiler's errors into
+a CompileError.
 """
 
 import copy
@@ -13,6 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,10 +23,10 @@ from minigrad.devices.caches import once
 from minigrad.devices.device import PROCESSORS, Arguments, Dim3
 from minigrad.devices.dtypes import memory
 from minigrad.devices.host_compiler import find_compiler
-from minigrad.errors import DeviceError
+from minigrad.errors import DeviceError, require_resident
 from minigrad.simulator import faults
 from minigrad.simulator.compiled_file import CompiledFile, compile_file
-from minigrad.simulator.runtime import LaunchRequest, PageBuffer, PagePool, runtime
+from minigrad.simulator.runtime import MAX_RESIDENT, LaunchRequest, PageBuffer, PagePool, runtime
 from minigrad.source import Source
 
 
@@ -86,7 +88,10 @@ class Simulator:
         main = threading.get_ident() == threading.main_thread().ident  # the only thread that Ctrl-C may interrupt
         packed = ctypes.addressof(arguments.packed)
         entry, workers = module.entry(name), max(self.workers, 1)
-        request = LaunchRequest(entry, packed, grid, block, shared, workers, main, 0, self.timeout)
+        if arguments.cooperative:
+            require_resident(name, prod(grid), min(PROCESSORS, MAX_RESIDENT // prod(block)), "'sim'")
+        together = arguments.cooperative
+        request = LaunchRequest(entry, packed, grid, block, shared, workers, main, together, 0, self.timeout)
         printed, error = b"", None
         with library.launching:
             failed = library.minigrad_launch(ctypes.addressof(request))

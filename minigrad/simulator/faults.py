@@ -27,7 +27,8 @@ Cause = IntEnum(
 
 GRID = (
     "on a GPU too, a block that waits may keep the other from its place: a barrier for the whole grid needs a "
-    "cooperative launch, with no more blocks than run at once. Else end the kernel there, and launch a second one."
+    "cooperative launch, with no more blocks than run at once: mg.kernel(..., cooperative=True). Else end the kernel "
+    "there, and launch a second one."
 )
 
 
@@ -99,6 +100,21 @@ def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, argu
                     "goes into a guard, as in if (i < n)."
                 )
             return Diagnosis("barrier-divergence", f"not all threads reach the same call; {text}", way_out)
+        case Cause.TIMEOUT if "begun" in text:  # of a cooperative launch
+            what = f"still running after {timeout:g} s; {text}, and the others wait for their turn"
+            way_out = (
+                "It comes where a block waits by an atomic or calls __nanosleep(), as grid_barrier of grid_barrier.cuh "
+                "does. Else set the device's timeout for a kernel that takes longer."
+            )
+            return Diagnosis("timeout", what, way_out)
+        case Cause.TIMEOUT | Cause.WAITING if text and arguments.cooperative:
+            after = f"still running after {timeout:g} s; " * (report.cause == Cause.TIMEOUT)
+            what = f"{after}{text} wait for memory to change, and none is left that changes it"
+            way_out = (
+                "At a barrier of the grid each block must arrive as often as the others expect, with all its threads, "
+                "at a counter that begins at 0."
+            )
+            return Diagnosis("timeout", what, way_out)
         case Cause.TIMEOUT if text:  # the number of running blocks, all of which seem to wait
             what = f"still running after {timeout:g} s; {text} run at once here, and these wait for memory to change"
             way_out = (

@@ -13,6 +13,7 @@ from minigrad.errors import DeviceError
 from minigrad.simulator.compiler import NATIVE, PORTABLE, RUNTIME, load
 
 PAGE = mmap.PAGESIZE
+MAX_RESIDENT = 16384  # threads of a cooperative launch, as in runtime.h
 MAX_FREE = 512 * 2**20  # bytes that a pool keeps for reuse
 
 
@@ -104,7 +105,7 @@ class LaunchRequest(ctypes.Structure):
     _fields_ = fields(
         (POINTER, "kernel packed"),
         (U32 * 3, "grid block"),
-        (U32, "shared workers interruptible printed"),
+        (U32, "shared workers interruptible cooperative printed"),
         (ctypes.c_double, "timeout"),
     )
 

@@ -104,7 +104,7 @@ class GPU:
 
     def queued(self, launch: PlacedLaunch) -> list[libcuda.DriverCall]:
         """The calls that queue a launch, each time they are made."""
-        return prepared(self.context, launch)
+        return prepared(self.context, launch, self.processors)
 
     def repeat(self, program: Any, arrays: Sequence[Array]) -> list[PooledBuffer]:
         """Queue a program's launches, copies and fills on these arrays and on new memory, which is returned."""

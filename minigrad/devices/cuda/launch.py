@@ -9,6 +9,7 @@ from minigrad.devices.cuda import libcuda
 from minigrad.devices.cuda.context import Context
 from minigrad.devices.device import MAX_SHARED, PlacedLaunch
 from minigrad.devices.tensor_map import ImageMap, TensorMap
+from minigrad.errors import require_resident
 
 # CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 and _TFLOAT32, which rounds floats on their way, by the bytes of an element.
 TYPES = {2: 9, 4: 11}
@@ -16,16 +17,20 @@ LAYOUT = (0, 3, 2, 0)  # rows not interleaved, SWIZZLE_128B, L2_PROMOTION_128B, 
 SIZE, ALIGNED = 128, 64  # bytes of a map and its alignment
 
 
-def prepared(context: Context, launch: PlacedLaunch) -> list[libcuda.DriverCall]:
+def prepared(context: Context, launch: PlacedLaunch, processors: int) -> list[libcuda.DriverCall]:
     """The driver calls that queue a launch; each time they read its parameters at the launch's places."""
     module, name, grid, block, shared, arguments, places = launch
     function = module.functions.get(name)
-    if function is None or shared > MAX_SHARED:
+    config = libcuda.LaunchConfig(*grid, *block, shared, context.stream.handle)
+    if function is None or shared > MAX_SHARED or arguments.cooperative:
         with context.guarded():
             function = module.function(name)
             if shared > MAX_SHARED:  # more than every GPU has must be asked for
                 _allow_shared(context, function, name, shared)
-    config = libcuda.LaunchConfig(*grid, *block, shared, context.stream.handle)
+            if arguments.cooperative:
+                most = processors * libcuda.blocks_at_once(context.library, function, prod(block), shared)
+                require_resident(name, prod(grid), most, context.label)
+                config.attributes, config.count = ctypes.addressof(libcuda.COOPERATIVE), 1
     parameters, calls = (ctypes.c_void_p * len(places))(*places), []
     for i, tensor_map in arguments.maps:
         encode, parameters[i] = _encoded(context.library, tensor_map, places[i])

@@ -66,6 +66,22 @@ def attribute(library: Any, function: Any, number: int) -> int:
     return value.value
 
 
+def blocks_at_once(library: Any, function: Any, threads: int, shared: int) -> int:
+    """The blocks of a kernel that one multiprocessor runs at once."""
+    value, dynamic = ctypes.c_int(), ctypes.c_size_t(shared)
+    checked(library, "cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(value), function, threads, dynamic)
+    return value.value
+
+
+class LaunchAttribute(ctypes.Structure):
+    """A property of a launch and its value, a union of 64 bytes: CUlaunchAttribute."""
+
+    _fields_ = [("id", ctypes.c_uint), ("pad", ctypes.c_uint), ("value", ctypes.c_int), ("rest", ctypes.c_int * 15)]
+
+
+COOPERATIVE = LaunchAttribute(id=2, value=1)  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE: all blocks run at once, or none
+
+
 class LaunchConfig(ctypes.Structure):
     """The extents of a launch as the driver takes them: CUlaunchConfig."""
 

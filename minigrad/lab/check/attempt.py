@@ -15,9 +15,9 @@ import numpy as np
 from minigrad.devices import check, get, through
 from minigrad.devices import device as base
 from minigrad.devices.caches import Cache
-from minigrad.devices.device import index_of
 from minigrad.devices.hints import hint
 from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError
+from minigrad.kernels.extents import index_of
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
 from minigrad.lab import show as pictures

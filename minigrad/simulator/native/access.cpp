@@ -24,7 +24,7 @@ static inline bool same_warp(const Stamp& a, const Stamp& b) {
 
 // True if barriers put the earlier access before the present one.
 static inline bool ordered_by_barriers(const Stamp& before, const Stamp& now, const Variable& variable) {
-    if (before.epoch != now.epoch) return before.epoch >= watch.first_epoch || !before.epoch || variable.shared;
+    if (before.epoch != now.epoch) return of_this_block(before.epoch) || !before.epoch || variable.shared;
     if (same_thread(before, now)) return true;
     return same_warp(before, now) && before.clock() <= watch.vector_clock[now.thread()][before.thread() % WARP];
 }
@@ -36,7 +36,7 @@ static inline bool ordered(const Stamp& before, const Stamp& now, const Variable
 }
 
 uint32_t block_of(uint32_t epoch) {
-    uint32_t low = 0, high = watch.block;
+    uint32_t low = 0, high = launch.next - 1;
     while (low < high) {
         uint32_t middle = low + (high - low + 1) / 2;
         if (watch.block_epochs[middle] <= epoch) low = middle;
@@ -79,7 +79,7 @@ RARE static void race(const Stamp& before, Access kind, const Stamp& now, Access
 
 // Accesses of different blocks, at least one of them atomic for its own block only.
 static inline bool in_other_scope(const Stamp& before, const Stamp& now) {
-    return (before.narrow || now.narrow) && before.epoch < watch.first_epoch;
+    return (before.narrow || now.narrow) && !of_this_block(before.epoch);
 }
 
 // Relaxed accesses by which a flag or a counter works do not race: atomics with atomics, and one thread's atomic or
@@ -88,12 +88,12 @@ static inline bool in_other_scope(const Stamp& before, const Stamp& now) {
 RARE static bool is_flag(const Stamp& before, Access kind, const Stamp& now, Access access, const Variable& variable) {
     if (in_other_scope(before, now)) return false;
     // A block finds there what the order of the blocks leaves it.
-    watch.order_dependent |= !variable.shared && before.epoch < watch.first_epoch;
+    watch.order_dependent |= !variable.shared && !of_this_block(before.epoch);
     return kind == access ? kind == ATOMIC : !variable.shared || kind == ATOMIC || access == ATOMIC;
 }
 
 // True if the write is that of a copy which may still be under way, in this block.
-static inline bool is_early(const Stamp& before) { return before.under_way() && before.epoch >= watch.first_epoch; }
+static inline bool is_early(const Stamp& before) { return before.under_way() && of_this_block(before.epoch); }
 
 static inline bool no_race(const Stamp& before, Access kind, const Stamp& now, Access access,
                            const Variable& variable) {
@@ -161,7 +161,7 @@ static inline bool check(Variable& variable, Cell* cell, const Stamp& now) {
     for (unsigned i = 0; atomics && i < 2; ++i)
         compare(atomics->at[i], atomics->serial[i], now, access, variable, cell);
     if (watch.history) compare_history(now, access, variable, cell);
-    bool written = cell->write.epoch >= watch.first_epoch || (atomics && atomics->at[0].epoch >= watch.first_epoch);
+    bool written = of_this_block(cell->write.epoch) || (atomics && of_this_block(atomics->at[0].epoch));
     if (access == READ) remember(cell, now, variable);
     if (access == WRITE) cell->write = now;
     if (access == ATOMIC && !atomics) atomics = make_atomics(variable) + (cell - variable.cells);

@@ -32,7 +32,7 @@ static PastAccess* history_at(const Variable& variable, const Cell* cell, Access
 static bool subsumes(const Stamp& later, const PastAccess& earlier) {
     bool alone = !(earlier.lanes & (earlier.lanes - 1));
     if (later.epoch == earlier.at.epoch) return alone && later.thread() == earlier.at.thread();
-    return earlier.at.epoch >= watch.first_epoch && later.epoch > earlier.at.epoch;
+    return of_this_block(earlier.at.epoch) && later.epoch > earlier.at.epoch;
 }
 
 static bool same_instruction(const Stamp& one, const Stamp& other) {

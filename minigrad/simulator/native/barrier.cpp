@@ -57,17 +57,18 @@ MINIGRAD_STEP(minigrad_vote, const Site*, site, int, predicate) {
     return arrive_first(worker, self);
 }
 
-constexpr unsigned MANY_POLLS = 1024;  // of memory that does not change
+// Of memory that does not change: after these the core is left to others; and all who wait seem to wait for ever.
+constexpr unsigned POLLS = 64, MANY_POLLS = 1024;
 
-// The number of running blocks if all of them seem to wait for memory to change and further blocks have not started,
-// else 0. "Seem": without a watch nobody sees writes, and a thread may count its polls and give up.
+// The number of running blocks if all of them seem to wait for memory to change and there is no other, or it has not
+// started; else 0. "Seem": without a watch nobody sees writes, and a thread may count its polls and give up.
 unsigned count_waiting() {
     unsigned running = 0;
-    if (launch.next >= launch.blocks) return 0;
+    if (launch.next >= launch.blocks && !launch.cooperative) return 0;
     for (Worker* one : workers) {
         if (!one || !one->running) continue;
         if (__atomic_load_n(&one->polls, __ATOMIC_RELAXED) < MANY_POLLS) return 0;
-        ++running;
+        running += one->begun;
     }
     return running;
 }
@@ -85,23 +86,50 @@ static uint64_t state_of(const Fiber* fiber) {
 
 // A thread that polls in the same state as before, without progress in between, will poll forever. The state is
 // compared with that of poll 1, 2, 4, 8 ... (Brent's cycle detection): a loop with any number of polls is found.
-static void check_stuck(Worker& worker, Fiber* self) {
-    if (self->since != worker.progress) self->since = worker.progress, self->polls = 0, self->stuck = false;
+static void check_stuck(Worker& all, Fiber* self) {
+    if (self->since != all.progress) self->since = all.progress, self->polls = 0, self->stuck = false;
     if (self->stuck) return;
     uint64_t state = state_of(self);
     self->stuck = self->polls && state == self->state;
-    worker.stuck += self->stuck;
+    all.stuck += self->stuck;
     if ((++self->polls & (self->polls - 1)) == 0) self->state = state;
 }
 
-// In a watch, which sees each change and runs one block at a time: if all threads that can run are stuck and some
-// blocks have not started, these never will.
+// In a watch, which sees each change and has one OS thread: if all threads that can run are stuck, they stay so, and
+// blocks that have not started never will.
 static void check_livelock(Worker& worker, Fiber* self) {
-    if (launch.next >= launch.blocks) return;
-    check_stuck(worker, self);
-    if (worker.stuck <= worker.ready->size() || worker.started < worker.threads || worker.gathered) return;
+    if (launch.next >= launch.blocks && !launch.cooperative) return;
+    Worker &all = *worker.leader, *one = &worker;
+    check_stuck(all, self);
+    unsigned others = 0;
+    do {
+        if (one->started < one->threads || one->gathered) return;
+        others += one->ready->size();
+    } while ((one = one->after) != &worker);
+    if (all.stuck <= others) return;
     worker.fault = {0, 0, watch.base + watch.pc};
-    fail(WAITING, self->site->file, self->site->line, "1 of %d blocks", int(launch.blocks));
+    fail(WAITING, self->site->file, self->site->line, "%u of %d blocks", all.begun, int(launch.blocks));
+}
+
+// The block goes on where it had yielded. Returns the context of a thread that can run.
+Context* take_turn(Worker& worker) {
+    Worker& before = *this_worker;
+    before.critical = worker.critical = 1;
+    this_worker = &worker;
+    worker.in_vain = 0;
+    if (watch.on) watch_turn(worker);
+    before.critical = 0;
+    leave_critical(worker);
+    return next_to_run(worker);
+}
+
+// All threads of the block that can run wait for others: in a cooperative launch, other blocks have their turns.
+static Context* let_others_run(Worker& worker) {
+    worker.in_vain = 0;
+    if (launch.cooperative)
+        if (Context* begun = begin_another(worker)) return begun;
+    if (worker.leader->polls % POLLS == POLLS - 1 && !watch.on) sched_yield();  // for a block on another core
+    return worker.after == &worker ? next_to_run(worker) : take_turn(*worker.after);
 }
 
 // Called by a thread that waits for another thread to change memory: the others run first.
@@ -109,11 +137,11 @@ MINIGRAD_STEP(minigrad_yield, const Site*, site, int, ) {
     Worker& worker = *this_worker;
     Fiber* self = wait_at(worker, site);
     MINIGRAD_SAVE(self);
-    if (site->line && ++worker.polls > MANY_POLLS && watch.on && ALL_ON_STACK) check_livelock(worker, self);
-    bool fresh = worker.started < worker.threads;
-    if (!fresh && worker.ready->empty()) sched_yield();  // the awaited block may be on another core
+    bool in_vain = site->line != 0;
+    if (in_vain && ++worker.leader->polls > MANY_POLLS && watch.on && ALL_ON_STACK) check_livelock(worker, self);
     worker.ready->push_often(self);
-    return fresh ? find_next(worker) : next_to_run(worker);
+    if (worker.started < worker.threads) return find_next(worker);
+    return in_vain && ++worker.in_vain >= worker.ready->size() ? let_others_run(worker) : next_to_run(worker);
 }
 
 }  // namespace minigrad

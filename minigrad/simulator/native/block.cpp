@@ -64,7 +64,7 @@ static void fiber_life() {
         worker.idle[worker.idles++] = self;
         bool last = worker.started == worker.threads && worker.idles == worker.made;
         if (last) worker.current = nullptr;
-        switch_to(self->context, last ? worker.scheduler : *next_to_run(worker));
+        switch_to(self->context, last ? worker.leader->scheduler : *next_to_run(worker));
     }
 }
 
@@ -75,8 +75,7 @@ static void prepare_fiber(Worker& worker, unsigned i) {
     worker.idle[worker.idles++] = fiber;
 }
 
-static void make_fiber(Worker& worker) {
-    worker.critical = 1;
+static Fiber* new_fiber(Worker& worker) {
     size_t size = STACK_PAGES * page_size();
     char* stack = map_guarded(size, GUARD);
     if (!stack)
@@ -87,7 +86,13 @@ static void make_fiber(Worker& worker) {
     size_t shift = worker.made * 7 % 48 * 64;
     Fiber* fiber = reinterpret_cast<Fiber*>(stack + size - sizeof(Fiber) - shift);
     fiber->stack = stack;
-    worker.fibers[worker.made] = fiber;
+    return fiber;
+}
+
+static void make_fiber(Worker& worker) {
+    worker.critical = 1;
+    Fiber* spare = take_spare_fiber();
+    worker.fibers[worker.made] = spare ? spare : new_fiber(worker);
     prepare_fiber(worker, worker.made++);
     leave_critical(worker);
 }
@@ -158,14 +163,17 @@ Context* next_to_run(Worker& worker) {
     return &worker.current->context;
 }
 
-void run_block(Worker& worker, uint64_t place) {
+// Returns the context of its first thread.
+Context* begin_block(Worker& worker, uint64_t place) {
     uint64_t number = number_of(place);
+    worker.place = place;
+    ++worker.leader->begun;
     uint64_t row = number / launch.grid.x;
     unsigned x = number % launch.grid.x, y = row % launch.grid.y, z = row / launch.grid.y;
     worker.block.blockIdx = {x, y, z};
-    if (watch.on) watch_block(worker, number);
+    if (watch.on) watch_block(worker);
     worker.next = {0, 0, 0};
-    worker.started = worker.votes = worker.gathered = 0;
+    worker.started = worker.votes = worker.gathered = worker.in_vain = 0;
     worker.call = nullptr;
     worker.diverged = false;
     worker.ready = &worker.queues[0];
@@ -177,7 +185,20 @@ void run_block(Worker& worker, uint64_t place) {
         worker.warps[i].absent = lanes >= WARP ? 0 : ~0u << lanes;
     }
     worker.current = start_fiber(worker);
-    switch_to(worker.scheduler, worker.current->context);
+    return &worker.current->context;
+}
+
+// Returns the context of the block that has the next turn on this OS thread; nullptr if there is none.
+Context* end_block(Worker& worker) {
+    // Shared memory begins undefined: filled with 0xff, NaN, so that the next block cannot use stale values.
+    char* end = worker.block.shared_end;
+    if (unsigned used = launch.shared_used) memset(end - used, 0xff, used);
+    ++launch.done, --worker.leader->begun;
+    if (worker.after == &worker) return nullptr;
+    Worker *next = worker.after, *before = next;
+    while (before->after != &worker) before = before->after;
+    before->after = next, worker.after = &worker;
+    return take_turn(*next);
 }
 
 }  // namespace minigrad

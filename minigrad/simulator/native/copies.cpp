@@ -56,9 +56,9 @@ void forget_copies() {
     for (unsigned i = 0; i < MAX_THREADS; ++i) watch.copies[i].first = watch.copies[i].count = watch.copies[i].group = 0;
 }
 
-void free_copies() {
-    for (unsigned i = 0; watch.copies && i < MAX_THREADS; ++i) free(watch.copies[i].at);
-    free(watch.copies);
+void free_copies(Copies* copies) {
+    for (unsigned i = 0; copies && i < MAX_THREADS; ++i) free(copies[i].at);
+    free(copies);
 }
 
 }  // namespace minigrad

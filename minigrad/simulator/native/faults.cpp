@@ -15,18 +15,19 @@ static struct sigaction before[NSIG];
 
 static void leave_kernel(Worker& worker) __attribute__((noreturn));
 static void leave_kernel(Worker& worker) {
-    worker.running = 0;
+    worker.leader->running = 0;
     worker.critical = 0;
     worker.current = nullptr;
-    _longjmp(worker.escape, 1);
+    _longjmp(worker.leader->escape, 1);
 }
 
 // Stop every worker: those between blocks see `stop`, those inside a kernel get a signal.
 void stop_all(Cause cause) {
     int running = NONE;
     launch.stop.compare_exchange_strong(running, cause);
+    const Worker* own = this_worker ? this_worker->leader : nullptr;
     for (Worker* worker : workers)
-        if (worker && worker != this_worker && worker->running) pthread_kill(worker->thread, STOP);
+        if (worker && worker != own && worker->running) pthread_kill(worker->thread, STOP);
 }
 
 // Returns true for the first failure, which writes the report.
@@ -41,16 +42,23 @@ static bool claim_report(Cause cause) {
     return true;
 }
 
-void leave_critical(Worker& worker) {
-    worker.critical = 0;
-    if (!launch.stop) return;
-    if (launch.stop == TIMEOUT) claim_report(TIMEOUT);  // a stop was requested meanwhile
-    leave_kernel(worker);
-}
-
 static void set_location(const char* file, int line) {
     strncpy(launch.report.file, file ? file : "", sizeof launch.report.file - 1);
     launch.report.line = line;
+}
+
+// At a timeout the first thread is reported, where it has waited last.
+static void report_timeout(const Worker& worker) {
+    const Fiber* current = worker.current;
+    if (launch.stop == TIMEOUT && current && claim_report(TIMEOUT) && current->site)
+        set_location(current->site->file, current->site->line);  // in case the pc is in the runtime
+}
+
+void leave_critical(Worker& worker) {
+    worker.critical = 0;
+    if (!launch.stop) return;
+    report_timeout(worker);  // a stop was requested meanwhile
+    leave_kernel(worker);
 }
 
 void fail(Cause cause, const char* file, int line, const char* format, ...) {
@@ -90,7 +98,7 @@ static bool in_or_near(uint64_t address, const char* memory, size_t size, size_t
 
 static void on_fault(int signal, siginfo_t* info, void* context) {
     Worker* worker = this_worker;
-    if (!worker || !worker->running || !worker->current) {  // not ours: let it recur under the previous handler
+    if (!worker || !worker->leader->running || !worker->current) {  // not ours: let it recur under the previous handler
         sigaction(signal, &before[signal], nullptr);
         return;
     }
@@ -116,14 +124,13 @@ static void call_previous_handler(int signal, siginfo_t* info, void* context) {
 
 static void on_stop(int signal, siginfo_t* info, void* context) {
     Worker* worker = this_worker;
-    if (!worker || !worker->running || !launch.stop) return call_previous_handler(signal, info, context);
+    if (!worker || !worker->leader->running || !launch.stop) return call_previous_handler(signal, info, context);
     if (worker->critical) return;
     Fiber* current = worker->current;
     // A waiting thread is reported at the line of its wait: compilers attribute parts of the loop to other lines.
     bool waits = launch.waiting && current && current->site && current->site->line > 0;
     worker->fault = {0, 0, waits ? 0 : program_counter(context)};
-    if (launch.stop == TIMEOUT && current && claim_report(TIMEOUT) && current->site)
-        set_location(current->site->file, current->site->line);  // in case the pc is in the runtime
+    report_timeout(*worker);
     leave_kernel(*worker);
 }
 
@@ -133,7 +140,7 @@ static void on_interrupt(int signal, siginfo_t* info, void* context) {
     if (before[signal].sa_handler == SIG_IGN) return;
     stop_all(INTERRUPT);
     Worker* worker = this_worker;
-    if (worker && worker->running && !worker->critical) leave_kernel(*worker);
+    if (worker && worker->leader->running && !worker->critical) leave_kernel(*worker);
 }
 
 static void install(int signal, void (*handler)(int, siginfo_t*, void*)) {

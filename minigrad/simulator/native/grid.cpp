@@ -21,6 +21,8 @@ static void complete_report() {
     if (report.cause == NONE) report.cause = launch.stop;
     if (report.cause == TIMEOUT && launch.waiting)
         snprintf(report.text, sizeof report.text, "%u of %d blocks", launch.waiting, int(launch.blocks));
+    else if (report.cause == TIMEOUT && launch.cooperative && launch.next < launch.blocks)
+        snprintf(report.text, sizeof report.text, "%d of %d blocks have begun", int(launch.next), int(launch.blocks));
     bool unplaced = watch.on && report.cause == TIMEOUT && report.line <= 0;
     if (!report.fault.pc && !unplaced) return;
     report.fault.pc = place_in_kernel(report.fault.pc, reinterpret_cast<void*>(launch.kernel));
@@ -36,7 +38,7 @@ using namespace minigrad;
 struct LaunchRequest {
     void (*kernel)(const char*);
     const char* packed;
-    uint32_t grid[3], block[3], shared, workers, interruptible;
+    uint32_t grid[3], block[3], shared, workers, interruptible, cooperative;
     uint32_t printed;  // filled in: the bytes that the kernel printed
     double timeout;
 };
@@ -50,6 +52,7 @@ MINIGRAD_EXPORT int minigrad_launch(LaunchRequest* request) {
     launch.block = dim3(request->block[0], request->block[1], request->block[2]);
     launch.blocks = uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
     launch.waiting = 0;
+    launch.cooperative = request->cooperative;
     launch.dynamic = (request->shared + 15) / 16 * 16;
     launch.shared_bytes = launch.dynamic;
     launch.shared_used = launch.dynamic * (watch.on ? 2 : 1);

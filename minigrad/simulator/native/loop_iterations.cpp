@@ -29,7 +29,6 @@ struct Loop {
     uint32_t head, end;
 };
 
-static LoopNest nests[MAX_THREADS];
 static Loop loops[MAX_LOOPS];
 static unsigned known_loops;
 static bool loop_grew;  // the end of a known loop has moved further down
@@ -84,10 +83,11 @@ static void enter(LoopNest& nest, int64_t frame, uint32_t pc) {
     if (nest.in(frame)) nest.top().at = pc;
 }
 
-static void number_all() {
-    for (LoopNest& nest : nests) nest.depth = 0;
+// nests: by thread, and by block where blocks take turns.
+static void number_all(LoopNest* nests, uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) nests[i].depth = 0;
     for (Record* record = watch.records; record < watch.records + watch.count; ++record) {
-        LoopNest& nest = nests[record->thread];
+        LoopNest& nest = nests[(record->block * uint64_t(MAX_THREADS) + record->thread) % count];
         if (nest.block != record->block) nest.depth = 0;
         nest.block = record->block;
         if (record->access == ENTER) enter(nest, record->offset, record->pc);
@@ -97,9 +97,13 @@ static void number_all() {
 
 // Repeat if a loop's end moved after earlier rows had used it.
 void number_iterations() {
+    uint64_t count = (watch.turns < watch.blocks ? watch.turns : watch.blocks) * MAX_THREADS;
+    LoopNest* nests = static_cast<LoopNest*>(calloc(count, sizeof(LoopNest)));
+    if (!nests) return;
     known_loops = 0;
-    do loop_grew = false, number_all();
+    do loop_grew = false, number_all(nests, count);
     while (loop_grew);
+    free(nests);
 }
 
 }  // namespace minigrad

@@ -4,7 +4,9 @@
 // thread, or of one that met it at a barrier since, publishes the snapshot at a word: the release. An atomic on that
 // word, or a volatile read of it, acquires the release for its thread, and for all that meet this thread at a barrier
 // afterwards. A fence or an atomic with block scope orders nothing for other blocks. No fence is required after the
-// acquiring atomic: CUDA's own samples do without one where a barrier follows.
+// acquiring atomic: CUDA's own samples do without one where a barrier follows. Except in a cooperative launch, for what
+// other blocks have released: there a block reads again, step after step, what it has read before and what its L1 cache
+// may still hold. Only a fence drops that.
 #include <string.h>
 
 #include "shadow_memory.h"
@@ -25,16 +27,26 @@ struct BarrierSnapshot {
     VectorClock known;
 };
 
-struct ReleaseState {
+// What the threads of one block know.
+struct BlockClocks {
     VectorClock known[MAX_THREADS], common;  // known since the last barrier, by thread; known to all since that barrier
+    VectorClock found[MAX_THREADS];          // of a cooperative launch: acquired without a fence so far
     FenceSnapshot at_fence[2][MAX_THREADS];
     BarrierSnapshot at_barrier[2];
+};
+
+struct ReleaseState {
     Table<VectorClock> words;      // by address: what the releasing threads themselves knew
     Table<Release*> releases;      // by address and block
-    Table<uint32_t> published[2];  // by address: the epoch of `at_barrier` that was last released there
+    Table<uint32_t> published[2];  // by address and block: the epoch of `at_barrier` that was last released there
 };
 
 static ReleaseState* release_state() { return static_cast<ReleaseState*>(watch.release_state); }
+
+static BlockClocks& block_clocks() {
+    if (!watch.releases_known) watch.releases_known = static_cast<BlockClocks*>(zeros(sizeof(BlockClocks)));
+    return *watch.releases_known;
+}
 
 // The same address of shared memory is another word in each block.
 static uint64_t word_at(uint64_t address) {
@@ -46,8 +58,8 @@ static void take_snapshot(FenceSnapshot& snapshot, unsigned thread) {
     memcpy(snapshot.clock, watch.vector_clock[thread], sizeof snapshot.clock);
     snapshot.clock[thread % WARP] = watch.clock[thread];
     snapshot.known.count = 0;
-    join(snapshot.known, release_state()->common);
-    join(snapshot.known, release_state()->known[thread]);
+    join(snapshot.known, block_clocks().common);
+    join(snapshot.known, block_clocks().known[thread]);
 }
 
 void on_fence(bool device) {
@@ -55,8 +67,10 @@ void on_fence(bool device) {
     worker.critical = 1;
     if (!watch.release_state) watch.release_state = zeros(sizeof(ReleaseState));
     unsigned thread = worker.current->thread.index;
-    take_snapshot(release_state()->at_fence[BLOCK][thread], thread);
-    if (device) take_snapshot(release_state()->at_fence[DEVICE][thread], thread);
+    BlockClocks& own = block_clocks();
+    if (device) join(own.known[thread], own.found[thread]), own.found[thread].count = 0;
+    take_snapshot(own.at_fence[BLOCK][thread], thread);
+    if (device) take_snapshot(own.at_fence[DEVICE][thread], thread);
     ++watch.clock[thread];  // later accesses lie outside the snapshot
     watch.dirty = true;
     leave_critical(worker);
@@ -67,8 +81,11 @@ void acquire_at(uint64_t address, bool device) {
     worker.critical = 1;
     uint64_t word = word_at(address), now = watch.serial;
     if (VectorClock* passed_on = release_state()->words.find(word, 0)) {
-        VectorClock& known = release_state()->known[worker.current->thread.index];
-        join(known, {word, now, device ? now : 0, 0, 0});
+        unsigned thread = worker.current->thread.index;
+        VectorClock& own = block_clocks().known[thread];
+        VectorClock& known = launch.cooperative ? block_clocks().found[thread] : own;
+        join(own, {word, now, 0, 0, 0});
+        join(known, {word, 0, device ? now : 0, 0, 0});
         for (uint32_t i = 0; i < passed_on->count; ++i) {
             ClockEntry one = passed_on->at[i];
             if (one.block ? one.block != watch.block + 1 : !device) continue;
@@ -118,15 +135,15 @@ static void publish_clock(uint64_t word, const VectorClock& known, Scope scope) 
 }
 
 static void release(uint64_t word, unsigned thread, Scope scope) {
-    const FenceSnapshot& at_fence = release_state()->at_fence[scope][thread];
-    const BarrierSnapshot& at_barrier = release_state()->at_barrier[scope];
+    const FenceSnapshot& at_fence = block_clocks().at_fence[scope][thread];
+    const BarrierSnapshot& at_barrier = block_clocks().at_barrier[scope];
     if (at_fence.epoch == watch.epoch) {
         unsigned first = thread / WARP * WARP;
         for (unsigned lane = 0; lane < WARP; ++lane)
             if (at_fence.clock[lane]) publish(word, at_fence.epoch, first + lane, at_fence.clock[lane], scope);
         publish_clock(word, at_fence.known, scope);
-    } else if (at_barrier.epoch >= watch.first_epoch) {
-        uint32_t& published = release_state()->published[scope].make(word, 0);
+    } else if (of_this_block(at_barrier.epoch)) {
+        uint32_t& published = release_state()->published[scope].make(word, watch.block);
         if (published == at_barrier.epoch) return;
         published = at_barrier.epoch;
         for (unsigned i = 0; i < MAX_THREADS; ++i)
@@ -139,8 +156,8 @@ void release_at(uint64_t address, bool device) {
     Worker& worker = *watch.worker;
     worker.critical = 1;
     unsigned thread = worker.current->thread.index;
-    const FenceSnapshot& block = release_state()->at_fence[BLOCK][thread];
-    const FenceSnapshot& wide = release_state()->at_fence[DEVICE][thread];
+    const FenceSnapshot& block = block_clocks().at_fence[BLOCK][thread];
+    const FenceSnapshot& wide = block_clocks().at_fence[DEVICE][thread];
     bool same = block.epoch == wide.epoch && block.clock[thread % WARP] == wide.clock[thread % WARP];
     if (device) release(word_at(address), thread, DEVICE);
     if (!device || !same) release(word_at(address), thread, BLOCK);
@@ -163,7 +180,7 @@ static void join(uint32_t* clocks, const uint32_t* others, unsigned count) {
 
 // One lane learns what another lane of its warp knows, and may release what that lane has fenced.
 static void join_lane(unsigned from, unsigned to) {
-    ReleaseState& all = *release_state();
+    BlockClocks& all = block_clocks();
     join(all.known[to], all.known[from]);
     for (auto& at_fence : all.at_fence) {
         if (at_fence[from].epoch != watch.epoch) continue;
@@ -182,7 +199,7 @@ void join_warp_clocks(unsigned first, unsigned lanes) {
 
 // All threads of the block meet. Called before the next epoch begins.
 void join_block_clocks() {
-    ReleaseState& all = *release_state();
+    BlockClocks& all = block_clocks();
     unsigned threads = watch.worker->threads;
     for (unsigned i = 0; i < threads; ++i) join(all.common, all.known[i]), all.known[i].count = 0;
     for (unsigned scope = BLOCK; scope <= DEVICE; ++scope) {
@@ -198,8 +215,9 @@ void join_block_clocks() {
 }
 
 void reset_block_clocks() {
-    for (VectorClock& known : release_state()->known) known.count = 0;
-    release_state()->common.count = 0;
+    if (!watch.releases_known) return;
+    for (VectorClock& known : watch.releases_known->known) known.count = 0;
+    watch.releases_known->common.count = 0;
 }
 
 static bool covered(const VectorClock& known, uint32_t block, const Stamp& access) {
@@ -213,7 +231,8 @@ static bool covered(const VectorClock& known, uint32_t block, const Stamp& acces
 // True if the access was released and the present thread has acquired that release.
 bool ordered_by_release(const Stamp& access, unsigned self) {
     uint32_t block = block_of(access.epoch);
-    bool over = covered(release_state()->known[self], block, access) || covered(release_state()->common, block, access);
+    const BlockClocks* own = watch.releases_known;
+    bool over = own && (covered(own->known[self], block, access) || covered(own->common, block, access));
     watch.order_dependent |= over;
     return over;
 }
@@ -229,20 +248,26 @@ static bool includes_atomic(const VectorClock& known, uint64_t cell, uint64_t se
 // True if the present thread has acquired a word in this cell after the atomic with that serial number.
 bool ordered_by_atomics(const char* at, uint64_t serial, unsigned self) {
     uint64_t cell = word_at(reinterpret_cast<uint64_t>(at));
-    bool over = includes_atomic(release_state()->known[self], cell, serial) ||
-                includes_atomic(release_state()->common, cell, serial);
+    const BlockClocks* own = watch.releases_known;
+    bool over = own && (includes_atomic(own->known[self], cell, serial) || includes_atomic(own->common, cell, serial));
     watch.order_dependent |= over;
     return over;
+}
+
+void free_block_clocks(BlockClocks* clocks) {
+    if (!clocks) return;
+    for (auto& known : clocks->known) free(known.at);
+    for (auto& found : clocks->found) free(found.at);
+    for (auto& scope : clocks->at_fence)
+        for (FenceSnapshot& at_fence : scope) free(at_fence.known.at);
+    for (BarrierSnapshot& at_barrier : clocks->at_barrier) free(at_barrier.known.at);
+    free(clocks->common.at);
+    free(clocks);
 }
 
 void free_release_state() {
     if (!watch.release_state) return;
     ReleaseState& all = *release_state();
-    for (auto& known : all.known) free(known.at);
-    for (auto& scope : all.at_fence)
-        for (FenceSnapshot& at_fence : scope) free(at_fence.known.at);
-    for (BarrierSnapshot& at_barrier : all.at_barrier) free(at_barrier.known.at);
-    free(all.common.at);
     for (uint64_t i = 0; i < all.words.room; ++i) free(all.words.rows[i].value.at);
     for (uint64_t i = 0; i < all.releases.room; ++i)
         for (Release *release = all.releases.rows[i].value, *older; release; release = older)

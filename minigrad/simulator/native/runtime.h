@@ -1,5 +1,6 @@
-// The state of a launch. Workers, one OS thread each, run a grid; a worker runs one block at a time; the threads of a
-// block are fibers, which share the worker and switch only where they wait for each other.
+// The state of a launch. OS threads run a grid, block after block; the threads of a block are fibers, which switch only
+// where they wait for each other. A worker has what runs one block. An OS thread has one worker, its leader; in a
+// cooperative launch, one for each block that it has begun, and these take turns where a block waits for others.
 #pragma once
 
 #include <pthread.h>
@@ -21,6 +22,7 @@
 namespace minigrad {
 
 constexpr unsigned MAX_THREADS = 1024, WARP = 32, MAX_WORKERS = 64;
+constexpr unsigned MAX_RESIDENT = 16384;  // threads of a cooperative launch; a process has some 65000 memory mappings
 constexpr size_t MAX_SHARED = 48 * 1024;
 constexpr size_t MAX_ASKED = 227 * 1024;  // of a launch that asks for more dynamic shared memory; as on sm_90
 // In a watched launch each variable has red zones of its own size on both sides, so that an overrun does not reach the
@@ -109,19 +111,25 @@ struct Worker {
     const Site* call;  // of the first arrival at the barrier; nullptr: none yet
     bool diverged;     // another thread arrived at another call
     unsigned votes;
+    uint64_t place;      // of the block in the order in which blocks begin
+    unsigned in_vain;    // reads and atomics without effect in this turn of the block
+    Worker *leader, *after;  // that of the OS thread; that of the block which has the next turn
+    Worker* list;           // the other workers of the OS thread
+    // of a leader, for all blocks of its OS thread
     uint64_t progress;  // counts events that other threads may wait for
     unsigned polls;     // reads and atomics without effect since the last progress
     unsigned stuck;     // threads that poll forever unless there is progress
+    unsigned begun;     // blocks that have begun and not ended
+    Context scheduler;               // of the OS thread's own stack
+    jmp_buf escape;                  // the way out of a kernel that failed
+    volatile sig_atomic_t running;   // from setting `escape` to the end of the last block
+    pthread_t thread;
     // its warps
     Warp warps[MAX_THREADS / WARP];
     Fiber* gathering[MAX_THREADS];  // threads inside __activemask
     unsigned gathered;
     // the worker
-    Context scheduler;               // of the worker's own stack
-    jmp_buf escape;                  // the way out of a kernel that failed
-    volatile sig_atomic_t running;   // from setting `escape` to the end of the last block
     volatile sig_atomic_t critical;  // holds a lock: a signal must not jump out now
-    pthread_t thread;
     char* shared;
     Fault fault;  // if this worker is the first to report one
     Fiber* fibers[MAX_THREADS];
@@ -157,18 +165,20 @@ struct Launch {
     std::atomic<int> reported;
     unsigned waiting;  // blocks in which all threads were polling memory at the timeout
     unsigned dynamic;
+    bool cooperative;  // all blocks run at once
     unsigned long long number;
     FaultReport report;
 };
 
 extern Launch launch;
-extern Worker* workers[MAX_WORKERS];
+extern Worker* workers[MAX_WORKERS];  // the leaders
 
-// The worker of this OS thread; nullptr outside launches.
+// The worker of the block that has its turn on this OS thread; nullptr outside launches.
 extern thread_local Worker* this_worker __attribute__((tls_model("initial-exec")));
 
 // block.cpp
-void run_block(Worker& worker, uint64_t number);
+Context* begin_block(Worker& worker, uint64_t place);
+Context* end_block(Worker& worker);
 void reset_fibers(Worker& worker);
 Context* next_to_run(Worker& worker);
 Context* find_next(Worker& worker);
@@ -186,6 +196,9 @@ void leave_critical(Worker& worker);
 unsigned count_waiting();
 // workers.cpp
 void call_helpers();  // wake the other workers for the launch
+Context* take_turn(Worker& worker);
+Context* begin_another(Worker& worker);
+Fiber* take_spare_fiber();
 // memory.cpp
 size_t page_size();
 char* map_guarded(size_t bytes, size_t guard);
@@ -198,7 +211,10 @@ inline uint64_t now() {
 }
 
 // Something has happened that other threads may wait for.
-inline void note_progress(Worker& worker) { ++worker.progress, worker.polls = worker.stuck = 0; }
+inline void note_progress(Worker& worker) {
+    Worker& all = *worker.leader;
+    ++all.progress, all.polls = all.stuck = 0;
+}
 
 // The running fiber is about to wait at a site, of which it keeps a copy.
 inline Fiber* wait_at(Worker& worker, const Site* site) {

@@ -1,6 +1,6 @@
 // Shadow memory of a watched launch: for each element the last accesses, by thread and vector clock. Kernels compiled
-// with the instrumentation of the compiler's sanitizers call hooks.cpp at each access. One worker runs the blocks one
-// after the other.
+// with the instrumentation of the compiler's sanitizers call hooks.cpp at each access. One OS thread runs the blocks one
+// after the other; those of a cooperative launch take turns.
 #pragma once
 
 #include "runtime.h"
@@ -22,9 +22,11 @@ constexpr unsigned WIDE = 37, NARROW = 33;
 constexpr unsigned MAX_VARIABLES = 255, MAX_FINDINGS = 512, BENIGN = 16;
 constexpr unsigned MAX_UNPROTECTED = 1024, UNPROTECTED_SLOTS = 4 * MAX_UNPROTECTED;
 constexpr unsigned THREAD_BITS = 10;
+constexpr unsigned EPOCH_BITS = 24;  // of a block of a cooperative launch; the bits above are its place
 
-// One remembered access. Epochs count the starts of blocks and the barriers of the whole launch. Within one epoch only
-// a __syncwarp orders the accesses of different threads, so each thread has a clock.
+// One remembered access. Epochs count the starts of blocks and the barriers of the whole launch, or, where blocks take
+// turns, of the block. Within one epoch only a __syncwarp orders the accesses of different threads, so each thread has a
+// clock.
 struct Stamp {
     uint32_t epoch;                             // 0: never
     uint32_t thread_clock;                      // thread in the block, and its clock in the bits above
@@ -84,40 +86,52 @@ struct Record {
 
 struct Copies;  // of a thread, under way; see copies.cpp
 
-struct Watch {
-    bool on, recording;
+struct BlockClocks;  // see release_acquire.cpp
+
+// The watch of one block. Where blocks take turns, that of the running one is in `watch`.
+struct BlockWatch {
+    Worker* worker;
+    uint64_t shared;              // the start of its shared memory
+    uint32_t block;               // blocks that began before it
+    uint32_t epoch, first_epoch;  // now, and at the block's start
+    bool recording;
+    uint64_t last_volatile_read;  // address
+    unsigned volatile_reads;      // not counting repeats of one address
+    bool dirty;                   // some clock has left its start value
+    uint32_t* clock;
+    uint32_t (*vector_clock)[WARP];  // the clocks of its warp that a thread knows
+    uint32_t* warp_ops;
+    Copies* copies;               // by thread; nullptr until the first asynchronous copy
+    BlockClocks* releases_known;  // nullptr until the first fence or acquire
+    Variable* own;                // its shared variables, with cells of their own, while it waits for its turn
+};
+
+struct Watch : BlockWatch {
+    bool on;
     bool full;         // the limit of records was reached
     uint32_t vectors;  // vector types in the text of the file: 16 float4 and the like, 8 float2; 64, 32: alignas
     uint32_t pc;       // of the last hook
-    Worker* worker;
     unsigned window_bits;
-    uint64_t arena, shared, base;  // start of the windows, of shared memory, of the kernel's file
+    uint64_t arena, base;  // start of the windows, of the kernel's file
     uint64_t arena_bytes;
     uint64_t packed, packed_bytes, benign[BENIGN];  // harmless memory: the arguments, pages found harmless
     unsigned buffers, devices, variables;  // in this order: buffers, then __device__ variables, then shared ones
     uint32_t dynamic;  // bytes of dynamic shared memory
     Zones zones[MAX_VARIABLES];  // of the __device__ variables
     // happens-before
-    uint32_t epoch, first_epoch;  // now, and at the block's start
-    uint32_t block;               // blocks that began before it
-    uint32_t* block_epochs;       // first_epoch of each block, in the order in which the blocks began
-    bool reversed;                // the last block and the last thread begin first
-    uint64_t last_volatile_read;  // address
-    unsigned volatile_reads;      // not counting repeats of one address
-    bool order_dependent;         // some order depends on a release, or on which block came first to a word
-    uint32_t clock[MAX_THREADS];
-    uint32_t vector_clock[MAX_THREADS][WARP];  // the clocks of its warp that a thread knows
-    bool dirty;                                // some clock has left its start value
-    uint64_t serial;                           // of the last atomic or release
-    bool keep_history;                         // the file has fences, or a __syncwarp of some lanes
-    void* history;                             // if so, accesses beyond two; see access_history.cpp
-    void* release_state;                       // from the first fence on; see release_acquire.cpp
-    Copies* copies;                            // by thread; nullptr until the first asynchronous copy
+    BlockWatch* by_place;    // in the order in which the blocks began; of blocks that do not take turns there is one
+    uint64_t turns;          // the number of these
+    uint32_t* block_epochs;  // first_epoch of each block, in the same order
+    bool reversed;           // the last block and the last thread begin first
+    bool order_dependent;    // some order depends on a release, or on which block came first to a word
+    uint64_t serial;         // of the last atomic or release
+    bool keep_history;       // the file has fences, or a __syncwarp of some lanes
+    void* history;           // if so, accesses beyond two; see access_history.cpp
+    void* release_state;     // from the first fence on; see release_acquire.cpp
     // records
     uint64_t blocks;  // number of blocks that are recorded
     Record* records;
     uint64_t count, room, limit;
-    uint32_t warp_ops[MAX_THREADS];
     Variable variable[MAX_VARIABLES + 1];
     uint8_t slot[SHARED_ROOM / 16];  // the variable at each 16 bytes of shared memory; MAX_VARIABLES: none
     Finding findings[MAX_FINDINGS];
@@ -129,10 +143,15 @@ struct Watch {
 extern Watch watch;
 
 inline bool in_shared(uint64_t address) { return address - watch.shared < SHARED_ROOM; }
+// True for an epoch of the running block: those of other blocks are earlier or far away.
+inline bool of_this_block(uint32_t epoch) {
+    return epoch - watch.first_epoch < (watch.turns > 1 ? 1u << EPOCH_BITS : 1u << 31);
+}
 inline bool near_shared(uint64_t address) { return address - watch.shared + GUARD < SHARED_ROOM + 2 * GUARD; }
 
 // Called by the runtime. A launch without a watch tests one flag at each.
-void watch_block(Worker& worker, uint64_t number);
+void watch_block(Worker& worker);
+void watch_turn(Worker& worker);
 void watch_barrier();
 void watch_warp(unsigned warp, unsigned lanes, const char* what);
 AtomicCell* make_atomics(Variable& variable);
@@ -148,12 +167,13 @@ void end_volatile_write(uint64_t address);
 void join_warp_clocks(unsigned first, unsigned lanes);
 void join_block_clocks();
 void reset_block_clocks();
+void free_block_clocks(BlockClocks* clocks);
 RARE bool ordered_by_release(const Stamp& before, unsigned self);
 RARE bool ordered_by_atomics(const char* cell, uint64_t serial, unsigned self);
 void free_release_state();
 void number_iterations();
 void forget_copies();  // of the block before
-void free_copies();
+void free_copies(Copies* copies);
 void free_history();
 
 }  // namespace minigrad

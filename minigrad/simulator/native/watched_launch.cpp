@@ -30,18 +30,68 @@ static bool make_window(unsigned number, uint64_t bytes, unsigned element) {
 static void new_epoch() {
     ++watch.epoch;
     if (watch.dirty) {
-        memset(watch.vector_clock, 0, sizeof watch.vector_clock);
-        for (uint32_t& clock : watch.clock) clock = 1;
+        memset(watch.vector_clock, 0, MAX_THREADS * sizeof *watch.vector_clock);
+        for (unsigned i = 0; i < MAX_THREADS; ++i) watch.clock[i] = 1;
         watch.dirty = false;
     }
-    if (watch.recording) memset(watch.warp_ops, 0, sizeof watch.warp_ops);
+    if (watch.recording) memset(watch.warp_ops, 0, MAX_THREADS * sizeof *watch.warp_ops);
 }
 
-void watch_block(Worker& worker, uint64_t number) {
+// The arrays that a BlockWatch points to, in one piece of memory.
+struct BlockArrays {
+    uint32_t clock[MAX_THREADS], vector_clock[MAX_THREADS][WARP], warp_ops[MAX_THREADS];
+    Variable own[MAX_VARIABLES];
+};
+
+static void make_arrays() {
+    BlockArrays* arrays = static_cast<BlockArrays*>(calloc(1, sizeof(BlockArrays)));
+    if (!arrays) fail(SYSTEM, nullptr, 0, "the system has no memory to watch %d blocks at once", int(launch.blocks));
+    watch.clock = arrays->clock, watch.vector_clock = arrays->vector_clock, watch.warp_ops = arrays->warp_ops;
+    watch.own = arrays->own;
+    watch.dirty = true;
+    watch.epoch = watch.block << EPOCH_BITS;
+}
+
+static unsigned first_shared() { return watch.buffers + watch.devices; }
+
+static void set_aside() {
+    for (unsigned i = first_shared(); i < watch.variables; ++i) watch.own[i] = watch.variable[i];
+    watch.by_place[watch.turns > 1 ? watch.block : 0] = watch;
+}
+
+// Shared variables that another block, whose shared memory was at `before`, has declared: here they lie at the same
+// offset, with cells of their own.
+static void bring_variables(uint64_t before) {
+    for (unsigned i = first_shared(); i < watch.variables; ++i) {
+        Variable &variable = watch.variable[i], &own = watch.own[i];
+        if (!own.cells) {
+            own = variable;
+            own.start += watch.shared - before;
+            own.atomics = nullptr, own.shift = granule(own.element);
+            if (!make_cells(own)) fail(SYSTEM, nullptr, 0, "the system has no memory to watch %s", own.name);
+        }
+        variable = own;
+    }
+}
+
+// The block of this worker goes on, or begins.
+void watch_turn(Worker& worker) {
+    uint64_t place = watch.turns > 1 ? worker.place : 0, before = watch.shared;
+    if (watch.worker) set_aside();
+    static_cast<BlockWatch&>(watch) = watch.by_place[place];
     watch.worker = &worker;
+    watch.block = worker.place;
     watch.shared = reinterpret_cast<uint64_t>(worker.shared);
-    watch.block = number_of(number);
-    watch.recording = number < watch.blocks && !watch.full;
+    if (!watch.clock) make_arrays();
+    bring_variables(before);
+}
+
+void watch_block(Worker& worker) {
+    worker.critical = 1;
+    if (watch.turns > 1 || !watch.worker) watch_turn(worker);
+    leave_critical(worker);
+    watch.block = worker.place;
+    watch.recording = number_of(watch.block) < watch.blocks && !watch.full;
     new_epoch();
     watch.block_epochs[watch.block] = watch.first_epoch = watch.epoch;
     if (watch.release_state) reset_block_clocks();
@@ -85,6 +135,18 @@ void watch_warp(unsigned warp, unsigned lanes, const char* what) {
     leave_critical(*watch.worker);
 }
 
+static void free_cells(const Variable& variable) {
+    if (variable.cells) munmap(variable.cells, variable.count * sizeof(Cell));
+    if (variable.atomics) munmap(variable.atomics, variable.count * sizeof(AtomicCell));
+}
+
+static void free_block(const BlockWatch& block) {
+    for (unsigned i = first_shared(); block.clock && i < watch.variables; ++i) free_cells(block.own[i]);
+    free_copies(block.copies);
+    free_block_clocks(block.releases_known);
+    free(block.clock);  // and the other arrays with it
+}
+
 static void protect_pages() {
     for (char* page : watch.unprotected)
         if (page) mprotect(page, page_size(), PROT_NONE);
@@ -98,7 +160,7 @@ using namespace minigrad;
 struct WatchRequest {
     uint64_t packed, packed_bytes, blocks, grid, limit;
     void* kernel;
-    uint32_t vectors, buffers, shared, reversed, keep_history, unused;  // shared: bytes of dynamic shared memory
+    uint32_t vectors, buffers, shared, reversed, keep_history, cooperative;  // shared: bytes of dynamic shared memory
     uint64_t* bytes;  // of each buffer
     uint32_t* elements;  // the size of its elements
     char** starts;  // filled in: the address of each during the launch
@@ -106,14 +168,12 @@ struct WatchRequest {
 
 MINIGRAD_EXPORT void minigrad_watch_end() {
     protect_pages();
+    if (watch.worker) set_aside();
+    for (uint64_t place = 0; watch.by_place && place < watch.turns; ++place) free_block(watch.by_place[place]);
+    free(watch.by_place);
     free_release_state();
     free_history();
-    free_copies();
-    for (unsigned i = 0; i < watch.variables; ++i) {
-        Variable& variable = watch.variable[i];
-        if (variable.cells) munmap(variable.cells, variable.count * sizeof(Cell));
-        if (variable.atomics) munmap(variable.atomics, variable.count * sizeof(AtomicCell));
-    }
+    for (unsigned i = 0; i < first_shared(); ++i) free_cells(watch.variable[i]);
     if (watch.arena) munmap(reinterpret_cast<void*>(watch.arena - window_bytes()), watch.arena_bytes);
     free(watch.records);
     free(watch.block_epochs);
@@ -157,9 +217,10 @@ MINIGRAD_EXPORT int minigrad_watch_begin(const WatchRequest* request) {
     watch.reversed = request->reversed;
     watch.keep_history = request->keep_history;
     watch.block_epochs = static_cast<uint32_t*>(calloc(request->grid + 1, sizeof(uint32_t)));
+    watch.turns = request->cooperative ? request->grid : 1;
+    watch.by_place = static_cast<BlockWatch*>(calloc(watch.turns, sizeof(BlockWatch)));
     memset(watch.slot, MAX_VARIABLES, sizeof watch.slot);
-    watch.dirty = true;
-    watch.on = watch.block_epochs && reserve_windows(*request) && add_devices();
+    watch.on = watch.block_epochs && watch.by_place && reserve_windows(*request) && add_devices();
     return watch.on;
 }
 
@@ -170,12 +231,12 @@ struct WatchResult {
     const Record* records;
     const uint32_t* block_epochs;
     uint64_t variables, found, count, full;
-    uint32_t fenced, order_dependent, lost;
+    uint32_t fenced, order_dependent, lost, cooperative;
 };
 
 MINIGRAD_EXPORT void minigrad_watch_result(WatchResult* result) {
     if (!watch.full) number_iterations();
     *result = {watch.variable, watch.findings, watch.records, watch.block_epochs, watch.variables, watch.found,
                watch.full ? 0 : watch.count, watch.full ? watch.count : 0, watch.release_state != nullptr,
-               watch.order_dependent, watch.lost};
+               watch.order_dependent, watch.lost, launch.cooperative};
 }

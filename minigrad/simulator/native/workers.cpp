@@ -1,4 +1,4 @@
-// The workers: the calling thread, and helper threads that wait for launches. Each takes block after block of the grid.
+// The OS threads: the calling one, and helpers that wait for launches. Each takes block after block of the grid.
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +13,10 @@ static pthread_cond_t work = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITI
 static unsigned helpers, active, wanted;  // existing; running blocks; allowed in the launch
 static bool open;                         // to the present launch
 static const uint64_t SMALL_GRID = 4096;  // threads
+// Of blocks that took turns in an earlier cooperative launch.
+static Worker* spare_workers;
+static Fiber* spare_fibers[MAX_RESIDENT];
+static unsigned spare_count;
 
 // Returns nullptr where the system has no memory.
 static Worker* make_worker() {
@@ -22,8 +26,8 @@ static Worker* make_worker() {
     return worker;
 }
 
-static void begin_launch(Worker& worker) {
-    worker.thread = pthread_self();
+static void begin_launch(Worker& worker, Worker& leader) {
+    worker.leader = &leader, worker.after = &worker;
     worker.threads = launch.block.x * launch.block.y * launch.block.z;
     worker.block.blockDim = launch.block;
     worker.block.gridDim = launch.grid;
@@ -31,28 +35,77 @@ static void begin_launch(Worker& worker) {
     worker.block.dynamic = launch.dynamic;
     worker.block.shared_end = worker.shared + SHARED_ROOM;
     worker.fault = {};
-    note_progress(worker);
-    this_worker = &worker;
+    worker.current = nullptr;
+}
+
+// After a jump out of a kernel its blocks are in any state.
+static void reset(Worker& worker) {
+    reset_fibers(worker);
+    memset(worker.shared, 0xff, SHARED_ROOM);
+}
+
+Fiber* take_spare_fiber() {
+    pthread_mutex_lock(&lock);
+    Fiber* fiber = spare_count ? spare_fibers[--spare_count] : nullptr;
+    pthread_mutex_unlock(&lock);
+    return fiber;
+}
+
+static void spare(Worker& worker) {
+    while (worker.made && spare_count < MAX_RESIDENT) spare_fibers[spare_count++] = worker.fibers[--worker.made];
+    worker.idles = 0;
+    if (worker.made) reset_fibers(worker);
+    worker.after = spare_workers, spare_workers = &worker;
+}
+
+static Worker* take_worker() {
+    pthread_mutex_lock(&lock);
+    Worker* worker = spare_workers;
+    if (worker) spare_workers = worker->after;
+    pthread_mutex_unlock(&lock);
+    return worker ? worker : make_worker();
+}
+
+// Begin one more block on this OS thread, which has the next turn. Returns nullptr where all have begun.
+Context* begin_another(Worker& worker) {
+    uint64_t place = launch.next < launch.blocks ? launch.next++ : launch.blocks;
+    if (place >= launch.blocks) return nullptr;
+    worker.critical = 1;
+    Worker* another = take_worker();
+    if (!another) fail(SYSTEM, nullptr, 0, "the system has no memory for %d blocks at once", int(launch.blocks));
+    begin_launch(*another, *worker.leader);
+    another->list = worker.leader->list, worker.leader->list = another;
+    another->after = worker.after, worker.after = another;
+    leave_critical(worker);
+    this_worker = another;
+    return begin_block(*another, place);
 }
 
 // Run blocks until none is left or one has failed.
-static void run_blocks(Worker& worker) {
-    begin_launch(worker);
-    char* end = worker.block.shared_end;
-    if (_setjmp(worker.escape) == 0) {
-        worker.running = 1;  // before `stop` is read: whoever sets it later sees that this worker needs a signal
+static void run_blocks(Worker& leader) {
+    begin_launch(leader, leader);
+    leader.thread = pthread_self();
+    leader.begun = 0, leader.list = nullptr;
+    note_progress(leader);
+    this_worker = &leader;
+    if (_setjmp(leader.escape) == 0) {
+        leader.running = 1;  // before `stop` is read: whoever sets it later sees that this thread needs a signal
         std::atomic_thread_fence(std::memory_order_seq_cst);
-        for (uint64_t number; !launch.stop && (number = launch.next++) < launch.blocks; ++launch.done) {
-            run_block(worker, number);
-            // Shared memory begins undefined: filled with 0xff, NaN, so that the next block cannot use stale values.
-            if (unsigned used = launch.shared_used) memset(end - used, 0xff, used);
+        for (uint64_t place; !launch.stop && (place = launch.next++) < launch.blocks;) {
+            this_worker = &leader;
+            for (Context* to = begin_block(leader, place); to; to = end_block(*this_worker))
+                switch_to(leader.scheduler, *to);
         }
-        worker.running = 0;
+        leader.running = 0;
     } else {
-        reset_fibers(worker);
-        memset(worker.shared, 0xff, SHARED_ROOM);
+        for (Worker* worker = leader.list; worker; worker = worker->list) reset(*worker);
+        reset(leader);
     }
     this_worker = nullptr;
+    if (!leader.list) return;
+    pthread_mutex_lock(&lock);
+    for (Worker* worker = leader.list; worker; worker = worker->list) spare(*worker);
+    pthread_mutex_unlock(&lock);
 }
 
 static void* helper_life(void* argument) {
@@ -93,6 +146,7 @@ static void after_fork() {
     lock = fresh_lock, work = fresh, done = fresh;
     helpers = active = wanted = 0, open = false;
     memset(workers, 0, sizeof workers);
+    spare_workers = nullptr, spare_count = 0;
     reset_watchdog();
 }
 

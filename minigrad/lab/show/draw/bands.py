@@ -5,7 +5,7 @@ from math import prod
 
 from matplotlib.axes import Axes
 
-from minigrad.devices.device import index_of
+from minigrad.kernels.extents import index_of
 from minigrad.kernels.launch import Launch
 from minigrad.lab.show.draw.colours import GREY, LIGHT_BLUE, LIGHT_ORANGE, PALE, ROUND_PAPER
 from minigrad.lab.show.draw.grid import Axis, slots
