@@ -55,13 +55,8 @@ class Launch:
         kernel, (grid, block) = self.kernel.using(**self.values), (self.grid, self.block)
         return kernel.standalone(path, *args, grid=grid, block=block, shared=kernel.shared)
 
-    @property
-    def blocks(self) -> int:
-        return prod(self.grid)
-
-    @property
-    def threads(self) -> int:
-        return self.blocks * prod(self.block)
+    blocks = property(lambda self: prod(self.grid))
+    threads = property(lambda self: self.blocks * prod(self.block))
 
     def __repr__(self) -> str:
         numbers = {**self.sizes, **self.values}

@@ -14,12 +14,14 @@ from minigrad.nn.recurrent import Recurrent, affine
 from minigrad.operators import OPS
 from minigrad.ops.recurrence import CELLS, DIRECTIONS
 from minigrad.recurrent.runner import Arrays, Runner
-from minigrad.recurrent.tile import WARP, Layers, choose
+from minigrad.recurrent.tile import THREADS, WARP, Layers, Room, choose
 from minigrad.rounding import current
+from minigrad.simulator.runtime import MAX_RESIDENT
 from minigrad.tensor import Tensor
 
 RUNGS = ("steps", "projected", "persistent", "wavefront")
 ROUNDED = ("tf32", "bf16")  # the precisions of tensor cores
+SHARED = 227 * 1024  # bytes that a block may ask for on Hopper
 
 
 @cache
@@ -32,16 +34,16 @@ def kernels(kind: str) -> dict[str, Kernel]:
     )  # fmt: skip
     made = {"steps": step(name="recurrent_step"), "projected": step(name="recurrent_step_projected")}
     blocks = ("columns", "groups", "layers"), ("32", "warps"), "columns groups layers warps bytes"
-    threads = tuple(range(WARP, 1025, WARP))
+    threads = tuple(range(WARP, THREADS + 1, WARP))
     made["persistent"] = Kernel(
         "recurrent/persistent.cu", "recurrent_persistent", *blocks, cell, None, "bytes",
-        ROWS=(1, 2, 3, 4), K=(32, 16, 64), SEQS=(4, 1, 2, 8, 16), THREADS=threads,
+        cooperative=True, ROWS=(1, 2, 3, 4), K=(32, 16, 64), SEQS=(4, 1, 2, 8, 16), THREADS=threads,
     )  # fmt: skip
     for precision in ROUNDED:
         made[precision] = Kernel(
             "recurrent/persistent_tensor_cores.cu", "recurrent_persistent_tensor_cores", *blocks,
             {**cell, "BF16": precision == "bf16"}, None, "bytes",
-            MROWS=(2, 1, 4), K=(32, 16, 64), EIGHTS=(1, 2, 4, 8), THREADS=threads,
+            cooperative=True, MROWS=(2, 1, 4), K=(32, 16, 64), EIGHTS=(1, 2, 4, 8), THREADS=threads,
         )  # fmt: skip
     return made
 
@@ -111,7 +113,7 @@ class CUDA(Runner):
         w_ih, b_ih = (stacked([each[i] for each in above]) for i in (0, 2))
         w_hh, b_hh = (stacked([each[i] for each in filled]) for i in (1, 3))
         h = stacked([state[0] for state in [*states, *states]])
-        c = stacked([state[-1] for state in states])
+        c = copied(stacked([state[-1] for state in states]))  # the kernel writes into it
         y = Array.empty(self.device, (steps, batch, hidden), self.dtype)
         arrived = Array.zeros(self.device, (groups,), np.dtype(np.uint32))
         extents = steps, int(backward), batch, hidden
@@ -125,12 +127,13 @@ class CUDA(Runner):
         """The launch of a persistent kernel in the precision of `mg.precision`, and its groups of sequences."""
         rounds = current() if self.dtype == np.float32 and current() in ROUNDED else ""
         work = Layers(self.module.hidden_size, batch, self.module.gates, layers, self.dtype.itemsize)
-        tile = choose(work, bool(rounds), *self.limits())
+        tile = choose(work, bool(rounds), self.room())
         return self.kernels[rounds or "persistent"].launch(*tile.sizes, **tile.values), tile.groups
 
-    def limits(self) -> tuple[int, int]:
-        """The blocks that run at once, and the bytes of shared memory of a block."""
-        return (self.device.processors if self.device.is_gpu else 64), 227 * 1024
+    def room(self) -> Room:
+        """The blocks and threads that run at once: a block of any size on a multiprocessor, or as many as `sim` runs."""
+        blocks = self.device.processors
+        return Room(blocks, blocks * THREADS if self.device.is_gpu else MAX_RESIDENT, SHARED)
 
     def _uploaded(self, steps: int, batch: int, lengths: np.ndarray | None) -> Array:
         """The lengths on the device. A graph sends nothing there, so whole lengths stay from the first call on."""

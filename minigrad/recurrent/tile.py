@@ -11,6 +11,14 @@ OTHERS = 48  # registers of a thread besides its weights and sums
 WARP, THREADS = 32, 1024  # threads of a warp, and at most of a block
 
 
+class Room(NamedTuple):
+    """A device: blocks and threads that run at once, and bytes of shared memory of a block."""
+
+    blocks: int
+    threads: int
+    shared: int
+
+
 class Layers(NamedTuple):
     """The work: layers of `hidden` units with `gates` gates, for `batch` sequences, in numbers of `itemsize` bytes."""
 
@@ -70,13 +78,17 @@ class Tile(NamedTuple):
         own = self.rows + 4 if self.tensor_cores else self.rows + self.k
         return self.warps * self.seqs * own * self.work.itemsize
 
-    def fits(self, shared: int) -> bool:
+    def fits(self, room: Room) -> bool:
         """True if the registers of the threads and the shared memory of the block are enough."""
         threads, words = WARP * self.warps, self.work.itemsize // 4
         summed = 8 if self.tensor_cores else self.seqs  # sequences at a time
         registers = words * self.rows * (self.k + summed) // WARP + OTHERS
         held = registers <= min(MOST, REGISTERS // threads)
-        return threads <= THREADS and held and self.shared <= shared
+        return threads <= THREADS and held and self.shared <= room.shared
+
+    def resident(self, room: Room) -> bool:
+        """True if all blocks run at once."""
+        return self.blocks <= room.blocks and self.blocks * WARP * self.warps <= room.threads
 
     @property
     def cycles(self) -> float:
@@ -94,18 +106,20 @@ def tiles(work: Layers, tensor_cores: bool) -> list[Tile]:
     return [Tile(work, *shape, tensor_cores) for shape in product(rows, (16, 32, 64), seqs)]
 
 
-def choose(work: Layers, tensor_cores: bool, resident: int, shared: int) -> Tile:
+def choose(work: Layers, tensor_cores: bool, room: Room) -> Tile:
     """The tile with the shortest step whose blocks are resident at once. Raises LaunchError where there is none."""
-    fitting = [tile for tile in tiles(work, tensor_cores) if tile.fits(shared)]
+    fitting = [tile for tile in tiles(work, tensor_cores) if tile.fits(room)]
     if not fitting:
         raise LaunchError(
             f"persistent: no block holds its share of {work.hidden} units of {work.itemsize} bytes in registers. "
             "Choose rung='projected'."
         )
-    least = min(tile.blocks for tile in fitting)
-    if least > resident:
+    resident = [tile for tile in fitting if tile.resident(room)]
+    if not resident:
+        least = min(fitting, key=lambda tile: (tile.blocks, tile.warps))
         raise LaunchError(
-            f"persistent: {work.hidden} units, {work.batch} sequences and {work.layers} layers need {least} blocks at "
-            f"once, and this device runs {resident}. Run fewer sequences at a time, or choose rung='projected'."
+            f"persistent: {work.hidden} units, {work.batch} sequences and {work.layers} layers need {least.blocks} "
+            f"blocks of {WARP * least.warps} threads at once, and this device runs {room.blocks}, with {room.threads} "
+            "threads. Run fewer sequences at a time, or choose rung='projected'."
         )
-    return min((tile for tile in fitting if tile.blocks <= resident), key=lambda tile: tile.cycles)
+    return min(resident, key=lambda tile: tile.cycles)

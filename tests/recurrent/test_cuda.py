@@ -11,10 +11,10 @@ from minigrad import nn
 from minigrad.errors import LaunchError
 from minigrad.ops import recurrence
 from minigrad.recurrent import CUDA
-from minigrad.recurrent.tile import WARP, Layers, choose, tiles
+from minigrad.recurrent.tile import WARP, Layers, Room, choose, tiles
 from minigrad.rounding import rounded
 
-H200 = {"resident": 132, "shared": 227 * 1024}
+H200 = Room(132, 132 * 1024, 227 * 1024)
 GATES = {"tanh": 1, "lstm": 4, "gru": 3}
 
 
@@ -61,25 +61,25 @@ def test_a_chosen_tile_covers_the_work_and_fits(kind, tensor_cores):
         for batch in (1, 3, 32, 64):
             work = Layers(hidden, batch, GATES[kind], 1, 4)
             try:
-                tile = choose(work, tensor_cores, **H200)
+                tile = choose(work, tensor_cores, H200)
             except LaunchError:
                 assert hidden * batch >= 1024 * 32  # the weights and sums of these are more than the chip holds
                 continue
-            assert tile in tiles(work, tensor_cores) and tile.blocks <= H200["resident"]
+            assert tile in tiles(work, tensor_cores) and tile.blocks <= H200.blocks
             assert tile.units * tile.columns >= hidden and tile.seqs * tile.groups >= batch
             assert tile.warps * tile.k >= hidden and tile.warps * WARP >= tile.units * tile.seqs
-            others = [t for t in tiles(work, tensor_cores) if t.fits(H200["shared"]) and t.blocks <= 132]
+            others = [t for t in tiles(work, tensor_cores) if t.fits(H200) and t.resident(H200)]
             assert tile.cycles == min(other.cycles for other in others)
 
 
 def test_work_that_is_not_resident_at_once_is_refused_with_the_numbers():
-    with pytest.raises(LaunchError, match=r"1024 units, 64 sequences and 1 layers need \d+ blocks at once, and this"):
-        choose(Layers(1024, 64, 4, 1, 4), False, **H200)
+    with pytest.raises(LaunchError, match=r"1024 units, 64 sequences and 1 layers need \d+ blocks of \d+"):
+        choose(Layers(1024, 64, 4, 1, 4), False, H200)
     with pytest.raises(LaunchError, match="no block holds its share of 8192 units of 8 bytes in registers"):
-        choose(Layers(8192, 1, 4, 1, 8), False, **H200)
-    module = nn.LSTM(2, 600, device="sim")
-    with pytest.raises(LaunchError, match=r"need \d+ blocks at once, and this device runs 64"):
-        CUDA(module)(mg.zeros((1, 8, 2), device="sim"))
+        choose(Layers(8192, 1, 4, 1, 8), False, H200)
+    module = nn.LSTM(2, 512, device="sim")
+    with pytest.raises(LaunchError, match=r"need \d+ blocks of \d+ threads at once, and this device runs 132"):
+        CUDA(module)(mg.zeros((1, 64, 2), device="sim"))
 
 
 def test_refusals():
