@@ -1,5 +1,6 @@
 """The CUDA ladder beyond the numbers of its rungs: tensor cores, tiles, graphs, and what is refused."""
 
+import copy
 from functools import partial
 
 import numpy as np
@@ -8,11 +9,15 @@ from recurrent_runs import MAKERS, compare
 
 import minigrad as mg
 from minigrad import nn
+from minigrad.devices.caches import Cache
 from minigrad.errors import LaunchError
+from minigrad.kernels.launch import Launch
 from minigrad.ops import recurrence
 from minigrad.recurrent import CUDA
 from minigrad.recurrent.tile import WARP, Layers, Room, choose, tiles
 from minigrad.rounding import rounded
+from minigrad.source import CUDA as CUDA_FILES
+from minigrad.source import Source
 
 H200 = Room(132, 132 * 1024, 227 * 1024)
 GATES = {"tanh": 1, "lstm": 4, "gru": 3}
@@ -102,3 +107,53 @@ def test_a_sequence_is_captured_as_a_graph(rung):
         with mg.no_grad():
             np.testing.assert_allclose(fast(x).numpy(), module(x)[0].numpy(), 1e-5, 1e-5)
     assert fast.replays >= 2
+
+
+MEET = "grid_barrier(arrived + blockIdx.y, gridDim.x * gridDim.z, tick + 1);"
+LINES = {  # of the persistent kernel, without which its threads race
+    "h is read before other blocks have written it": (MEET, ""),
+    "the write of h is not ordered before the arrival": ("        __threadfence();        // release", "//"),
+    "h may be read before the wait has ended": ("        __threadfence();        // acquire", "//"),
+    "the sums of other warps are not ready": ("            __syncthreads();\n            // [the cell]", ""),
+}
+
+
+class SeenError(Exception):
+    """Ends a launch that the microscope has watched."""
+
+
+def inspected(monkeypatch, change=("", "")):
+    """The microscope's report on the persistent kernel for two layers of a GRU, with a line of its files replaced."""
+    text = (CUDA_FILES / "recurrent/persistent.cu").read_text()
+    for header in ("recurrent/persistent.cuh", "grid_barrier.cuh"):
+        text = text.replace(f'#include "{header}"', (CUDA_FILES / header).read_text().replace("#pragma once", ""))
+    assert change[0] in text
+    mg.manual_seed(0)
+    run = CUDA(nn.GRU(3, 20, 2, device="sim"), "wavefront")
+    kernel = copy.copy(run.kernels["persistent"])
+    kernel.source = Source(text.replace(*change), "persistent.cu", CUDA_FILES)
+    kernel._modules, kernel._plans, reports = Cache(), Cache(), []
+    run.kernels = run.kernels | {"persistent": kernel}
+    launch = Launch.__call__
+
+    def watched(self, *args):
+        if self.kernel is not kernel:
+            return launch(self, *args)
+        monkeypatch.setattr(Launch, "__call__", launch)
+        reports.append(mg.inspect(self, *args))
+        raise SeenError
+
+    monkeypatch.setattr(Launch, "__call__", watched)
+    with pytest.raises(SeenError):
+        run(mg.randn(3, 3, 3, device="sim"))
+    return reports[0]
+
+
+def test_the_microscope_finds_no_problem_in_the_persistent_kernel(monkeypatch):
+    assert "no problems" in repr(inspected(monkeypatch))
+
+
+@pytest.mark.parametrize("missing", LINES)
+def test_the_microscope_finds_a_lost_barrier_or_fence(monkeypatch, missing):
+    problems = inspected(monkeypatch, LINES[missing]).problems
+    assert "race" in {problem.kind for problem in problems}
