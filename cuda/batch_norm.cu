@@ -6,8 +6,8 @@
 // Statistics and sums are made in two launches. Many blocks add up a part of a channel each, parts[part][2][channel]; then
 // `finish` adds up the parts. The order of all additions is fixed.
 
-// The sums of x - shift and of its square, with the channel's first element as the shift: in one pass, and nothing is lost
-// where the mean is large, as it is with the shift 0. block -> `chunk` elements of a channel.
+// The sums of x - shift and of its square, in one pass. The shift is the channel's first element: without it, a variance
+// would be lost beside a large mean. block -> `chunk` elements of a channel.
 extern "C" __global__ void batch_norm_statistics(
     const real* x, wide* parts, int images, int channels, int inner, int chunk) {
     int c = blockIdx.x, begin = blockIdx.y * chunk, end = min(begin + chunk, images * inner);

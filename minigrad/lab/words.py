@@ -221,6 +221,11 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
             "residual block",
             r"residual (?:blocks?|networks?)",
         ): "A part of a network that computes f(x) + x: its layers f learn only what is missing in x.",
+        (
+            "stage of a network",
+            r"stages? of (?:a network|residual blocks)",
+        ): "Residual blocks in a row with the same number of channels. From one stage to the next the images get half "
+        "as wide and high, and the channels twice as many.",
         ("shortcut", r"shortcuts?"): "The way by which x reaches the sum of a residual block around its layers.",
         ("batch norm", r"batch norms?"): "A layer that gives each channel the mean 0 and the standard deviation 1 over "
         "all images of the batch, and then a learned factor and addend.",

@@ -1,4 +1,4 @@
-"""ResNet-18: four stages of residual blocks, each half as wide and high and twice as deep as the one before.
+"""ResNet-18: four stages of residual blocks, each half as wide and high as the one before, with twice the channels.
 
 He, Zhang, Ren and Sun, "Deep residual learning for image recognition", CVPR 2016.
 """

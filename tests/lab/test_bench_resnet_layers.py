@@ -106,3 +106,9 @@ def test_the_layers_are_those_of_the_network():
     first, norm = sizes["conv 7x7 s2 3->64 of 224x224"], sizes["batch norm + relu of 64 x 112x112"]
     assert first.output == (128, 64, 112, 112) and round(first.flops / 1e9, 1) == 30.2
     assert first.nbytes // 10**6 == 488 and norm.nbytes // 10**6 == 822
+
+
+def test_a_folded_batch_norm_is_no_launch():
+    trained, folded = (layers.launched(layers.conv_norm_relu(fold), "forward", MODES["tf32"]) for fold in (False, True))
+    norms = [name for name in trained if name.startswith("batch_norm_relu")]
+    assert len(norms) == 1 and set(folded) == set(trained) - set(norms)

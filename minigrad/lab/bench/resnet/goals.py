@@ -12,7 +12,7 @@ from minigrad.lab.bench.resnet.modes import MODES, Mode
 from minigrad.lab.bench.resnet.whole_steps import WholeStep
 
 GPU = "NVIDIA H200"  # limits in microseconds are for this one
-HEADERS = ("work", "unit", "minigrad", "PyTorch", "ratio", "at least", "aim", "reached")
+HEADERS = ("work", "unit", "minigrad", "PyTorch", "ratio", "must", "hope", "reached")
 SCALE = {"us": 1e6, "MB": 1e-6}  # of seconds, of bytes
 
 
@@ -38,12 +38,12 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True)
 class Goal:
-    """A work, by the table of a record that holds it and its title there, and its limits."""
+    """A work, by the table of a record that holds it and its title there, and its two upper limits."""
 
     table: str
     title: str
-    least: Limit
-    aim: Limit | None = None
+    must: Limit
+    hope: Limit | None = None
 
     @property
     def unit(self) -> str:
@@ -65,10 +65,10 @@ class Goal:
     def row(self, record: Record) -> tuple[str, ...]:
         """The cells of its row; empty where nothing was measured."""
         sides = self.sides(record)
-        least, aim = (limit and limit.value(sides, record.device) for limit in (self.least, self.aim))
-        numbers = ["" if x is None else f"{x * SCALE[self.unit]:.1f}" for x in (sides.ours, sides.theirs, least, aim)]
+        must, hope = (limit and limit.value(sides, record.device) for limit in (self.must, self.hope))
+        numbers = ["" if x is None else f"{x * SCALE[self.unit]:.1f}" for x in (sides.ours, sides.theirs, must, hope)]
         ratio = f"{sides.ours / sides.theirs:.2f}" if sides.ours and sides.theirs else ""
-        reached = "not timed" if self.title in record.refused else verdict(sides.ours, least, aim)
+        reached = "not timed" if self.title in record.refused else verdict(sides.ours, must, hope)
         words = f"memory of a {self.title}" if self.table == "peaks" else self.title
         return words, self.unit, *numbers[:2], ratio, *numbers[2:], reached
 
@@ -78,11 +78,11 @@ def best(numbers: Mapping[str, float], start: str) -> float | None:
     return min((number for name, number in numbers.items() if name.startswith(start)), default=None)
 
 
-def verdict(ours: float | None, least: float | None, aim: float | None) -> str:
-    """The limit that is kept, "aim" or "at least", or "no"; empty where that is not known."""
-    if ours is None or least is None:
+def verdict(ours: float | None, must: float | None, hope: float | None) -> str:
+    """The limit that is kept, "hope" or "must", or "no"; empty where that is not known."""
+    if ours is None or must is None:
         return ""
-    return "aim" if aim is not None and ours <= aim else "at least" if ours <= least else "no"
+    return "hope" if hope is not None and ours <= hope else "must" if ours <= must else "no"
 
 
 def goals() -> list[Goal]:

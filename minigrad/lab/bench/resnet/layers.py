@@ -80,6 +80,15 @@ def norm_relu(channels: int, side: int) -> Layer:
     return Layer(f"batch norm + relu of {channels} x {side}x{side}", (BATCH, channels, side, side), (link,), ways)
 
 
+def conv_norm_relu(folded: bool) -> Layer:
+    """A convolution of the first stage with its batch norm and relu in evaluation, as trained or folded into one op."""
+    channels, windows, padded = np.ones(64, np.float32), (64, 64, 3, 3), {"padding": 1}
+    one = (Link("conv2d_relu", (windows, channels), padded),)
+    two = Link("conv2d", (windows,), padded), Link("batch_norm_relu", (channels,) * 4)
+    name, links = ("folded", one) if folded else ("as trained", two)
+    return Layer(name, (BATCH, 64, 56, 56), links, {"forward": FORWARD})
+
+
 def pool(channels: int, side: int) -> Layer:
     """The pooling behind the first convolution."""
     link = Link("max_pool2d", (), {"size": 3, "stride": 2, "padding": 1})

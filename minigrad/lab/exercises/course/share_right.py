@@ -28,12 +28,12 @@ def network(seed: int) -> tuple[nn.Module, np.ndarray, np.ndarray]:
 
 
 def measured(function: Any, seed: int, size: int) -> Any:
-    """The share, the share with all images in one batch, and whether the network is as before."""
+    """The share, the share with all images in one batch, the arrays that have changed, and the mode afterwards."""
     model, images, labels = network(seed)
     before = model.state_dict()
     shares = [function(model, images, labels, each) for each in (size, IMAGES)]
-    kept = all((before[name] == value).all() for name, value in model.state_dict().items())
-    return np.array([*shares, kept, model.training], dtype=float)
+    changed = sum((before[name] != value).any() for name, value in model.state_dict().items())
+    return np.array([*shares, changed, model.training], dtype=float)
 
 
 def truth(seed: int, size: int) -> np.ndarray:
@@ -50,7 +50,7 @@ def truth(seed: int, size: int) -> np.ndarray:
     linear = list(model.parameters())[-2:]
     logits = y @ linear[0].numpy() + linear[1].numpy()
     share = (logits.argmax(axis=1) == labels).mean()
-    return np.array([share, share, 1, 1])
+    return np.array([share, share, 0, 1])
 
 
 share_right = PythonExercise(
@@ -82,6 +82,7 @@ def share_right(model, images, labels, size):
         "which statistics does a batch norm normalize with while the network trains? Whose images are in them?",
         "in training mode every call of the network moves the running statistics, also within mg.no_grad().",
         "model.eval() before the loop makes the network use its running statistics and leave them alone.",
+        "the network came in training mode. model.train() behind the loop puts it back.",
     ],
     wrong=[
         Wrong("    model.train()\n", "", "value",
@@ -100,6 +101,6 @@ def share_right(model, images, labels, size):
     call=measured,
     truth=truth,
     given=("seed", "size of a batch"),
-    parts=("the share", "the share in one batch", "the state kept", "the training mode"),
+    parts=("the share", "the share in one batch", "the number of changed arrays", "the training mode (1: on)"),
     cases=[(0, 7), (1, 1), (2, 20)],
 )  # fmt: skip

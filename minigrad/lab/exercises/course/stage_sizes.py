@@ -24,9 +24,9 @@ stage_sizes = Prediction(
     "11",
     "stage_sizes",
     task="""
-**Half as wide, twice as deep.** The first stage of ResNet-18 has convolutions of 3 x 3 from 64 channels to 64, on
-images of 56 x 56. Its last stage has convolutions of 3 x 3 from 512 channels to 512, on images of 7 x 7. None has a
-bias. Predict
+**An eighth as wide, eight times the channels.** The first stage of ResNet-18 has convolutions of 3 x 3 from 64
+channels to 64, on images of 56 x 56. Its last stage has convolutions of 3 x 3 from 512 channels to 512, on images of 7
+x 7. None has a bias. Predict
 
 1. the number of weights of such a layer in the first stage, and in the last one;
 2. the multiplications that a layer of the last stage needs for an image, as a multiple of those in the first stage.
@@ -47,8 +47,8 @@ times = 1
         "each kernel has a window of 3 x 3 for every channel of its input, and there is a kernel for every channel of "
         "the output.",
         "each output is a sum over the 9 places of the window and all channels of the input. How many outputs?",
-        "from stage to stage the channels double twice, as input and as output. The images halve twice, rows and "
-        "columns.",
+        "in the last stage a layer has eight times as many channels, as input and as output. Its images have an eighth "
+        "of the rows, and of the columns.",
     ],
     wrong=[
         Wrong("first = 64 * 64 * 9", "first = 64 * 9", "value",
@@ -63,8 +63,8 @@ times = 1
         Wrong("times = 1", "times = 1 / 64", "value",
               "There are 64 times fewer places. But at each of them 64 times as many weights are used."),
         Wrong("times = 1", "times = 8", "value",
-              "The channels double as input and as output of a layer: 64 times as many weights, at 64 times fewer "
-              "places."),
+              "There are eight times as many channels as input and as output: 64 times as many weights, at 64 times "
+              "fewer places."),
     ],
     run=measure,
     truth=lambda found: {
