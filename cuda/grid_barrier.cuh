@@ -1,23 +1,26 @@
-// A barrier of several blocks, over a counter in global memory. A kernel that calls it is launched cooperatively: all its
-// blocks run at once, as one without a place on the GPU would never arrive, and the others would wait for ever.
+// A barrier of several blocks over a counter in global memory. The kernel is launched cooperatively, with all its blocks
+// at once: one that had no place on the GPU yet would never arrive, and those that had would wait for it forever.
 #pragma once
 
-// All threads of `blocks` blocks meet, for the step-th time, from 1: what any of them has written before, all may read
-// afterwards. The counter begins at 0 and only grows, to blocks x step: a barrier that set it back could do so before
-// a slow block has seen it full. Each block calls this with all its threads.
+// All threads of `blocks` blocks meet for the step-th time, counted from 1: what any of them has written before, all may
+// read afterwards. The counter begins at 0 and only grows, to blocks x step: if it were set back, a slow block could
+// miss that it had been full, and wait forever. Each block calls this with all its threads.
 //
-// Each line is needed. Leave one out, and mg.inspect names the two accesses that are no longer in order.
+// Release: the fence before the arrival makes the block's writes visible before the arrival is. Acquire: the fence after
+// the wait keeps later reads from older values, as those that an earlier step has left in the L1 cache. By the first
+// __syncthreads() thread 0 releases what all threads of its block have written; by the second, all of them go on with
+// what it has acquired. Take one of these lines away, and mg.inspect names two accesses that have no order.
 __device__ inline void grid_barrier(unsigned* counter, unsigned blocks, unsigned step) {
-    __syncthreads();  // the threads of the block have written: thread 0 speaks for all of them
+    __syncthreads();  // before thread 0 arrives for all
     if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {
         unsigned target = blocks * step;
 #ifdef MINIGRAD_SIM
-        __threadfence();        // release: what the block has written is visible before its arrival is
-        atomicAdd(counter, 1);  // arrive
-        while (atomicAdd(counter, 0) < target) __nanosleep(0);  // wait, by an atomic: a plain read might stay in a register
-        __threadfence();        // acquire: what is read from here on is not older, not left from an earlier step in L1
+        __threadfence();  // release
+        atomicAdd(counter, 1);
+        while (atomicAdd(counter, 0) < target) __nanosleep(0);  // lets other blocks run
+        __threadfence();  // acquire
 #else
-        // The same with each fence as part of its access, which is faster.
+        // The same, with each fence a part of its access: cheaper than __threadfence(), which orders more.
         asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
         unsigned arrived;
         do {
@@ -25,5 +28,5 @@ __device__ inline void grid_barrier(unsigned* counter, unsigned blocks, unsigned
         } while (arrived < target);
 #endif
     }
-    __syncthreads();  // the other threads wait for thread 0
+    __syncthreads();  // until thread 0 has seen all
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from persistent import SMOOTH, begin
 
 import minigrad as mg
 from minigrad.devices.cuda.toolkit import find_nvcc
@@ -74,13 +75,14 @@ CASES = {  # by name: kernel, arguments, and the rest of the launch
     "less": (mg.less["forward"], [LONG, mg.tensor(1.5, device="sim")], {}),
     "awkward": (awkward, [LONG, LONG, zeros(1000), 24, M, M, 2], {"grid": 1, "block": 24}),
     "turned": (turned, [LONG[:96], zeros(96), zeros(1, dtype=np.uint64)], {"grid": 1, "block": 24, "shared": 384}),
+    "together": (SMOOTH, [begin(60), zeros(1, dtype=np.uint32), 60, 3], {"grid": 2, "block": 32}),
     "padded": (mg.transpose["padded"], [M], {"TILE": 32}),
     "tree": (mg.sum["tree"], [LONG], {"BLOCK": 64}),
     "softmax": (mg.softmax["backward"], [M / 8], {"axis": 0, "dy": 2 * M}),
     "matmul": (mg.matmul["warp_tiled"], [np.ones((70, 30), np.float32), np.ones((30, 50), np.float32)], {}),
 }  # fmt: skip
 WITHOUT_BARRIERS = ["scale", "again", "awkward", "add", "transpose", "less", "pool"]
-COMPILED = ["scale", "awkward", "pool", "add", "turned", "padded", "tree", "softmax", "matmul"]
+COMPILED = ["together", "scale", "awkward", "pool", "add", "turned", "padded", "tree", "softmax", "matmul"]
 
 
 def wanted(case):

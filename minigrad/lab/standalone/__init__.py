@@ -84,7 +84,8 @@ class Observer:
         if name == self.kernel.name and self.seen is None:
             params = self.kernel.signature.params
             values = values_of(name, params, arguments)
-            self.seen = module, SeenLaunch(name, params, values, grid, block, shared, module.macros["real"])
+            extents = grid, block, shared
+            self.seen = module, SeenLaunch(name, params, values, *extents, module.macros["real"], arguments.cooperative)
         if self.others:
             self.others.launch(self.others.build(*module), name, grid, block, shared, arguments)
 

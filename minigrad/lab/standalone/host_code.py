@@ -44,9 +44,10 @@ void PRINT(const char* name, const T* x, int size) {
 
 # The names that the host code uses, which a variable of main may not take.
 RESERVED = {
-    "CHECK", "INFINITY", "NAN", "cudaDeviceSynchronize", "cudaError_t", "cudaFree", "cudaGetErrorString",
-    "cudaGetLastError", "cudaMalloc", "cudaMemcpy", "cudaMemcpyDeviceToHost", "cudaMemcpyHostToDevice", "cudaSuccess",
-    "dim3", "error", "exit", "fprintf", "i", "main", "printf", "stderr",
+    "CHECK", "INFINITY", "NAN", "config", "cooperative", "cudaDeviceSynchronize", "cudaError_t", "cudaFree",
+    "cudaGetErrorString", "cudaGetLastError", "cudaLaunchAttribute", "cudaLaunchAttributeCooperative",
+    "cudaLaunchConfig_t", "cudaLaunchKernelEx", "cudaMalloc", "cudaMemcpy", "cudaMemcpyDeviceToHost",
+    "cudaMemcpyHostToDevice", "cudaSuccess", "dim3", "error", "exit", "fprintf", "i", "main", "printf", "stderr",
 }  # fmt: skip
 
 
@@ -73,6 +74,7 @@ class SeenLaunch:
     block: Dim3
     shared: int
     real: str  # its C type
+    cooperative: bool = False
 
     def c_type(self, param: Param) -> str:
         """The type of a parameter, or to which it points."""
@@ -130,7 +132,7 @@ def steps_of(call: SeenLaunch, names: HostNames, arrays: Sequence[Given]) -> dic
     """The lines of main, by the comment above them."""
     host, place = names.host, names.place
     pairs = list(zip(call.params, call.values, strict=True))
-    extents = [names.grid, names.block, *([str(call.shared)] if call.shared else [])]
+    given = ", ".join(argument(p, v, place, host) for p, v in pairs)
     blocks, threads = plural(prod(call.grid), "block"), plural(prod(call.block), "thread")
     return {
         "The arguments, in the host's memory. static keeps an array off the stack, which is small.": [
@@ -146,8 +148,7 @@ def steps_of(call: SeenLaunch, names: HostNames, arrays: Sequence[Given]) -> dic
         ],
         f"Launch {blocks} of {threads}. The kernel gets pointers into the GPU's memory.": [
             f"dim3 {names.grid}({extent(call.grid)}), {names.block}({extent(call.block)});",
-            f"{call.kernel}<<<{', '.join(extents)}>>>({', '.join(argument(p, v, place, host) for p, v in pairs)});",
-            "CHECK(cudaGetLastError());       // a launch returns no error code: ask whether it was accepted",
+            *(together(call, names, given) if call.cooperative else alone(call, names, given)),
             "CHECK(cudaDeviceSynchronize());  // it does not wait for the kernel: wait here, and ask how it ended",
         ],
         "Copy the results back to the host, and look at them.": [
@@ -155,6 +156,28 @@ def steps_of(call: SeenLaunch, names: HostNames, arrays: Sequence[Given]) -> dic
         ],
         "Give the GPU's memory back.": [f"CHECK(cudaFree({name}));" for name in place.values()],
     }
+
+
+def alone(call: SeenLaunch, names: HostNames, given: str) -> list[str]:
+    """A launch whose blocks do not wait for each other."""
+    extents = [names.grid, names.block, *([str(call.shared)] if call.shared else [])]
+    return [
+        f"{call.kernel}<<<{', '.join(extents)}>>>({given});",
+        "CHECK(cudaGetLastError());       // a launch returns no error code: ask whether it was accepted",
+    ]
+
+
+def together(call: SeenLaunch, names: HostNames, given: str) -> list[str]:
+    """A cooperative launch, which <<<>>> cannot express."""
+    return [
+        "cudaLaunchAttribute cooperative = {};  // the blocks wait for each other: all run at once, or CHECK says so",
+        "cooperative.id = cudaLaunchAttributeCooperative;",
+        "cooperative.val.cooperative = 1;",
+        "cudaLaunchConfig_t config = {};",
+        f"config.gridDim = {names.grid}, config.blockDim = {names.block}, config.dynamicSmemBytes = {call.shared};",
+        "config.attrs = &cooperative, config.numAttrs = 1;",
+        f"CHECK(cudaLaunchKernelEx(&config, {call.kernel}, {given}));",
+    ]
 
 
 def results(x: Given, names: HostNames) -> list[str]:
