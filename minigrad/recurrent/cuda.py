@@ -131,7 +131,7 @@ class CUDA(Runner):
         return self.kernels[rounds or "persistent"].launch(*tile.sizes, **tile.values), tile.groups
 
     def room(self) -> Room:
-        """The blocks and threads that run at once: a block of any size on a multiprocessor, or as many as `sim` runs."""
+        """The blocks and threads that run at once: a block of any size on each multiprocessor, or those of `sim`."""
         blocks = self.device.processors
         return Room(blocks, blocks * THREADS if self.device.is_gpu else MAX_RESIDENT, SHARED)
 

@@ -56,7 +56,7 @@ class Tile(NamedTuple):
 
     @property
     def warps(self) -> int:
-        """As many as k columns each need, and as a thread for each unit of a sequence needs, for both products."""
+        """The warps of a block: one for k columns of each product, and a thread for each unit of a sequence."""
         products = 2 if self.work.layers > 1 else 1
         return products * max(ceil_div(self.work.hidden, self.k), ceil_div(self.units * self.seqs, WARP * products))
 

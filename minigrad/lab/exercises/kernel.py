@@ -95,7 +95,8 @@ class KernelExercise(Exercise):
         constants = {key: legal[0] for key, legal in tunables.items() if key in self._solution}
         macros = "".join(f"#ifndef {key}\n#define {key} {value}\n#endif\n" for key, value in constants.items())
         source = Source(self._solution, f"{self.name}.cu", CUDA, Source(macros, "constants"))
-        self.kernel = Kernel(source, self.name, grid or (f"{sizes}/BLOCK",), block, sizes, None, None, 0, **tunables)
+        grid = grid or (f"{sizes}/BLOCK",)
+        self.kernel = Kernel(source, self.name, grid, block, sizes, None, None, 0, False, **tunables)
         self.tunables = self.kernel.tunables
 
     def launch(self, kernel: Kernel, *arrays: Array) -> list[Array]:

@@ -33,7 +33,7 @@ def per_tile(name: str, x: str, y: str) -> Kernel:
 def per_edge(file: str, name: str, block: tuple[str, ...], **tunables: tuple[int, ...]) -> Kernel:
     """A kernel whose blocks own EDGE x EDGE elements of the result."""
     grid = ("n/EDGE", "m/EDGE", "batch")
-    return Kernel(f"matmul/{file}.cu", f"matmul_{name}", grid, block, "m n k batch=1", None, None, 0, **tunables)
+    return Kernel(f"matmul/{file}.cu", f"matmul_{name}", grid, block, "m n k batch=1", None, None, 0, False, **tunables)
 
 
 def warp_tiled(name: str, x: str, y: str, batch: tuple[str, ...] = ("batch",)) -> Kernel:
@@ -117,7 +117,7 @@ def with_vector(fit: Callable, x: str, block: tuple[str, ...], **tunables: tuple
     """A product with a vector, with the rows or columns of the matrix split among threads."""
     sizes = "outputs n parts=1 batch=1" + ON
     name = f"matmul_{fit.__name__}"
-    return Kernel("matmul/vector.cu", name, (x, "parts", "batch"), block, sizes, None, fit, 0, **tunables)
+    return Kernel("matmul/vector.cu", name, (x, "parts", "batch"), block, sizes, None, fit, 0, False, **tunables)
 
 
 COLUMN, SQUARE, EIGHTHS = ("EDGE", "EDGE/EACH"), ("EDGE/EACH", "EDGE/EACH"), ("EDGE/8", "EDGE/8")
