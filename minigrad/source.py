@@ -80,9 +80,8 @@ CUDA = next(folder for folder in (PACKAGE / "cuda", PACKAGE.parent / "cuda", PAC
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"', re.M)
 _TOKENS = re.compile(r"//(?:\\\n|[^\n])*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.S)
-_KERNEL = re.compile(
-    r"__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\("
-)
+_BOUNDS = r"(?:__(?:launch_bounds|cluster_dims)__\s*\([^)]*\)\s*)*"
+_KERNEL = re.compile(rf"__global__\s+{_BOUNDS}void\s+{_BOUNDS}(\w+)\s*\(")
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b([^\n]*)", re.M)
 _EXTERN_C = re.compile(r'\bextern\s*" "\s*{?')  # extern "C" after `blank`
 _SURROGATE = re.compile("[\ud800-\udfff]")

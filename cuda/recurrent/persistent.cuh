@@ -1,6 +1,6 @@
 // A whole sequence in one launch. The weights never change, so each thread reads its own once, and keeps them in
-// registers for all steps: the kernel is persistent. At a step only h changes hands, through the L2 cache, and the
-// blocks meet at a barrier before the next one.
+// registers for all steps: the kernel is persistent. At a step only h changes hands, and the blocks meet at a barrier
+// before the next one.
 //
 // block -> UNITS units of a layer, for SEQS sequences. Its threads have two roles: in the products a warp owns K numbers
 // of h, and so K columns of the block's rows of W_hh; in the cell a thread owns a unit of a sequence. Sequences know
@@ -29,15 +29,35 @@ __device__ void add_warps(real (&sum)[GATES], const real* partial, int warps) {
     }
 }
 
+// h changes hands through the L2 cache: a step reads one half of h (2, layers, B, hidden) and writes the other, and both
+// hold the state before the first step. All blocks for these sequences meet, through a counter.
+struct ThroughL2 {
+    real* h;
+    unsigned* arrived;
+    int batch, hidden;
+
+    // The h of a layer and sequence before a tick.
+    __device__ real* row(int tick, int layer, int sequence) const {
+        return h + ((tick % 2 * gridDim.z + layer) * batch + sequence) * hidden;
+    }
+    // An L1 cache may have the numbers of two ticks ago: __ldcg reads the L2 cache.
+    template <class T>
+    static __device__ T read(const T* from) { return __ldcg(from); }
+    __device__ void write(int tick, int layer, int sequence, int unit, real value) const {
+        row(tick + 1, layer, sequence)[unit] = value;
+    }
+    __device__ void meet(int tick) const { grid_barrier(arrived + blockIdx.y, gridDim.x * gridDim.z, tick + 1); }
+};
+
 // projected (T, B, GATES * hidden) = x W_ih^T + b_ih of the first layer; w_ih and b_ih are those of all layers, of which
-// the first is not read. h (2, layers, B, hidden): a step reads one half and writes the other; both hold the state
-// before the first step. c (layers, B, hidden) is replaced by the last one; y (T, B, hidden) is the last layer's.
-template <class Weights>
+// the first is not read. h and c (layers, B, hidden) hold the state, and at the end the last one, of h by `exchange`;
+// y (T, B, hidden) is the last layer's.
+template <class Weights, class Exchange>
 __device__ void run_sequence(
-    real* shared, const real* projected, const real* w_ih, const real* b_ih, const real* w_hh, const real* b_hh,
-    const int* lengths, real* h, real* c, real* y, unsigned* arrived, int steps, int backward, int batch, int hidden) {
+    Exchange exchange, real* shared, const real* projected, const real* w_ih, const real* b_ih, const real* w_hh,
+    const real* b_hh, const int* lengths, real* c, real* y, int steps, int backward, int batch, int hidden) {
     int layer = blockIdx.z, layers = gridDim.z, warp = threadIdx.y, warps = layers > 1 ? blockDim.y / 2 : blockDim.y;
-    int first = warp % warps * K, matrix = layer * GATES * hidden * hidden, plane = batch * hidden;
+    int first = warp % warps * K, matrix = layer * GATES * hidden * hidden;
     bool below = warp >= warps;  // this warp multiplies the h of the layer below
     bool works = !below || layer > 0;
     // [the weights, once]
@@ -49,12 +69,12 @@ __device__ void run_sequence(
     bool owns = s < Weights::SEQUENCES && unit < hidden && sequence < batch;
     int at = (layer * batch + sequence) * hidden + unit, length = owns ? lengths[sequence] : 0;
     const real* sums = shared + s * Weights::STRIDE + u;
-    real now = owns ? h[at] : 0, cell = owns ? c[at] : 0;
+    real now = owns ? exchange.row(0, layer, sequence)[unit] : 0, cell = owns ? c[at] : 0;
     for (int tick = 0; tick < steps + layers - 1; ++tick) {
-        int step = tick - layer, t = backward ? steps - 1 - step : step, from = tick % 2 * layers;
+        int step = tick - layer, t = backward ? steps - 1 - step : step;
         if (step >= 0 && step < steps) {  // the same for the whole block
             // [multiply]
-            if (works) weights.multiply(h + (from + layer - below) * plane, shared, first, batch, hidden);
+            if (works) weights.multiply(exchange, tick, layer - below, shared, first, batch, hidden);
             __syncthreads();
             // [the cell]
             if (owns) {
@@ -70,12 +90,12 @@ __device__ void run_sequence(
                 if (layer > 0) add_warps<Weights>(from_x, sums + warps * Weights::PARTIAL, warps);
                 bool within = t < length;
                 if (within) now = next_state(from_x, from_h, now, cell);
-                h[(layers - from) * plane + at] = now;
+                exchange.write(tick, layer, sequence, unit, now);
                 if (layer == layers - 1) y[(t * batch + sequence) * hidden + unit] = within ? now : 0;
             }
         }
         // [meet]
-        grid_barrier(arrived + blockIdx.y, gridDim.x * gridDim.z, tick + 1);
+        exchange.meet(tick);
     }
     if (owns) c[at] = cell;
 }

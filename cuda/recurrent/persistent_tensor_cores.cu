@@ -53,18 +53,21 @@ struct Fragments {
         }
     }
 
-    __device__ void multiply(const real* h, real* shared, int first, int batch, int hidden) const {
+    template <class Exchange>
+    __device__ void multiply(
+        const Exchange& exchange, int tick, int layer, real* shared, int first, int batch, int hidden) const {
         int k = first + threadIdx.x % 4 * 4, row = threadIdx.x / 4, pair = threadIdx.x % 4 * 2;
 #pragma unroll
         for (int n = 0; n < EIGHTS; ++n) {
             int sequence = blockIdx.y * SEQUENCES + 8 * n + row;
+            const real* h = exchange.row(tick, layer, sequence);
             float sums[MROWS][4] = {};
 #pragma unroll
             for (int step = 0; step < K / 16; ++step) {
                 // [read h]
                 real four[4];
                 unsigned b[2 * HALVES];
-                read(four, h + sequence * hidden, k + 16 * step, sequence < batch ? hidden : 0);
+                read<Exchange>(four, h, k + 16 * step, sequence < batch ? hidden : 0);
                 round(b, four);
                 // [products]
 #pragma unroll
@@ -82,13 +85,14 @@ struct Fragments {
     }
 
     // Four neighbors of a row of h, of which the first `count` numbers exist.
+    template <class Exchange>
     static __device__ void read(real (&four)[4], const real* row, int k, int count) {
         if (k + 4 <= count && count % 4 == 0) {
-            float4 found = __ldcg(reinterpret_cast<const float4*>(row + k));
+            float4 found = Exchange::read(reinterpret_cast<const float4*>(row + k));
             four[0] = found.x, four[1] = found.y, four[2] = found.z, four[3] = found.w;
         } else {
 #pragma unroll
-            for (int j = 0; j < 4; ++j) four[j] = k + j < count ? __ldcg(row + k + j) : 0;
+            for (int j = 0; j < 4; ++j) four[j] = k + j < count ? Exchange::read(row + k + j) : 0;
         }
     }
 };
@@ -99,5 +103,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) recurrent_persistent_tenso
     real* h, real* c, real* y, unsigned* arrived, int steps, int backward, int batch, int hidden) {
     extern __shared__ real shared[];
     run_sequence<Fragments>(
-        shared, projected, w_ih, b_ih, w_hh, b_hh, lengths, h, c, y, arrived, steps, backward, batch, hidden);
+        ThroughL2{h, arrived, batch, hidden}, shared, projected, w_ih, b_ih, w_hh, b_hh, lengths, c, y, steps, backward,
+        batch, hidden);
 }

@@ -14,19 +14,19 @@ from minigrad.nn.recurrent import Recurrent, affine
 from minigrad.operators import OPS
 from minigrad.ops.recurrence import CELLS, DIRECTIONS
 from minigrad.recurrent.runner import Arrays, Runner
-from minigrad.recurrent.tile import THREADS, WARP, Layers, Room, choose
+from minigrad.recurrent.tile import CLUSTER, THREADS, WARP, Layers, Room, choose
 from minigrad.rounding import current
 from minigrad.simulator.runtime import MAX_RESIDENT
 from minigrad.tensor import Tensor
 
-RUNGS = ("steps", "projected", "persistent", "wavefront")
+RUNGS = ("steps", "projected", "persistent", "cluster", "wavefront")
 ROUNDED = ("tf32", "bf16")  # the precisions of tensor cores
 SHARED = 227 * 1024  # bytes that a block may ask for on Hopper
 
 
 @cache
 def kernels(kind: str) -> dict[str, Kernel]:
-    """The kernels for a cell, by rung; the persistent ones of tensor cores by their precision."""
+    """The kernels for a cell: by rung, by the kind of their tile, or by the precision of tensor cores."""
     cell = {"CELL": [*CELLS].index(kind)}
     step = partial(
         Kernel, "recurrent/step.cu", grid=("hidden/UNITS", "batch"), block=("32", "UNITS"), sizes="hidden batch",
@@ -35,9 +35,14 @@ def kernels(kind: str) -> dict[str, Kernel]:
     made = {"steps": step(name="recurrent_step"), "projected": step(name="recurrent_step_projected")}
     blocks = ("columns", "groups", "layers"), ("32", "warps"), "columns groups layers warps bytes"
     threads = tuple(range(WARP, THREADS + 1, WARP))
-    made["persistent"] = Kernel(
+    made["registers"] = Kernel(
         "recurrent/persistent.cu", "recurrent_persistent", *blocks, cell, None, "bytes",
         cooperative=True, ROWS=(1, 2, 3, 4), K=(32, 16, 64), SEQS=(4, 1, 2, 8, 16), THREADS=threads,
+    )  # fmt: skip
+    made["cluster"] = Kernel(
+        "recurrent/persistent_cluster.cu", "recurrent_persistent_cluster", *blocks, cell, None, "bytes",
+        cooperative=True, ROWS=(1, 2, 3, 4), K=(32, 16, 64), SEQS=(4, 1, 2, 8, 16), THREADS=threads,
+        CLUSTER=tuple(range(CLUSTER, 0, -1)),
     )  # fmt: skip
     for precision in ROUNDED:
         made[precision] = Kernel(
@@ -53,8 +58,9 @@ class CUDA(Runner):
 
     rung: "steps", a launch for each step; "projected", the same with the products with x made by one matrix product
     ahead; "persistent", one launch for a sequence, whose blocks keep their weights and meet at a barrier each step;
-    "wavefront", one for all layers, each a step behind the one below. `mg.graph(runner)` captures the launches of a
-    sequence as a graph.
+    "cluster", the same within clusters of blocks, which hand on h in their shared memory; "wavefront", one launch for
+    all layers, each a step behind the one below. "persistent" and "wavefront" round by `mg.precision` and use tensor
+    cores then. `mg.graph(lambda x: runner(x)[0])` captures the launches of a sequence as a graph.
     """
 
     def __init__(self, module: Recurrent, rung: str = "persistent"):
@@ -72,6 +78,7 @@ class CUDA(Runner):
             )
         self.device, self.dtype = first.device, first.dtype
         self.kernels = kernels(module.kind)
+        self._stacked: dict[tuple[str, ...], list[Array]] = {}  # weights by places
         self._whole: dict[tuple[int, int], Array] = {}  # the lengths where none are given, by steps and batch
         self._none = Array.zeros(self.device, (module.gates * module.hidden_size,), self.dtype)  # for no bias
 
@@ -85,7 +92,7 @@ class CUDA(Runner):
     def scan(self, x: Array, at: str, state: Arrays, lengths: np.ndarray | None) -> Arrays:
         """y (T, B, hidden) and the last state of the layer and direction at this place."""
         backward = at.endswith(DIRECTIONS[1])
-        if self.rung == "persistent":
+        if self.rung in ("persistent", "cluster"):
             y, (end,) = self.persistent(x, [at], [state], backward)
             return y, *end
         steps, batch, inputs = x.shape
@@ -108,27 +115,37 @@ class CUDA(Runner):
         module, layers, (steps, batch, _) = self.module, len(places), x.shape
         hidden = module.hidden_size
         launch, groups = self.planned(batch, layers)
-        filled = [self.filled(at) for at in places]
-        above = [filled[1], *filled[1:]] if layers > 1 else filled  # the first layer's products with x are made ahead
-        w_ih, b_ih = (stacked([each[i] for each in above]) for i in (0, 2))
-        w_hh, b_hh = (stacked([each[i] for each in filled]) for i in (1, 3))
         h = stacked([state[0] for state in [*states, *states]])
         c = copied(stacked([state[-1] for state in states]))  # the kernel writes into it
         y = Array.empty(self.device, (steps, batch, hidden), self.dtype)
         arrived = Array.zeros(self.device, (groups,), np.dtype(np.uint32))
         extents = steps, int(backward), batch, hidden
-        launch(self.projected(x, places[0]), w_ih, b_ih, w_hh, b_hh, self.lengths, h, c, y, arrived, *extents)
+        weights = self.stacked_weights(places)
+        launch(self.projected(x, places[0]), *weights, self.lengths, h, c, y, arrived, *extents)
         h, c = h.reshape((2 * layers * batch, hidden)), c.reshape((layers * batch, hidden))
         halves = ((steps + layer) % 2 * layers for layer in range(layers))  # where the last step wrote
         ends = [(h.rows((half + i) * batch, batch), c.rows(i * batch, batch)) for i, half in enumerate(halves)]
         return y, [tuple(map(copied, end[: module.parts])) for end in ends]
 
+    def stacked_weights(self, places: Sequence[str]) -> list[Array]:
+        """W_ih, b_ih, W_hh and b_hh of all these layers, each in one array, made once."""
+        key = tuple(places)
+        if key not in self._stacked:
+            filled = [self.filled(at) for at in places]
+            above = [*filled[1:2], *filled[1:]] or filled  # the first layer's products with x are made ahead
+            rows = [[each[i] for each in (filled if i % 2 else above)] for i in range(4)]
+            w_ih, w_hh, b_ih, b_hh = map(stacked, rows)
+            self._stacked[key] = [w_ih, b_ih, w_hh, b_hh]
+        return self._stacked[key]
+
     def planned(self, batch: int, layers: int) -> tuple[Launch, int]:
         """The launch of a persistent kernel in the precision of `mg.precision`, and its groups of sequences."""
-        rounds = current() if self.dtype == np.float32 and current() in ROUNDED else ""
+        cluster = self.rung == "cluster"
+        rounds = current() if self.dtype == np.float32 and current() in ROUNDED and not cluster else ""
+        kind = "tensor cores" if rounds else "cluster" if cluster else "registers"
         work = Layers(self.module.hidden_size, batch, self.module.gates, layers, self.dtype.itemsize)
-        tile = choose(work, bool(rounds), self.room())
-        return self.kernels[rounds or "persistent"].launch(*tile.sizes, **tile.values), tile.groups
+        tile = choose(work, kind, self.room())
+        return self.kernels[rounds or kind].launch(*tile.sizes, **tile.values), tile.groups
 
     def room(self) -> Room:
         """The blocks and threads that run at once: a block of any size on each multiprocessor, or those of `sim`."""

@@ -9,6 +9,7 @@ from minigrad.kernels.extents import ceil_div
 REGISTERS, MOST = 65536, 255  # of four bytes, in a multiprocessor and at most in a thread
 OTHERS = 48  # registers of a thread besides its weights and sums
 WARP, THREADS = 32, 1024  # threads of a warp, and at most of a block
+CLUSTER = 8  # blocks of a cluster at most, on every GPU that has them
 
 
 class Room(NamedTuple):
@@ -36,7 +37,7 @@ class Tile(NamedTuple):
     rows: int
     k: int
     seqs: int
-    tensor_cores: bool = False
+    kind: str = "registers"  # the kernel: "registers", "tensor cores" or "cluster"
 
     @property
     def units(self) -> int:
@@ -68,23 +69,33 @@ class Tile(NamedTuple):
     @property
     def values(self) -> dict[str, int]:
         """The tunables of a launch."""
-        shape = (self.rows // 16, self.seqs // 8) if self.tensor_cores else (self.rows // WARP, self.seqs)
-        names = ("MROWS", "EIGHTS") if self.tensor_cores else ("ROWS", "SEQS")
-        return {**dict(zip(names, shape, strict=True)), "K": self.k, "THREADS": WARP * self.warps}
+        values = {"K": self.k, "THREADS": WARP * self.warps}
+        if self.kind == "tensor cores":
+            return values | {"MROWS": self.rows // 16, "EIGHTS": self.seqs // 8}
+        return values | {"ROWS": self.rows // WARP, "SEQS": self.seqs} | self.cluster
+
+    @property
+    def cluster(self) -> dict[str, int]:
+        return {"CLUSTER": self.columns} if self.kind == "cluster" else {}
 
     @property
     def shared(self) -> int:
-        """Bytes: each warp's partial sums, and its numbers of h, which tensor cores take from global memory."""
-        own = self.rows + 4 if self.tensor_cores else self.rows + self.k
-        return self.warps * self.seqs * own * self.work.itemsize
+        """Bytes: each warp's partial sums, and its numbers of h, which tensor cores take from global memory.
+
+        A block of a cluster has two halves of h of all units besides.
+        """
+        own = self.rows + (4 if self.kind == "tensor cores" else self.k)
+        halves = 2 * self.work.hidden if self.kind == "cluster" else 0
+        return self.seqs * (self.warps * own + halves) * self.work.itemsize
 
     def fits(self, room: Room) -> bool:
         """True if the registers of the threads and the shared memory of the block are enough."""
         threads, words = WARP * self.warps, self.work.itemsize // 4
-        summed = 8 if self.tensor_cores else self.seqs  # sequences at a time
+        summed = 8 if self.kind == "tensor cores" else self.seqs  # sequences at a time
         registers = words * self.rows * (self.k + summed) // WARP + OTHERS
         held = registers <= min(MOST, REGISTERS // threads)
-        return threads <= THREADS and held and self.shared <= room.shared
+        together = self.kind != "cluster" or (self.columns <= CLUSTER and self.work.layers == 1)
+        return threads <= THREADS and held and together and self.shared <= room.shared
 
     def resident(self, room: Room) -> bool:
         """True if all blocks run at once."""
@@ -94,31 +105,31 @@ class Tile(NamedTuple):
     def cycles(self) -> float:
         """A model of a step: products or reads of shared memory, sums over the warps, and h out of the L2 cache."""
         macs = self.rows * self.k * self.seqs * self.warps
-        products = macs / 512 if self.tensor_cores else max(macs / 128, self.seqs * self.k / 4 * self.warps)
+        products = macs / 512 if self.kind == "tensor cores" else max(macs / 128, self.seqs * self.k / 4 * self.warps)
         sums = 2 * self.warps * self.seqs * self.rows / WARP
         moved = self.blocks * self.seqs * self.work.hidden * self.work.itemsize / 2500  # bytes of all blocks in a cycle
         return products + sums + moved
 
 
-def tiles(work: Layers, tensor_cores: bool) -> list[Tile]:
-    """Every tile that the kernel is compiled for."""
-    rows, seqs = ((16, 32, 64), (8, 16, 32, 64)) if tensor_cores else ((32, 64, 96, 128), (1, 2, 4, 8, 16))
-    return [Tile(work, *shape, tensor_cores) for shape in product(rows, (16, 32, 64), seqs)]
+def tiles(work: Layers, kind: str) -> list[Tile]:
+    """Every tile that the kernel of this kind is compiled for."""
+    rows, seqs = ((16, 32, 64), (8, 16, 32, 64)) if kind == "tensor cores" else ((32, 64, 96, 128), (1, 2, 4, 8, 16))
+    return [Tile(work, *shape, kind) for shape in product(rows, (16, 32, 64), seqs)]
 
 
-def choose(work: Layers, tensor_cores: bool, room: Room) -> Tile:
+def choose(work: Layers, kind: str, room: Room) -> Tile:
     """The tile with the shortest step whose blocks are resident at once. Raises LaunchError where there is none."""
-    fitting = [tile for tile in tiles(work, tensor_cores) if tile.fits(room)]
+    fitting = [tile for tile in tiles(work, kind) if tile.fits(room)]
     if not fitting:
         raise LaunchError(
-            f"persistent: no block holds its share of {work.hidden} units of {work.itemsize} bytes in registers. "
-            "Choose rung='projected'."
+            f"{kind}: {'no cluster of 8 blocks' if kind == 'cluster' else 'no block'} holds its share of "
+            f"{work.hidden} units, {work.gates} gates and {work.layers} layers in registers. Choose rung='projected'."
         )
     resident = [tile for tile in fitting if tile.resident(room)]
     if not resident:
         least = min(fitting, key=lambda tile: (tile.blocks, tile.warps))
         raise LaunchError(
-            f"persistent: {work.hidden} units, {work.batch} sequences and {work.layers} layers need {least.blocks} "
+            f"{kind}: {work.hidden} units, {work.batch} sequences and {work.layers} layers need {least.blocks} "
             f"blocks of {WARP * least.warps} threads at once, and this device runs {room.blocks}, with {room.threads} "
             "threads. Run fewer sequences at a time, or choose rung='projected'."
         )

@@ -14,6 +14,7 @@ from minigrad.errors import LaunchError
 from minigrad.kernels.launch import Launch
 from minigrad.ops import recurrence
 from minigrad.recurrent import CUDA
+from minigrad.recurrent.cuda import RUNGS
 from minigrad.recurrent.tile import WARP, Layers, Room, choose, tiles
 from minigrad.rounding import rounded
 from minigrad.source import CUDA as CUDA_FILES
@@ -59,29 +60,29 @@ def test_float32_stays_float32(precision, device):
         compare(CUDA(module), module, 2, 3)
 
 
-@pytest.mark.parametrize("tensor_cores", [False, True])
-@pytest.mark.parametrize("kind", GATES)
-def test_a_chosen_tile_covers_the_work_and_fits(kind, tensor_cores):
+@pytest.mark.parametrize("kind", ["registers", "tensor cores", "cluster"])
+@pytest.mark.parametrize("cell", GATES)
+def test_a_chosen_tile_covers_the_work_and_fits(cell, kind):
     for hidden in (1, 31, 100, 256, 512, 1024):
         for batch in (1, 3, 32, 64):
-            work = Layers(hidden, batch, GATES[kind], 1, 4)
+            work = Layers(hidden, batch, GATES[cell], 1, 4)
             try:
-                tile = choose(work, tensor_cores, H200)
+                tile = choose(work, kind, H200)
             except LaunchError:
-                assert hidden * batch >= 1024 * 32  # the weights and sums of these are more than the chip holds
+                assert hidden * batch >= 1024 * 32 or kind == "cluster"  # more than the chip, or eight blocks, hold
                 continue
-            assert tile in tiles(work, tensor_cores) and tile.blocks <= H200.blocks
+            assert tile in tiles(work, kind) and tile.blocks <= H200.blocks
             assert tile.units * tile.columns >= hidden and tile.seqs * tile.groups >= batch
             assert tile.warps * tile.k >= hidden and tile.warps * WARP >= tile.units * tile.seqs
-            others = [t for t in tiles(work, tensor_cores) if t.fits(H200) and t.resident(H200)]
+            others = [t for t in tiles(work, kind) if t.fits(H200) and t.resident(H200)]
             assert tile.cycles == min(other.cycles for other in others)
 
 
 def test_work_that_is_not_resident_at_once_is_refused_with_the_numbers():
     with pytest.raises(LaunchError, match=r"1024 units, 64 sequences and 1 layers need \d+ blocks of \d+"):
-        choose(Layers(1024, 64, 4, 1, 4), False, H200)
-    with pytest.raises(LaunchError, match="no block holds its share of 8192 units of 8 bytes in registers"):
-        choose(Layers(8192, 1, 4, 1, 8), False, H200)
+        choose(Layers(1024, 64, 4, 1, 4), "registers", H200)
+    with pytest.raises(LaunchError, match="registers: no block holds its share of 8192 units, 4 gates"):
+        choose(Layers(8192, 1, 4, 1, 8), "registers", H200)
     module = nn.LSTM(2, 512, device="sim")
     with pytest.raises(LaunchError, match=r"need \d+ blocks of \d+ threads at once, and this device runs 132"):
         CUDA(module)(mg.zeros((1, 64, 2), device="sim"))
@@ -92,12 +93,14 @@ def test_refusals():
         CUDA(nn.LSTM(2, 3))
     with pytest.raises(ValueError, match="a layer above both directions reads the end of the sequence first"):
         CUDA(nn.GRU(2, 3, 2, bidirectional=True, device="sim"), "wavefront")
-    with pytest.raises(ValueError, match="CUDA: rung='fast' must be among steps, projected, persistent, wavefront"):
+    with pytest.raises(
+        ValueError, match="CUDA: rung=.fast. must be among steps, projected, persistent"
+    ):
         CUDA(nn.GRU(2, 3, device="sim"), "fast")
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("rung", ["steps", "projected", "persistent", "wavefront"])
+@pytest.mark.parametrize("rung", RUNGS)
 def test_a_sequence_is_captured_as_a_graph(rung):
     mg.manual_seed(0)
     module = nn.LSTM(7, 65, 2, device="cuda")
@@ -109,11 +112,11 @@ def test_a_sequence_is_captured_as_a_graph(rung):
     assert fast.replays >= 2
 
 
-MEET = "grid_barrier(arrived + blockIdx.y, gridDim.x * gridDim.z, tick + 1);"
+MEET = "        exchange.meet(tick);"
 LINES = {  # of the persistent kernel, without which its threads race
     "h is read before other blocks have written it": (MEET, ""),
-    "the write of h is not ordered before the arrival": ("        __threadfence();        // release", "//"),
-    "h may be read before the wait has ended": ("        __threadfence();        // acquire", "//"),
+    "the write of h is not ordered before the arrival": ("        __threadfence();  // release", ""),
+    "h may be read before the wait has ended": ("        __threadfence();  // acquire", ""),
     "the sums of other warps are not ready": ("            __syncthreads();\n            // [the cell]", ""),
 }
 
@@ -125,15 +128,15 @@ class SeenError(Exception):
 def inspected(monkeypatch, change=("", "")):
     """The microscope's report on the persistent kernel for two layers of a GRU, with a line of its files replaced."""
     text = (CUDA_FILES / "recurrent/persistent.cu").read_text()
-    for header in ("recurrent/persistent.cuh", "grid_barrier.cuh"):
+    for header in ("recurrent/registers.cuh", "recurrent/persistent.cuh", "grid_barrier.cuh"):
         text = text.replace(f'#include "{header}"', (CUDA_FILES / header).read_text().replace("#pragma once", ""))
     assert change[0] in text
     mg.manual_seed(0)
     run = CUDA(nn.GRU(3, 20, 2, device="sim"), "wavefront")
-    kernel = copy.copy(run.kernels["persistent"])
+    kernel = copy.copy(run.kernels["registers"])
     kernel.source = Source(text.replace(*change), "persistent.cu", CUDA_FILES)
     kernel._modules, kernel._plans, reports = Cache(), Cache(), []
-    run.kernels = run.kernels | {"persistent": kernel}
+    run.kernels = run.kernels | {"registers": kernel}
     launch = Launch.__call__
 
     def watched(self, *args):
