@@ -173,6 +173,22 @@ def counts(record: mg.microscope.Inspection, text: str) -> list:
     return [replace(one, file="", line=0) for one in record.lines if text in one.text]
 
 
+def test_the_lanes_of_an_iteration_are_one_request_although_other_blocks_run_in_between():
+    text = """extern "C" __global__ void k(float* y, unsigned* arrived) {
+    for (int i = 0; i < 4; ++i) {
+        y[i * 128 + blockIdx.x * 32 + threadIdx.x] = i;
+        if (threadIdx.x == 0) {
+            atomicAdd(arrived, 1);
+            while (atomicAdd(arrived, 0) < gridDim.x * (i + 1)) {}
+        }
+    }
+}"""
+    given = np.zeros(512, np.float32), np.zeros(1, np.uint32)
+    record = mg.inspect(mg.kernel(text, "k", cooperative=True), *given, grid=4, block=32, blocks=4)
+    (write,) = (line for line in record.lines if line.variable == "y")
+    assert record.ok and (write.requests, write.sectors, write.per_thread) == (16, 64, 4)
+
+
 def test_a_look_is_the_same_each_time():
     first, second = (repr(look("no_release", 5, blocks=5)[0]) for _ in range(2))
     assert first == second

@@ -84,10 +84,11 @@ static void enter(LoopNest& nest, int64_t frame, uint32_t pc) {
 }
 
 // nests: by thread, and by block where blocks take turns.
-static void number_all(LoopNest* nests, uint64_t count) {
-    for (uint64_t i = 0; i < count; ++i) nests[i].depth = 0;
+static void number_all(LoopNest* nests, uint64_t count, uint64_t threads) {
+    for (uint64_t i = 0; i < count; ++i)
+        if (nests[i].depth) nests[i].depth = 0;
     for (Record* record = watch.records; record < watch.records + watch.count; ++record) {
-        LoopNest& nest = nests[(record->block * uint64_t(MAX_THREADS) + record->thread) % count];
+        LoopNest& nest = nests[(record->block * threads + record->thread) % count];
         if (nest.block != record->block) nest.depth = 0;
         nest.block = record->block;
         if (record->access == ENTER) enter(nest, record->offset, record->pc);
@@ -97,11 +98,15 @@ static void number_all(LoopNest* nests, uint64_t count) {
 
 // Repeat if a loop's end moved after earlier rows had used it.
 void number_iterations() {
-    uint64_t count = (watch.turns < watch.blocks ? watch.turns : watch.blocks) * MAX_THREADS;
-    LoopNest* nests = static_cast<LoopNest*>(calloc(count, sizeof(LoopNest)));
-    if (!nests) return;
+    uint64_t threads = uint64_t(launch.block.x) * launch.block.y * launch.block.z;
+    uint64_t count = (watch.turns < watch.blocks ? watch.turns : watch.blocks) * threads;
+    LoopNest* nests = watch.count ? static_cast<LoopNest*>(calloc(count, sizeof(LoopNest))) : nullptr;
+    if (!nests) {
+        watch.full |= watch.count > 0;  // no memory to number them is no memory to count them
+        return;
+    }
     known_loops = 0;
-    do loop_grew = false, number_all(nests, count);
+    do loop_grew = false, number_all(nests, count, threads);
     while (loop_grew);
     free(nests);
 }
