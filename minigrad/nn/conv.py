@@ -26,6 +26,8 @@ class Conv2d(Module):
             require_int("Conv2d", name, value, 1)
         if inputs % groups or outputs % groups:
             raise ValueError(f"Conv2d: inputs={inputs} and outputs={outputs} must be divisible by groups={groups}.")
+        for name, value in (("stride", stride), ("dilation", dilation)):
+            pair("Conv2d", name, value, 1)
         shape = (outputs, inputs // groups, *pair("Conv2d", "size", size, 1))
         bound = 1 / sqrt(prod(shape[1:]))
 

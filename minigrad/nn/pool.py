@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from minigrad.kernels.window import pair
 from minigrad.nn.module import Module
 from minigrad.operators import OPS
 from minigrad.tensor import Tensor
@@ -12,6 +13,8 @@ class MaxPool2d(Module):
 
     def __init__(self, size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, **like: Any):
         super().__init__(**like)
+        for name, value in (("size", size), ("stride", size if stride is None else stride), ("dilation", dilation)):
+            pair("MaxPool2d", name, value, 1)
         self.size, self.stride, self.padding, self.dilation = size, stride, padding, dilation
 
     def forward(self, x: Tensor) -> Tensor:
@@ -29,6 +32,8 @@ class AvgPool2d(Module):
 
     def __init__(self, size: Any, stride: Any = None, padding: Any = 0, *, count_include_pad: bool = True, **like: Any):
         super().__init__(**like)
+        for name, value in (("size", size), ("stride", size if stride is None else stride)):
+            pair("AvgPool2d", name, value, 1)
         self.size, self.stride, self.padding, self.count_include_pad = size, stride, padding, count_include_pad
 
     def forward(self, x: Tensor) -> Tensor:

@@ -37,9 +37,12 @@ class Recurrent(Module):
 
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, *, bias: bool = True, bidirectional: bool = False,
-        device: str | None = None, dtype: Any = "float32",
+        device: str | None = None, dtype: Any = "float32", **unknown: Any,
     ):  # fmt: skip
         who = type(self).__name__
+        if unknown:
+            takes = "num_layers, bias, bidirectional, device and dtype, and of RNN also nonlinearity"
+            raise TypeError(f"{who} takes no {', '.join(unknown)}, but {takes}; its x is (T, B, input_size).")
         self.input_size = require_int(who, "input_size", input_size, 1)
         self.hidden_size = require_int(who, "hidden_size", hidden_size, 1)
         self.num_layers = require_int(who, "num_layers", num_layers, 1)

@@ -1,6 +1,7 @@
 """Gradient clipping: all gradients together are shortened to a largest norm, so that one step cannot go far astray."""
 
 from collections.abc import Iterable
+from math import inf
 
 from minigrad.devices.dtypes import wide
 from minigrad.errors import require, require_number
@@ -20,7 +21,8 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     if isinstance(parameters, Tensor):
         raise TypeError("clip_grad_norm takes a list of tensors: [w], or model.parameters().")
     listed = require("clip_grad_norm", parameters, Iterable, "a list of tensors: model.parameters()")
-    max_norm = require_number("clip_grad_norm", "max_norm", max_norm)
+    if max_norm != inf:  # which leaves all as it is, and gives the norm
+        max_norm = require_number("clip_grad_norm", "max_norm", max_norm)
     grads = [grad for p in listed if (grad := require("clip_grad_norm", p, Tensor, "tensors").grad) is not None]
     if not grads:
         raise ValueError("clip_grad_norm: no parameter has a gradient; call it between backward() and step().")

@@ -55,3 +55,9 @@ def test_nonsense_is_refused():
     p.grad = None
     with pytest.raises(ValueError, match=r"call it between backward\(\) and step\(\)"):
         clip_grad_norm([p], 1.0)
+
+
+def test_an_infinite_largest_norm_measures_and_changes_nothing():
+    w = mg.tensor([3.0, 4.0], requires_grad=True, device="numpy")
+    (w * w).sum().backward()
+    assert mg.optim.clip_grad_norm([w], float("inf")).item() == 10 and w.grad.numpy().tolist() == [6, 8]

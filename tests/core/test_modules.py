@@ -93,3 +93,19 @@ def test_a_frozen_parameter_stays_in_the_state_and_moves_with_its_module(tmp_pat
     assert list(twin.state_dict()) == names and twin.parts[0].weight.frozen
     twin.parts[0].weight.requires_grad = True
     assert len(twin.parameters()) == 4 and not twin.parts[0].weight.frozen
+
+
+@pytest.mark.parametrize(
+    "make, error, message",
+    [
+        (lambda: nn.Conv2d(3, 4, 3, stride=0), ValueError, "Conv2d: stride=0"),
+        (lambda: nn.Conv2d(3, 4, 3, dilation=0), ValueError, "Conv2d: dilation=0"),
+        (lambda: nn.MaxPool2d(0), ValueError, "MaxPool2d: size=0"),
+        (lambda: nn.MaxPool2d(2, stride=0), ValueError, "MaxPool2d: stride=0"),
+        (lambda: nn.AvgPool2d(2, stride=(1, 0)), ValueError, r"AvgPool2d: stride=\(1, 0\)"),
+        (lambda: nn.LSTM(2, 3, batch_first=True), TypeError, "LSTM takes no batch_first, but num_layers, bias"),
+    ],
+)
+def test_a_layer_refuses_what_none_of_its_calls_could_use(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
