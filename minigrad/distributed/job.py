@@ -73,7 +73,7 @@ def launch(
         folder, begun = Path(name), time.time()
         words = [folder, ranks, begun + timeout, " ".join(names), script(code, folder), *arguments]
         command = [*start, "-n", ranks, sys.executable, "-m", "mpi4py", Path(__file__).with_name("rank.py"), *words]
-        found, status = _run(list(map(str, command)), folder, timeout, threads, show)
+        found, status = _run(list(map(str, command)), folder, timeout, environment(ranks, threads, timeout), show)
         if error := failure(found, ranks, folder, status, begun + timeout):
             raise error
         values = [report.values() for report in found] if names else []
@@ -111,14 +111,12 @@ def script(code: str | Path, folder: Path) -> Path:
 
 
 def _run(
-    command: Sequence[str], folder: Path, timeout: float, threads: int, show: Show
+    command: Sequence[str], folder: Path, timeout: float, variables: dict[str, str], show: Show
 ) -> tuple[list[RankReport], int | None]:
     """The reports of the ranks, and mpiexec's status; None where they were stopped at the time limit."""
     limit, found = time.monotonic() + timeout + MARGIN, list[RankReport]()
     with (folder / "mpiexec").open("w") as output:
-        job = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment(threads, timeout)
-        )
+        job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=variables)
     try:
         while (status := job.poll()) is None and time.monotonic() < limit:
             time.sleep(PAUSE)
@@ -146,8 +144,13 @@ def stop(job: subprocess.Popen) -> None:
         job.wait()
 
 
-def environment(threads: int, timeout: float) -> dict[str, str]:
-    """The environment of the ranks. mpiexec has a time limit of its own, for the case that this process is killed."""
+def environment(ranks: int, threads: int, timeout: float) -> dict[str, str]:
+    """The environment of the ranks. mpiexec has a time limit of its own, for the case that this process is killed.
+
+    A rank that waits keeps its core busy. Where ranks share cores, MPICH's are made to sleep in between: an all-gather
+    of 4 ranks on 2 cores then takes a third of the time; with a core for each it would take several times as long.
+    """
     network = {"MPICH_INTERFACE_HOSTNAME": "localhost"} if sys.platform == "darwin" else {}
+    sleep = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"} if ranks > cores() else {}
     limits = {key: str(threads) for key in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    return {**OPEN_MPI, **network, **os.environ, **limits, "MPIEXEC_TIMEOUT": str(ceil(timeout + 2 * MARGIN))}
+    return {**OPEN_MPI, **network, **sleep, **os.environ, **limits, "MPIEXEC_TIMEOUT": str(ceil(timeout + 2 * MARGIN))}

@@ -4,6 +4,7 @@
 `y, state = fast(x)` then gives what `lstm(x)` gives.
 """
 
+from minigrad.recurrent.mpi import MPI
 from minigrad.recurrent.runner import NumPy, Runner
 
-__all__ = ["NumPy", "Runner"]
+__all__ = ["MPI", "NumPy", "Runner"]

@@ -179,6 +179,10 @@ def test_arguments_are_checked(monkeypatch):
         launch(1, 3)
 
 
-def test_a_mac_resolves_no_host_name(monkeypatch):
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert job.environment(1, 60)["MPICH_INTERFACE_HOSTNAME"] == "localhost"
+def test_ranks_have_an_environment_of_their_own(monkeypatch):
+    monkeypatch.setattr(job, "cores", lambda: 2)
+    few, many = job.environment(2, 1, 60), job.environment(3, 1, 60)
+    assert few["OPENBLAS_NUM_THREADS"] == "1" and few["MPIEXEC_TIMEOUT"] == "61"
+    assert many["MPIR_CVAR_ENABLE_HEAVY_YIELD"] == "1" and "MPIR_CVAR_ENABLE_HEAVY_YIELD" not in few
+    monkeypatch.setattr(sys, "platform", "darwin")  # its host names resolve to nothing
+    assert job.environment(1, 1, 60)["MPICH_INTERFACE_HOSTNAME"] == "localhost"
