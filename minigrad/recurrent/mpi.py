@@ -38,7 +38,7 @@ class MPI(Runner):
     """
 
     def __init__(
-        self, module: Recurrent, comm: Any, split: str = "batch", *, chunk: int = 16,
+        self, module: Recurrent, comm: Any, split: str = "batch", *, chunk: int = 8,
         inner: Callable[[Recurrent], Runner] = NumPy,
     ):  # fmt: skip
         super().__init__(module)
@@ -111,7 +111,7 @@ class MPI(Runner):
                 send(mine[0], t)
                 h = y[t]
             ends = [self._gathered(part, hidden, axis=0).T.copy() for part in mine]
-            whole = np.ascontiguousarray(y.transpose(0, 2, 1))
+            whole = y.transpose(0, 2, 1).copy()  # the shared memory will be gone
         if lengths is not None:
             whole[np.arange(len(x))[:, None] >= lengths] = 0
         return whole, *ends
