@@ -35,11 +35,15 @@ Show = Callable[[int, str], Any]
 
 @dataclass(frozen=True)
 class JobResult:
-    """A job that has ended well: the values that were asked for, by name, and the output, each one a rank."""
+    """A job that has ended well: the values that were asked for, by name, and the output, each one a rank.
+
+    seconds: from its start to its end; library: MPI's name and version.
+    """
 
     values: dict[str, list[Any]]
     outputs: list[str]
     seconds: float
+    library: str
 
     def __getitem__(self, name: str) -> list[Any]:
         """The values of a variable, one a rank."""
@@ -74,11 +78,12 @@ def launch(
         words = [folder, ranks, begun + timeout, " ".join(names), script(code, folder), *arguments]
         command = [*start, "-n", ranks, sys.executable, "-m", "mpi4py", Path(__file__).with_name("rank.py"), *words]
         found, status = _run(list(map(str, command)), folder, timeout, environment(ranks, threads, timeout), show)
-        if error := failure(found, ranks, folder, status, begun + timeout):
+        if error := failure(found, ranks, folder, status, begun, timeout):
             raise error
         values = [report.values() for report in found] if names else []
         each = {name: [value[name] for value in values] for name in names}
-        return JobResult(each, [report.output() for report in found], time.time() - begun)
+        outputs, library = [report.output() for report in found], found[0].library
+        return JobResult(each, outputs, time.time() - begun, library)
 
 
 def mpiexec() -> list[str]:

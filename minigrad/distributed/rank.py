@@ -42,8 +42,8 @@ def run(own: Path, ranks: int, names: list[str]) -> None:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    library, script = MPI.Get_library_version().splitlines()[0], sys.argv[0]
-    write(own, "rank", {"rank": comm.rank, "size": comm.size, "library": library, "script": script})
+    library = " ".join(MPI.Get_library_version().replace("Version:", "").splitlines()[0].partition(",")[0].split())
+    write(own, "rank", {"rank": comm.rank, "size": comm.size, "library": library, "script": sys.argv[0]})
     if comm.size != ranks:
         sys.exit(1)  # `launch` says why
     try:

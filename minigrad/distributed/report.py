@@ -85,9 +85,9 @@ def reports(folder: Path, known: Sequence[RankReport] = ()) -> list[RankReport]:
 
 
 def failure(
-    found: Sequence[RankReport], ranks: int, folder: Path, code: int | None, deadline: float
+    found: Sequence[RankReport], ranks: int, folder: Path, code: int | None, begun: float, limit: float
 ) -> RankError | None:
-    """The error of a job, if it has one. code: that of mpiexec; None where the ranks were stopped at the deadline."""
+    """The error of a job, if it has one. code: that of mpiexec; None where the ranks were stopped at the time limit."""
     if others := [report for report in found if report.size != ranks]:
         return RankError(
             f"{plural(ranks, 'rank')} should start, and one found itself in a job of {others[0].size}: its library, "
@@ -95,11 +95,11 @@ def failure(
             "MPI4PY_LIBMPI another library; without them both are those of this Python's environment."
         )
     failures = [(*how, report.rank) for report in found if (how := report.failure())]
-    if failed := [each for each in failures if code is not None or each[0] < deadline]:
+    if failed := [each for each in failures if code is not None or each[0] < begun + limit]:
         _, what, trace, rank = min(failed)
         return RankError(f"rank {rank} of {ranks} {what}.", rank, trace.replace(f"{folder}/", ""))
     if code is None:
-        return RankError(_late(found))
+        return RankError(_late(found, limit))
     if code or len(found) < ranks:
         files = [folder / "mpiexec", *folder.glob("*/output")]
         said = [line for file in files for line in file.read_text(errors="replace").splitlines() if line.strip()]
@@ -108,13 +108,13 @@ def failure(
     return None
 
 
-def _late(found: Sequence[RankReport]) -> str:
+def _late(found: Sequence[RankReport], limit: float) -> str:
     """Where the ranks were when they were stopped; ranks in one place have one clause."""
     places: dict[str, list[str]] = {}
     for report in found:
         places.setdefault(report.at("where") or "at the end of its code", []).append(str(report.rank))
     at = [f"rank{'s' * (len(who) > 1)} {', '.join(who)} {place}" for place, who in places.items()]
     return (
-        f"the time limit was reached, and the ranks were stopped: {'; '.join(at) or 'none had begun'}. A rank that "
-        "waits for a message which no other sends waits for ever; else give the job more time."
+        f"the time limit of {limit:g} s was reached, and the ranks were stopped: {'; '.join(at) or 'none had begun'}. "
+        "A rank that waits for a message which no other sends waits for ever; else give the job more time."
     )

@@ -66,7 +66,9 @@ def test_doctor_without_a_driver_says_that_none_is_needed(monkeypatch):
 
 def test_doctor_starts_two_ranks_or_says_what_to_install(report, monkeypatch):
     row = rows(report)["MPI"]
-    assert row.state == "missing" or re.match(r"MPICH \d+\.\S+, mpi4py \d.*, .*mpiexec; 2 ranks ran", row.found), row
+    assert row.state == "missing" or re.match(
+        r"(MPICH|Open MPI) v?\d+\.\S+, mpi4py \d.*, .*mpiexec; 2 ranks ran", row.found
+    ), row
     monkeypatch.setenv("MINIGRAD_MPIEXEC", "nowhere")
     row = doctor._row(*next(check for check in doctor.CHECKS if check[0] == "MPI"))
     assert row.state == "missing" and "there is no nowhere" in row.found and "pip install" in row.step

@@ -50,6 +50,16 @@ for hidden in (1, 31, 33):
     check("batch", nn.GRU(7, hidden), 2, 3)
     check("layers", nn.GRU(7, hidden, 5), 1, 3)
 check("batch", nn.LSTM(3, 4), 0, 3)
+
+class Inner(recurrent.NumPy):
+    calls = 0
+
+    def scan(self, *arguments):
+        Inner.calls += 1
+        return super().scan(*arguments)
+
+check("layers", nn.GRU(3, 4, 4), 2, 7, inner=Inner, chunk=4)
+assert Inner.calls == 2 * ((4 * (rank + 1)) // ranks - 4 * rank // ranks)  # two chunks through its layers
 done = True
 """
 
