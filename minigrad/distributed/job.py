@@ -19,7 +19,7 @@ from minigrad.distributed.report import RankReport, failure, reports
 from minigrad.errors import DeviceError, require, require_int, require_number
 
 LIMIT = 60  # seconds
-MARGIN = 0.5  # seconds in which the ranks write down where they are, after the time limit
+MARGIN = 1.0  # seconds in which the ranks write down where they are, after the time limit
 GRACE = 3  # seconds for mpiexec to end its ranks, before it is killed
 PAUSE = 0.02  # seconds between two looks at the job
 MPIEXEC = "MINIGRAD_MPIEXEC"  # environment: another command to start ranks, e.g. "srun"

@@ -64,7 +64,8 @@ def values(folder: str, names: list[str]) -> bytes:
     script = sys.argv[0]
     home = os.path.dirname(script)
     sys.path[0] = "" if home == folder else home
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    sys.stdout.reconfigure(encoding="utf-8", line_buffering=True)  # type: ignore[union-attr]
+    sys.stderr.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     sys.modules["__main__"] = module = ModuleType("__main__")
     module.__file__ = script
     try:

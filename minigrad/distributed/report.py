@@ -28,7 +28,7 @@ class RankReport:
         return json.loads(path.read_text()) if path.is_file() else {}
 
     def output(self) -> str:
-        return (self.folder / "output").read_text(errors="replace")
+        return (self.folder / "output").read_text("utf-8", errors="replace")
 
     def new_lines(self, ended: bool) -> str:
         """The whole lines that it has printed since the last call; after its end all that it has printed."""
@@ -69,6 +69,10 @@ class RankReport:
         hint = ", as the system does where memory runs out" if -code == signal.SIGKILL else ""
         return f"was killed by {signal.Signals(-code).name}{place}{hint}"
 
+    def place(self) -> str:
+        """Its place at the time limit."""
+        return self.at("where") or ("at the end of its code" if self._json("end") else "at the beginning")
+
     def at(self, file: str) -> str:
         """The line of the script that it was in, as the file `crash` or `where` has it."""
         path = self.folder / file
@@ -102,7 +106,9 @@ def failure(
         return RankError(_late(found, limit))
     if code or len(found) < ranks:
         files = [folder / "mpiexec", *folder.glob("*/output")]
-        said = [line for file in files for line in file.read_text(errors="replace").splitlines() if line.strip()]
+        said = [
+            line for file in files for line in file.read_text("utf-8", errors="replace").splitlines() if line.strip()
+        ]
         words = f" It said: {said[-1].strip()}" if said else ""
         return RankError(f"{len(found)} of {plural(ranks, 'rank')} began, and mpiexec ended with status {code}.{words}")
     return None
@@ -112,7 +118,7 @@ def _late(found: Sequence[RankReport], limit: float) -> str:
     """Where the ranks were when they were stopped; ranks in one place have one clause."""
     places: dict[str, list[str]] = {}
     for report in found:
-        places.setdefault(report.at("where") or "at the end of its code", []).append(str(report.rank))
+        places.setdefault(report.place(), []).append(str(report.rank))
     at = [f"rank{'s' * (len(who) > 1)} {', '.join(who)} {place}" for place, who in places.items()]
     return (
         f"the time limit of {limit:g} s was reached, and the ranks were stopped: {'; '.join(at) or 'none had begun'}. "

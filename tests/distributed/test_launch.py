@@ -41,18 +41,19 @@ def nothing_is_left(monkeypatch, tmp_path):
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_values_and_output_of_every_rank(ranks):
+def test_values_and_output_of_every_rank(ranks, monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     code = """
         rank, total = comm.rank, comm.allreduce(comm.rank)
         threads, where = os.environ["OMP_NUM_THREADS"], sys.path[0]
         for i in range(200):
-            print("rank", rank, "line", i)
+            print("rank", rank, "π", i)
         os.write(2, b"from C\\n")
     """.replace("\n        ", "\n")
     done = launch(ranks, HEAD + code, get=["rank", "total", "threads", "where"], threads=3)
     assert done["rank"] == list(range(ranks)) and done["total"] == [sum(range(ranks))] * ranks
     assert done["threads"] == ["3"] * ranks and done["where"] == [""] * ranks
-    lines = [f"rank {rank} line {i}\n" for rank in range(ranks) for i in range(200)]
+    lines = [f"rank {rank} π {i}\n" for rank in range(ranks) for i in range(200)]
     assert [text.removesuffix("from C\n") for text in done.outputs] == [
         "".join(lines[200 * rank :][:200]) for rank in range(ranks)
     ]
@@ -88,17 +89,18 @@ def test_a_rank_that_fails_ends_the_job_and_is_named(fault):
 
 @pytest.mark.mpi
 def test_the_first_of_several_failures_is_named():
-    late = "import time\ncomm.barrier()\ntime.sleep(0.1 * (comm.rank != 2))\nraise ValueError(comm.rank)"
+    late = "import time\ncomm.barrier()\ntime.sleep(comm.rank != 2)\nraise ValueError(comm.rank)"
     with pytest.raises(RankError, match="rank 2 of 4 raised ValueError: 2"):
         launch(4, HEAD + late)
 
 
 @pytest.mark.mpi
 def test_ranks_that_wait_for_ever_are_stopped_and_located():
-    code = f"{HEAD}if comm.rank == 0:\n    comm.recv()\nif comm.rank == 2:\n    comm.send(1, dest=0)\n    comm.recv()"
-    with pytest.raises(RankError, match=r"the time limit of 1.5 s was reached") as caught:
-        launch(3, code.replace("comm.send(1, dest=0)", "pass"), timeout=1.5)
-    assert "rank 0 in line 5 of code.py" in str(caught.value) and "rank 2 in line 8 of" in str(caught.value)
+    code = f"{HEAD}if comm.rank == 0:\n    comm.recv()\nif comm.rank == 2:\n    pass\n    comm.recv()"
+    with pytest.raises(RankError, match=r"the time limit of 4 s was reached") as caught:
+        launch(3, code, timeout=4)
+    for place in ("rank 0 in line 5 of code.py", "rank 1 at the end of its code", "rank 2 in line 8 of code.py"):
+        assert place in str(caught.value)
 
 
 @pytest.mark.mpi
@@ -182,7 +184,7 @@ def test_arguments_are_checked(monkeypatch):
 def test_ranks_have_an_environment_of_their_own(monkeypatch):
     monkeypatch.setattr(job, "cores", lambda: 2)
     few, many = job.environment(2, 1, 60), job.environment(3, 1, 60)
-    assert few["OPENBLAS_NUM_THREADS"] == "1" and few["MPIEXEC_TIMEOUT"] == "61"
+    assert few["OPENBLAS_NUM_THREADS"] == "1" and few["MPIEXEC_TIMEOUT"] == "62"
     assert many["MPIR_CVAR_ENABLE_HEAVY_YIELD"] == "1" and "MPIR_CVAR_ENABLE_HEAVY_YIELD" not in few
     monkeypatch.setattr(sys, "platform", "darwin")  # its host names resolve to nothing
     assert job.environment(1, 1, 60)["MPICH_INTERFACE_HOSTNAME"] == "localhost"
