@@ -1,7 +1,8 @@
 """Tests marked `gpu` and notebook cells tagged `gpu` are skipped where there is no CUDA device, and the run says so.
 
 MINIGRAD_REQUIRE_GPU=1 makes the run fail where any of them was skipped. Tests marked `gpus(n)` need n CUDA devices,
-tests marked `browser` Chromium, and some PyTorch; the run says, too, how many were skipped for lack of them.
+tests marked `browser` Chromium, tests marked `mpi` MPI, and some PyTorch; the run says, too, how many were skipped for
+lack of them.
 """
 
 import gc
@@ -14,7 +15,14 @@ from typing import Any
 import pytest
 
 from minigrad.devices import devices, is_gpu, why_not
+from minigrad.distributed.job import mpiexec
+from minigrad.errors import DeviceError
 
+NEEDS = {
+    "gpus": "several GPUs",
+    "browser": "Chromium, and playwright from the test extra",
+    "mpi": "MPI: mpi4py and mpich from the mpi extra",
+}
 os.environ["MINIGRAD_PROGRESS"] = "off"  # also for the notebooks' kernels: what tests solve is not the user's
 
 
@@ -36,6 +44,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.skipif(not chromium(), reason="no Chromium, or no playwright"))
+        if item.get_closest_marker("mpi") and (reason := no_mpi()):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@cache
+def no_mpi() -> str:
+    """The reason why no ranks can be started here; empty where they can."""
+    try:
+        mpiexec()
+    except DeviceError as lack:
+        return str(lack)
+    return ""
 
 
 @pytest.fixture(scope="session")
@@ -74,11 +94,9 @@ def skipped_for(config: pytest.Config, mark: str = "gpu") -> int:
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
-    if count := skipped_for(config, "gpus"):
-        terminalreporter.write_line(f"{count} tests skipped: they need several GPUs", yellow=True, bold=True)
-    if count := skipped_for(config, "browser"):
-        line = f"{count} browser tests skipped: they need Chromium, and playwright from the test extra"
-        terminalreporter.write_line(line, yellow=True, bold=True)
+    for mark, needs in NEEDS.items():
+        if count := skipped_for(config, mark):
+            terminalreporter.write_line(f"{count} tests skipped: they need {needs}", yellow=True, bold=True)
     if count := sum("could not import 'torch" in str(report.longrepr) for report in skipped(config)):
         line = f"{count} tests, or files of them, skipped: they need PyTorch"
         terminalreporter.write_line(line, yellow=True, bold=True)

@@ -22,6 +22,7 @@ _MODULES = {
     "bench": "minigrad.lab.bench",
     "check": "minigrad.lab.check",
     "data": "minigrad.data",
+    "distributed": "minigrad.distributed",
     "microscope": "minigrad.microscope",
     "nn": "minigrad.nn",
     "optim": "minigrad.optim",
@@ -62,7 +63,7 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext minigrad`: the cell magics `%%kernel` and `%%exercise`, and tracebacks that end in the cell."""
+    """`%load_ext minigrad`: the magics `%%kernel`, `%%exercise` and `%%mpi`, and tracebacks that end in the cell."""
     import_module("minigrad.lab.notebook").register(shell)
     import_module("minigrad.lab.notebook").shorten(shell)
 

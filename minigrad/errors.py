@@ -29,6 +29,14 @@ class UnfitKernel(ValueError):
     """A kernel that was selected by its name, and is not for inputs like these."""
 
 
+class RankError(RuntimeError):
+    """A job of several processes that failed: its first failing rank, if one is known, with that rank's traceback."""
+
+    def __init__(self, message: str, rank: int | None = None, trace: str = ""):
+        super().__init__(message)
+        self.rank, self.trace = rank, trace
+
+
 @dataclass(eq=False, repr=False)
 class KernelError(RuntimeError):
     """A kernel that failed while it ran.

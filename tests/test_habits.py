@@ -62,6 +62,8 @@ def test_tests_are_skipped_loudly(tmp_path, monkeypatch, required, code):
     (tmp_path / "test_gpu.py").write_text("import pytest\n\n@pytest.mark.gpu\ndef test_it():\n    assert False\n")
     needy = 'import sys\nimport pytest\n\nsys.modules["torch"] = None\npytest.importorskip("torch")\n'
     (tmp_path / "test_torch.py").write_text(needy)
+    (tmp_path / "test_ranks.py").write_text("import pytest\n\n@pytest.mark.mpi\ndef test_it():\n    assert False\n")
+    monkeypatch.setenv("MINIGRAD_MPIEXEC", "nowhere")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("MINIGRAD_REQUIRE_GPU", required)
     own = "-p", "conftest", "-o", "pythonpath="  # the one in the root, and not that of tests/
@@ -69,6 +71,7 @@ def test_tests_are_skipped_loudly(tmp_path, monkeypatch, required, code):
     assert done.returncode == code, done.stdout
     assert "1 gpu cells and tests skipped: no CUDA device" in done.stdout
     assert "1 tests, or files of them, skipped: they need PyTorch" in done.stdout
+    assert "1 tests skipped: they need MPI: mpi4py and mpich from the mpi extra" in done.stdout
 
 
 @pytest.mark.parametrize("path", KERNELS, ids=name_of)

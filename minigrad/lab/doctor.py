@@ -17,6 +17,7 @@ import numpy as np
 from minigrad.create import tensor
 from minigrad.devices.cuda.toolkit import driver_version, find_driver, find_nvcc, gpu_names, nvcc_version
 from minigrad.devices.host_compiler import find_compiler
+from minigrad.distributed.job import INSTALL, launch, mpiexec
 from minigrad.errors import DeviceError
 from minigrad.op import OPS
 
@@ -85,6 +86,11 @@ def try_kernel(device: str) -> str:
     return "a kernel compiled and ran"
 
 
+def _mpi() -> str:
+    library = launch(2, "pass", timeout=20).library
+    return f"{library}, mpi4py {metadata.version('mpi4py')}, {' '.join(mpiexec())}; 2 ranks ran"
+
+
 def _driver() -> str:
     if not (driver := find_driver()):
         raise DeviceError("no libcuda.so.1")
@@ -129,6 +135,7 @@ CHECKS: tuple[tuple[str, Callable[[], str], str, str], ...] = (
     ("matplotlib", partial(metadata.version, "matplotlib"), "plots", LAB),
     ("scikit-learn", partial(metadata.version, "scikit-learn"), "data.digits", "pip install 'minigrad-cuda[data]'"),
     ("Pillow", partial(metadata.version, "pillow"), "data.image_folder", "pip install 'minigrad-cuda[data]'"),
+    ("MPI", _mpi, "%%mpi", f"{INSTALL}; where it is installed, see the message."),
     ("NVIDIA driver", _driver, "device cuda", NO_GPU),
     ("GPU", _gpu, "device cuda", "the driver is there and finds no GPU: see what nvidia-smi says."),
     ("CUDA compiler", _nvcc, "device cuda", CUDA),

@@ -1,4 +1,4 @@
-"""The notebook extension: the cell magics %%kernel and %%exercise, and errors that a page can hold.
+"""The notebook extension: the cell magics %%kernel, %%exercise and %%mpi, and errors that a page can hold.
 
 An error shows the lines of the cell and the message, folded between words; `%tb` shows all frames. C++ that Python was
 given to read is answered in a sentence. IPython's shell is an argument, so that nothing here imports IPython.
@@ -15,20 +15,18 @@ from types import TracebackType
 from typing import Any
 
 from minigrad.display import folded
-from minigrad.lab import check, progress
+from minigrad.errors import RankError
+from minigrad.lab import check, progress, ranks
 from minigrad.lab.check.answer import Answer
 from minigrad.lab.exercises.course import all_exercises, exercise
+from minigrad.lab.ranks import UsageError
 from minigrad.op import OPS, Op
 from minigrad.source import PACKAGE
 
 _HOME = f"{PACKAGE}{os.sep}"
-_MAGIC = re.compile(r"run_line_magic\('(%?)(kernel|exercise)'")  # IPython's form of a cell magic that is not one
+_MAGIC = re.compile(r"run_line_magic\('(%?)(kernel|exercise|mpi)'")  # IPython's form of a cell magic that is not one
 _CUDA = re.compile(r'extern\s+"C"|__global__|#include\b')
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
-
-
-class Misplaced(Exception):
-    """A cell magic that is not the first line of its cell, or has one percent sign."""
 
 
 def shorten(shell: Any) -> None:
@@ -36,11 +34,13 @@ def shorten(shell: Any) -> None:
 
     def shown(shell: Any, kind: type, error: BaseException, trace: TracebackType, tb_offset: int | None = None) -> None:
         cell = linecache.getlines(error.filename or "") if isinstance(error, SyntaxError) else []
-        sentence = str(error) if isinstance(error, Misplaced) else misplaced("".join(cell))
+        sentence = str(error) if isinstance(error, UsageError) else misplaced("".join(cell))
         display = shell._showtraceback
 
         def fold(kind: type, error: BaseException, lines: list[str]) -> None:
             lines = [folded(f"SyntaxError: {sentence}")] if sentence else [*lines[:-1], _folded(lines[-1])]
+            if isinstance(error, RankError):  # the frames are those of the rank
+                lines = [*filter(None, [error.trace]), lines[-1]]
             display(kind, error, lines)
 
         shell._showtraceback = fold  # to it IPython hands what it has made of the error
@@ -116,13 +116,20 @@ def register(shell: Any) -> None:
         found = _store(chosen.check(cell, shell.user_ns), name, chosen.becomes, shell.user_ns)
         return _kept(found, "exercise", name, chosen.notebook, cell, *chosen.help)
 
+    def mpi(line: str, cell: str) -> None:
+        """%%mpi RANKS [--get NAME ...] [--timeout SECONDS]: run the cell as a script on ranks of MPI.
+
+        Each time it is a new job, which knows nothing of the notebook. NAME is then a list here, one value a rank.
+        """
+        ranks.run_cell(line, cell, shell.user_ns)
+
     def misplace(sentence: str) -> Callable[[str], None]:
         def magic(line: str) -> None:
-            raise Misplaced(sentence)
+            raise UsageError(sentence)
 
         return magic
 
-    for name, magic in (("kernel", kernel), ("exercise", exercise_)):
+    for name, magic in (("kernel", kernel), ("exercise", exercise_), ("mpi", mpi)):
         shell.register_magic_function(magic, "cell", name)
         shell.register_magic_function(misplace(_to_two_signs(name)), "line", name)
         shell.register_magic_function(misplace(_to_first_line(name)), "line", f"%{name}")

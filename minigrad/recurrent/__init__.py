@@ -5,6 +5,7 @@
 """
 
 from minigrad.recurrent.cuda import CUDA
+from minigrad.recurrent.mpi import MPI
 from minigrad.recurrent.runner import NumPy, Runner
 
-__all__ = ["CUDA", "NumPy", "Runner"]
+__all__ = ["CUDA", "MPI", "NumPy", "Runner"]

@@ -1,5 +1,6 @@
 """The doctor's table, the search for CUDA, and the installer of PyCUDA, all without a GPU."""
 
+import re
 import subprocess
 import sys
 
@@ -61,6 +62,16 @@ def test_doctor_without_a_driver_says_that_none_is_needed(monkeypatch):
     report = doctor.doctor()
     assert {rows(report)[part].state for part in ("NVIDIA driver", "GPU", "CUDA kernel")} == {"missing"}
     assert "none is needed" in report.next_step
+
+
+def test_doctor_starts_two_ranks_or_says_what_to_install(report, monkeypatch):
+    row = rows(report)["MPI"]
+    assert row.state == "missing" or re.match(
+        r"(MPICH|Open MPI) v?\d+\.\S+, mpi4py \d.*, .*mpiexec; 2 ranks ran", row.found
+    ), row
+    monkeypatch.setenv("MINIGRAD_MPIEXEC", "nowhere")
+    row = doctor._row(*next(check for check in doctor.CHECKS if check[0] == "MPI"))
+    assert row.state == "missing" and "there is no nowhere" in row.found and "pip install" in row.step
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ def test_the_exercise_magic(shell):
 )
 def test_the_magics_are_there_as_soon_as_minigrad_is_imported_in_ipython(script, there):
     shell = "from IPython.core.interactiveshell import InteractiveShell as S; s = S.instance()"
-    look = "print({'kernel', 'exercise'} <= set(s.magics_manager.magics['cell']))"
+    look = "print({'kernel', 'exercise', 'mpi'} <= set(s.magics_manager.magics['cell']))"
     command = [sys.executable, "-c", script.format(shell=shell, look=look)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == there.split()
 
@@ -166,6 +166,12 @@ CPP = 'extern "C" __global__ void f(float* y) {\n}\n'
             "`%%exercise` must be the first line of its cell. Move",
         ),
         ("def f(): pass\n%%exercise rewind\ndef g(): pass", "`%%exercise` must be the first line of its cell. Move"),
+        ("x = 1\n%%mpi 2\nprint(2)", "`%%mpi` must be the first line of its cell. Move"),
+        ("%%mpi\n1", "Write %%mpi and the number of ranks, then what you want: %%mpi 4 --get loss time"),
+        ("%%mpi four\n1", "Here argument ranks: invalid int value: 'four'."),
+        ("%%mpi 2 --get 3x\n1", "'3x' is not a variable name."),
+        ("%%mpi 0\n1", "The number of ranks and the seconds must be above 0."),
+        ("%%mpi 2 --timeout 0\n1", "The number of ranks and the seconds must be above 0."),
         ("%exercise rewind", "Write `%%exercise` with two percent signs"),
         (f"%kernel relu forward\n{CPP}", "Write `%%kernel` with two percent signs"),
         (CPP, "this is CUDA C++, and the cell is read as Python. Its first line must be `%%kernel`"),
@@ -177,6 +183,29 @@ def test_cpp_that_python_is_given_is_answered_in_a_sentence(shown, cell, sentenc
     assert said.startswith("SyntaxError: ") and sentence in " ".join(said.split()) and "Cell In" not in said
     assert max(map(len, said.splitlines())) <= 106
     assert shown("print(2)") == "2\n"
+
+
+@pytest.mark.mpi
+def test_the_mpi_magic_prints_by_rank_and_brings_variables_back(shown):
+    code = "%%mpi 3 --get total rank --timeout 30\nfrom mpi4py import MPI\ncomm = MPI.COMM_WORLD\nrank = comm.rank\n"
+    text = shown(f"{code}total = comm.allreduce(rank)\nfor i in range(2):\n    print('line', i)\n'mg' in globals()")
+    assert text.splitlines() == [f"[{rank}] line {i}" for rank in range(3) for i in range(2)]
+    assert shown("print(total, rank)") == "[3, 3, 3] [0, 1, 2]\n"
+
+
+@pytest.mark.mpi
+def test_the_mpi_magic_shows_the_traceback_of_the_rank_that_failed(shown):
+    code = "%%mpi 2\nfrom mpi4py import MPI\nrank = MPI.COMM_WORLD.rank\nprint('before')\n"
+    text = shown(f"{code}if rank == 1:\n    [][rank]\nMPI.COMM_WORLD.barrier()").splitlines()
+    assert text[0] == "[0] before" and text[1] == "[1] before" and text[2].startswith("Traceback")
+    assert text[3:5] == ['  File "code.py", line 6, in <module>', "    [][rank]"]
+    assert text[-1] == "RankError: rank 1 of 2 raised IndexError: list index out of range (line 6 of code.py)."
+
+
+def test_the_mpi_magic_without_mpi_says_what_to_install(shown, monkeypatch):
+    monkeypatch.setenv("MINIGRAD_MPIEXEC", "nowhere")
+    said = " ".join(shown("%%mpi 2\nprint(1)").split())
+    assert said.startswith("RankError: ") and "pip install 'minigrad-cuda[mpi]'" in said
 
 
 def test_a_blank_line_above_a_magic_does_no_harm(shown):
