@@ -4,6 +4,7 @@
 `y, state = fast(x)` then gives what `lstm(x)` gives.
 """
 
+from minigrad.recurrent.openmp import OpenMP
 from minigrad.recurrent.runner import NumPy, Runner
 
-__all__ = ["NumPy", "Runner"]
+__all__ = ["NumPy", "OpenMP", "Runner"]
