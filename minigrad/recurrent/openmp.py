@@ -31,7 +31,7 @@ MOST = 256  # threads: the system may refuse more, which would end the process
 LINE = 64  # bytes, of a cache
 
 
-class Layer(ctypes.Structure):
+class NativeLayer(ctypes.Structure):
     """One layer in one direction: `Layer` of packed.h."""
 
     numbers = ("cell", "reverse", "steps", "batch", "inputs", "hidden")
@@ -49,7 +49,7 @@ class Team(ctypes.Structure):
 class Prepared(NamedTuple):
     """A layer, y and the last state that it writes, and all arrays to which it has pointers."""
 
-    layer: Layer
+    layer: NativeLayer
     y: np.ndarray
     end: Arrays
     arrays: tuple[Any, ...]
@@ -120,7 +120,7 @@ class OpenMP(Runner):
             for at in places:
                 below = made[-1].y if made and ways == 1 else x
                 made.append(self._prepared(below, at, states[len(ends) + len(made)], lengths))
-            layers = (Layer * len(made))(*(each.layer for each in made))
+            layers = (NativeLayer * len(made))(*(each.layer for each in made))
             self.library.wavefront(layers, len(made), int(ways == 1), ctypes.byref(self._team))
             ends += [each.end for each in made]
             x = made[-1].y if ways == 1 else self.concatenate([each.y for each in made])
@@ -144,7 +144,7 @@ class OpenMP(Runner):
         arrays = (x, h, w_ih, w_hh, b_ih, b_hh, limits, from_x, y, c, end_h)
         cell, reverse = list(CELLS).index(self.module.kind), at.endswith(DIRECTIONS[1])
         addresses = (None if array is None else array.ctypes.data for array in arrays)
-        layer = Layer(cell, reverse, steps, batch, inputs, self.module.hidden_size, *addresses)
+        layer = NativeLayer(cell, reverse, steps, batch, inputs, self.module.hidden_size, *addresses)
         return Prepared(layer, y, (end_h, c)[: self.module.parts], arrays)
 
     def _rows(self, name: str, array: Any) -> np.ndarray:
