@@ -7,6 +7,7 @@ import ctypes
 import os
 from collections.abc import Sequence
 from functools import cache
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -159,18 +160,19 @@ class OpenMP(Runner):
 
 
 @cache
-def library(dtype: str, threaded: bool = True) -> tuple[Any, bool]:
-    """The compiled ladder for a dtype, and True if it has threads: where the compiler has no OpenMP, it has none.
+def library(dtype: str, file: str = f"recurrent/{FILES[0]}", threaded: bool = True) -> tuple[Any, bool]:
+    """A file compiled for a dtype, and True if it has threads: where the compiler has no OpenMP, it has none.
 
     Raises DeviceError where there is no compiler.
     """
-    text = f"#define real {REAL[dtype]}\n{translate(Source.read(f'recurrent/{FILES[0]}')).text}\n"
-    if not threaded:
-        return load("openmp", text, FLAGS)[0], False
+    text = f"#define real {REAL[dtype]}\n{translate(Source.read(file)).text}\n"
+    flags, link = ((*FLAGS, THREADED), (THREADED,)) if threaded else (FLAGS, ())
     try:
-        return load("openmp", text, (*FLAGS, THREADED), (THREADED,))[0], True
+        return load(file.rpartition("/")[2].partition(".")[0], text, flags, link)[0], threaded
     except (BuildError, OSError):  # no omp.h, or no runtime to load
-        return library(dtype, False)
+        if not threaded:
+            raise
+        return library(dtype, file, False)
 
 
 def processors() -> list[int]:
@@ -196,7 +198,7 @@ def panels(weights: np.ndarray, gates: int, width: int) -> np.ndarray:
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """An array that begins with a line of the cache: a vector then never lies in two of them."""
-    nbytes = int(np.prod(shape)) * dtype.itemsize
+    nbytes = prod(shape) * dtype.itemsize
     buffer = np.empty(nbytes + LINE, np.uint8)
     start = -buffer.ctypes.data % LINE
     return buffer[start : start + nbytes].view(dtype).reshape(shape)
