@@ -17,9 +17,11 @@ import numpy as np
 from minigrad.create import tensor
 from minigrad.devices.cuda.toolkit import driver_version, find_driver, find_nvcc, gpu_names, nvcc_version
 from minigrad.devices.host_compiler import find_compiler
+from minigrad.display import plural
 from minigrad.distributed.job import INSTALL, launch, mpiexec
 from minigrad.errors import DeviceError
 from minigrad.op import OPS
+from minigrad.recurrent.openmp import library, processors
 
 HEAD = ("state", "part", "needed for", "found")
 LEFT = 'style="text-align:left"'  # JupyterLab aligns the cells of a table to the right
@@ -91,6 +93,12 @@ def _mpi() -> str:
     return f"{library}, mpi4py {metadata.version('mpi4py')}, {' '.join(mpiexec())}; 2 ranks ran"
 
 
+def _openmp() -> str:
+    if not library("float32")[1]:
+        raise DeviceError("this compiler has no OpenMP: mg.recurrent.OpenMP runs with one thread")
+    return plural(len(processors()), "thread")
+
+
 def _driver() -> str:
     if not (driver := find_driver()):
         raise DeviceError("no libcuda.so.1")
@@ -122,6 +130,7 @@ def _cuda_kernel() -> str:
     return done.stdout.strip()
 
 
+GCC = "Debian, Ubuntu: sudo apt install g++. macOS: brew install gcc, and name it, as in MINIGRAD_CXX=g++-15."
 LAB, CUDA = "pip install 'minigrad-cuda[lab]'", "python -m minigrad.lab.install_cuda"
 NO_GPU = "none is needed, kernels run on sim. With an NVIDIA GPU in this machine, install its driver."
 
@@ -130,6 +139,7 @@ CHECKS: tuple[tuple[str, Callable[[], str], str, str], ...] = (
     ("NumPy", partial(metadata.version, "numpy"), "everything", "pip install numpy"),
     ("C++ compiler", lambda: find_compiler().version, "device sim", "install g++ or clang++, or: pip install ziglang"),
     ("simulator", lambda: try_kernel("sim"), "device sim", "see the message; the C++ compiler above may be too old."),
+    ("OpenMP", _openmp, "CPU threads", GCC),
     ("JupyterLab", partial(metadata.version, "jupyterlab"), "notebooks", LAB),
     ("ipywidgets", partial(metadata.version, "ipywidgets"), "sliders", LAB),
     ("matplotlib", partial(metadata.version, "matplotlib"), "plots", LAB),

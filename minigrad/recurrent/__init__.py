@@ -6,6 +6,7 @@
 
 from minigrad.recurrent.cuda import CUDA
 from minigrad.recurrent.mpi import MPI
+from minigrad.recurrent.openmp import OpenMP
 from minigrad.recurrent.runner import NumPy, Runner
 
-__all__ = ["CUDA", "MPI", "NumPy", "Runner"]
+__all__ = ["CUDA", "MPI", "NumPy", "OpenMP", "Runner"]

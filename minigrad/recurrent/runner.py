@@ -34,7 +34,8 @@ class Runner:
         with no_grad():
             states, ends_at = self.module.states(x, state), self.module.lengths(x, lengths)
             y, ends = self.run(x.array, [tuple(part.array for part in each) for each in states], ends_at)
-            return Tensor(y), self.module.joined([tuple(map(Tensor, end)) for end in ends])
+            last = tuple(Tensor(self.stack(part)) for part in zip(*ends, strict=True))
+            return Tensor(y), last if self.module.parts > 1 else last[0]
 
     def run(self, x: Any, states: Sequence[Arrays], lengths: np.ndarray | None) -> tuple[Any, list[Arrays]]:
         """y and the last states: one layer after the other, and in each layer one direction after the other."""
@@ -55,6 +56,10 @@ class Runner:
     def concatenate(self, ys: Sequence[Any]) -> Any:
         """Forward next to backward."""
         return np.concatenate(ys, axis=2)
+
+    def stack(self, ends: Sequence[Any]) -> Any:
+        """A part of the last state, of all layers and directions along a new first axis."""
+        return np.stack(ends)
 
 
 class NumPy(Runner):

@@ -57,6 +57,16 @@ def test_next_step_is_that_of_the_first_part_that_is_not_ok(monkeypatch):
     assert "&lt;it&gt; is broken" in report._repr_html_()
 
 
+def test_doctor_counts_threads_and_says_what_a_compiler_without_openmp_lacks(monkeypatch):
+    monkeypatch.setattr(doctor, "library", lambda dtype: (None, True))
+    monkeypatch.setattr(doctor, "processors", lambda: [0, 3, 5])
+    assert (row := rows(doctor.doctor())["OpenMP"]).state == "ok" and row.found == "3 threads"
+    monkeypatch.setattr(doctor, "library", lambda dtype: (None, False))
+    report = doctor.doctor()
+    assert "runs with one thread" in rows(report)["OpenMP"].found
+    assert report.next_step.startswith("Next, for OpenMP: Debian, Ubuntu: sudo apt install g++. macOS: brew")
+
+
 def test_doctor_without_a_driver_says_that_none_is_needed(monkeypatch):
     monkeypatch.setattr(doctor, "find_driver", lambda: None)
     report = doctor.doctor()

@@ -17,7 +17,7 @@ import numpy as np
 from mpi4py import MPI
 import minigrad as mg
 from minigrad import nn, recurrent
-from test_runner import MAKERS, TOLERANCE, compare, tupled
+from recurrent_runs import MAKERS, TOLERANCE, compare, tupled
 
 comm = MPI.COMM_WORLD
 rank, ranks = comm.rank, comm.size

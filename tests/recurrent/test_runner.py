@@ -7,15 +7,16 @@ from recurrent_runs import MAKERS, TOLERANCE, compare
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.recurrent import CUDA, NumPy
-from minigrad.recurrent.cuda import RUNGS
+from minigrad.recurrent import CUDA, NumPy, OpenMP, cuda, openmp
 
 RAGGED = [(1, 1, 1), (31, 3, 2), (33, 1, 20), (513, 3, 2)]  # hidden, batch, steps
 
 
 WAYS = [pytest.param(NumPy, "numpy", id="numpy")]
-WAYS += [pytest.param(partial(CUDA, rung=rung), "sim", id=f"sim-{rung}") for rung in RUNGS]
-WAYS += [pytest.param(partial(CUDA, rung=rung), "cuda", id=f"cuda-{rung}", marks=pytest.mark.gpu) for rung in RUNGS]
+WAYS += [pytest.param(partial(OpenMP, rung=rung, threads=2), "numpy", id=f"openmp-{rung}") for rung in openmp.RUNGS]
+for device in ("sim", "cuda"):
+    marks = pytest.mark.gpu if device == "cuda" else ()
+    WAYS += [pytest.param(partial(CUDA, rung=rung), device, id=f"{device}-{rung}", marks=marks) for rung in cuda.RUNGS]
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -31,13 +32,19 @@ def test_ragged_sizes(runner, device, kind, dtype):
 @pytest.mark.parametrize("lengths", [None, [3, 7, 1, 5]], ids=["whole", "cut off"])
 @pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize("runner, device", WAYS)
-def test_layers_both_directions_and_lengths(runner, device, kind, lengths):
+def test_layers_and_lengths(runner, device, kind, lengths):
     mg.manual_seed(0)
-    if not (isinstance(runner, partial) and runner.keywords["rung"] == "wavefront"):
-        module = MAKERS[kind](3, 17, 2, bidirectional=True, device=device, dtype="float64")
-        compare(runner(module), module, 4, 7, lengths)
     module = MAKERS[kind](3, 17, 3, bias=False, device=device, dtype="float64")
     compare(runner(module), module, 4, 7, lengths, start=False)
+
+
+@pytest.mark.parametrize("lengths", [None, [3, 7, 1, 5]], ids=["whole", "cut off"])
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("runner, device", [way for way in WAYS if way.id not in ("sim-wavefront", "cuda-wavefront")])
+def test_both_directions(runner, device, kind, lengths):
+    mg.manual_seed(0)
+    module = MAKERS[kind](3, 17, 2, bidirectional=True, device=device, dtype="float64")
+    compare(runner(module), module, 4, 7, lengths)
 
 
 @pytest.mark.parametrize("runner", [NumPy, CUDA])

@@ -1,0 +1,42 @@
+// The limits of one core: its multiplications and additions, and the bytes that it reads.
+
+#include "recurrent/vectors.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+EXPORT const int operations = 2 * ACCUMULATORS * LANES;  // of one turn of the first loop
+
+// x = x * 0.999 + 0.999, n times in each of as many registers as a tile has sums. The sum is returned, so that a
+// compiler must compute it.
+EXPORT real multiply_add(int64_t n) {
+    vector x[ACCUMULATORS], total = {};
+    const vector factor = vector{} + real(0.999);
+    for (int j = 0; j < ACCUMULATORS; j++) {
+        x[j] = vector{} + real(j);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        for (int j = 0; j < ACCUMULATORS; j++) {
+            x[j] = x[j] * factor + factor;
+        }
+    }
+    for (int j = 0; j < ACCUMULATORS; j++) {
+        total += x[j];
+    }
+    return total[0];
+}
+
+// All numbers are read n times; count is a multiple of 8 vectors'.
+EXPORT real read_again(const real* from, int64_t count, int64_t n) {
+    vector sum[8] = {}, total = {};
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t at = 0; at < count; at += 8 * LANES) {
+            for (int j = 0; j < 8; j++) {
+                sum[j] += load(from + at + j * LANES);
+            }
+        }
+    }
+    for (int j = 0; j < 8; j++) {
+        total += sum[j];
+    }
+    return total[0];
+}

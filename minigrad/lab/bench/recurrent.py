@@ -1,0 +1,173 @@
+"""Time of a step of a recurrent network on the processor: each rung of the OpenMP ladder, PyTorch, and the limit.
+
+The limit is that of a program that does nothing but the work: the product with the inputs and that with the state, each
+at the peak of its multiplications; the second one no faster than all weights can be read once, from where an array of
+that size lies.
+"""
+
+import ctypes
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cache, partial
+from time import perf_counter
+
+import numpy as np
+
+from minigrad.create import tensor
+from minigrad.devices.random import manual_seed, random_state, set_random_state
+from minigrad.display import Table, Tabular, plural, table
+from minigrad.errors import require_int, require_words
+from minigrad.lab.bench.record import Times
+from minigrad.lab.bench.timer import Call, Timing, clocked, in_turns
+from minigrad.lab.check import ValueMismatch
+from minigrad.nn import GRU, LSTM, RNN
+from minigrad.nn.recurrent import Recurrent
+from minigrad.recurrent import NumPy, OpenMP
+from minigrad.recurrent.openmp import ALONE, RUNGS, aligned, library, processors
+
+CELLS: dict[str, Callable[..., Recurrent]] = {
+    "tanh": RNN, "relu": partial(RNN, nonlinearity="relu"), "lstm": LSTM, "gru": GRU,
+}  # fmt: skip
+HIDDEN, BATCHES, RIVALS = (256, 512, 1024), (1, 32), ("torch",)
+MEASURED = ("packed", "units", "batch", "both")  # formula takes a second a step; wavefront is units in one layer
+STEPS = 64  # of a sequence, at batch 1; 8 at batch 32: a short run may find all processors free
+LIMIT, PROCESSOR = "limit", "bench/processor.cpp"
+
+
+@dataclass(frozen=True, repr=False)
+class RecurrentTimes(Tabular):
+    """Seconds a step: by network, as "lstm 512, batch 32, float32", and by rung or library and threads.
+
+    load: the processes that wanted a processor, on the average of the last minute.
+    """
+
+    device: str
+    date: str
+    load: float
+    times: dict[str, Times]
+
+    def table(self) -> Table:
+        rows = [row for title, times in self.times.items() for row in self._rows(title, times)]
+        caption = f"A step, the fastest of some runs, on {self.device}, {self.date}, load {self.load:.1f}"
+        return table(rows, ("network", "by", "us", "x torch", "of limit"), caption)
+
+    def _rows(self, title: str, times: Times) -> list[tuple[str, ...]]:
+        def over(name: str, label: str) -> str:
+            other = times.get(f"{name}, {label.partition(', ')[2]}")
+            return f"{other.fastest / times[label].fastest:.2f}" if other else ""
+
+        shown = [label for label in times if not label.startswith(LIMIT)]
+        return [
+            (title, label, f"{times[label].fastest * 1e6:.1f}", over("torch", label), over(LIMIT, label))
+            for label in shown
+        ]
+
+
+def recurrent_times(
+    against: Sequence[str] = (), cells: Sequence[str] = ("tanh", "lstm", "gru"), hidden: Sequence[int] = HIDDEN,
+    batches: Sequence[int] = BATCHES, threads: Sequence[int] | None = None, rungs: Sequence[str] = MEASURED,
+    repeats: int = 15, steps: int | None = None,
+) -> RecurrentTimes:  # fmt: skip
+    """Time a step of networks whose inputs are as many as their units, in turns with PyTorch's if it is in `against`.
+
+    threads: 1 and as many as there are processors, where not given; steps: of the sequence. Results are compared with
+    NumPy's before. Raises ValueError, TypeError, ImportError without PyTorch, DeviceError without a compiler.
+    """
+    who = "mg.bench.recurrent_times"
+    against, cells = require_words(who, "against", against, RIVALS), require_words(who, "cells", cells, list(CELLS))
+    rungs, repeats = require_words(who, "rungs", rungs, RUNGS), require_int(who, "repeats", repeats, 1)
+    counts = [require_int(who, "threads", n, 1) for n in threads or sorted({1, len(processors())})]
+    timed = partial(_times, threads=counts, rungs=rungs, against=against, repeats=repeats, steps=steps)
+    times = {
+        f"{cell} {size}, batch {batch}, float32": timed(CELLS[cell], size, batch)
+        for cell in cells for size in hidden for batch in batches
+    }  # fmt: skip
+    place = f"{plural(os.cpu_count() or 1, 'processor')} ({platform.machine()})"
+    return RecurrentTimes(place, date.today().isoformat(), os.getloadavg()[0], times)
+
+
+def _times(
+    cell: Callable[..., Recurrent], hidden: int, batch: int, threads: Sequence[int], rungs: Sequence[str],
+    against: Sequence[str], repeats: int, steps: int | None,
+) -> Times:  # fmt: skip
+    """The times of one network."""
+    module, steps = network(cell, hidden), steps or max(STEPS // 8, STEPS // batch)
+    x = np.random.default_rng(0).standard_normal((steps, batch, hidden), np.float32)
+    works: dict[str, Call] = {}
+    for n in threads:
+        label = f"{{}}, {plural(n, 'thread')}".format
+        if "torch" in against:
+            from minigrad.lab.bench.rivals.pytorch_recurrent import inference
+
+            works[label("torch")] = inference(module, x, n)
+        for rung in rungs:
+            if n == 1 or rung not in ALONE:
+                works[label(rung)] = partial(_y, OpenMP(module, rung, n), x)
+    must_agree(works, _y(NumPy(module), x))
+    taken = in_turns(works, dict.fromkeys(works, 1), repeats, before=lambda: None)
+    found = {
+        label: Timing(t.seconds / steps, t.fastest / steps, t.slowest / steps, t.repeats, True)
+        for label, t in taken.items()
+    }
+    limits = {f"{LIMIT}, {plural(n, 'thread')}": Timing.of([limit(module, batch, n)]) for n in threads}
+    return found | limits
+
+
+def _y(runner: NumPy | OpenMP, x: np.ndarray) -> np.ndarray:
+    return runner(tensor(x))[0].numpy()
+
+
+def network(cell: Callable[..., Recurrent], hidden: int) -> Recurrent:
+    """A layer with as many inputs as units, and the same weights each time."""
+    saved = random_state()  # the user's, which continues afterwards as if nothing had been drawn
+    manual_seed(0)
+    try:
+        return cell(hidden, hidden, device="numpy")
+    finally:
+        set_random_state(saved)
+
+
+def must_agree(works: Mapping[str, Call], truth: np.ndarray, atol: float = 1e-5) -> None:
+    """Raise ValueMismatch where y differs from the true one."""
+    for label, work in works.items():
+        if not (off := np.abs(np.asarray(work()) - truth).max()) <= atol:
+            raise ValueMismatch(f"{label}: y is off by {off:.2g}; not timed.")
+
+
+# --- the limit ---
+
+
+def limit(module: Recurrent, batch: int, threads: int) -> float:
+    """Seconds a step that no program can undercut by this many cores, each as fast as one alone."""
+    weights = [w.array for w in module.weights("_l0")[:2]]
+    inputs, state = (2 * batch * w.size / threads / multiplications() for w in weights)
+    share = weights[1].nbytes // threads
+    return inputs + max(state, share / bandwidth(share))
+
+
+@cache
+def multiplications() -> float:
+    """Multiplications and additions a second in float32, of one core."""
+    n, native = 20_000, library("float32", PROCESSOR)[0]
+    each = ctypes.c_int.in_dll(native, "operations").value
+    return n * each / fastest(partial(native.multiply_add, ctypes.c_int64(n)))
+
+
+@cache
+def bandwidth(nbytes: int) -> float:
+    """Bytes a second of one core that reads an array of this size again and again."""
+    array = aligned((nbytes // 1024 * 256,), np.dtype(np.float32))
+    array[:] = 0
+    n, native = max(1, 2**22 // nbytes), library("float32", PROCESSOR)[0]
+    numbers = (array.ctypes.data, array.size, n)
+    return n * array.nbytes / fastest(partial(native.read_again, *map(ctypes.c_int64, numbers)))
+
+
+def fastest(call: Call, seconds: float = 0.3) -> float:
+    """Seconds of the fastest of the calls that fit into a time."""
+    clocked(call)
+    end = perf_counter() + seconds
+    return min(iter(lambda: clocked(call) if perf_counter() < end else None, None))

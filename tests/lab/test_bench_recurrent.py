@@ -1,0 +1,73 @@
+"""The benchmark of recurrent networks on the processor."""
+
+import numpy as np
+import pytest
+
+from minigrad.lab.bench import recurrent
+from minigrad.lab.bench.timer import Timing
+from minigrad.lab.check import ValueMismatch
+from minigrad.nn import GRU
+from minigrad.recurrent import OpenMP
+
+
+def test_rungs_are_timed_beside_the_limit(monkeypatch):
+    monkeypatch.setattr(recurrent, "fastest", lambda call: call() * 0 + 1e-4)
+    found = recurrent.recurrent_times(cells=["gru"], hidden=[40], batches=[2], threads=[1, 2], repeats=2, steps=3)
+    (times,) = found.times.values()
+    assert [*times] == [
+        "packed, 1 thread", "units, 1 thread", "batch, 1 thread", "both, 1 thread",
+        "units, 2 threads", "batch, 2 threads", "both, 2 threads", "limit, 1 thread", "limit, 2 threads",
+    ]  # fmt: skip
+    assert times["limit, 2 threads"].seconds == times["limit, 1 thread"].seconds / 2
+    assert all(time.repeats == 2 for label, time in times.items() if "limit" not in label)
+    assert "gru 40, batch 2, float32" in repr(found) and "load" in repr(found)
+
+
+def test_the_table_shows_the_fastest_run_beside_its_rival_and_limit():
+    labels = {"torch, 2 threads": 6e-6, "units, 2 threads": 4e-6, "limit, 2 threads": 3e-6}
+    times = {label: Timing(1, fastest, 2, 5, True) for label, fastest in labels.items()}
+    shown = recurrent.RecurrentTimes("2 processors", "2026-01-01", 0.5, {"gru": times}).table()
+    assert shown.rows == (
+        ("gru", "torch, 2 threads", "6.0", "1.00", "0.50"), ("gru", "units, 2 threads", "4.0", "1.50", "0.75"),
+    )  # fmt: skip
+
+
+def test_the_limit_is_that_of_what_is_slower(monkeypatch):
+    module = recurrent.network(GRU, 100)
+    monkeypatch.setattr(recurrent, "multiplications", lambda: 1e6)
+    monkeypatch.setattr(recurrent, "bandwidth", lambda nbytes: {120_000: 1e9, 60_000: 1e9}[nbytes])
+    assert recurrent.limit(module, 8, 2) == pytest.approx(2 * 2 * 8 * 30_000 / 2e6)
+    monkeypatch.setattr(recurrent, "bandwidth", lambda nbytes: 1e3)
+    assert recurrent.limit(module, 8, 1) == pytest.approx(2 * 8 * 30_000 / 1e6 + 120_000 / 1e3)
+
+
+def test_the_limits_of_a_core_are_measured():
+    assert 1e8 < recurrent.multiplications() < 1e12
+    assert 1e8 < recurrent.bandwidth(2**16) < 1e12
+
+
+def test_a_wrong_result_is_not_timed(monkeypatch):
+    scan = OpenMP.scan
+    monkeypatch.setattr(OpenMP, "scan", lambda *args: (scan(*args)[0] + np.float32(1e-3), *scan(*args)[1:]))
+    with pytest.raises(ValueMismatch, match=r"packed, 1 thread: y is off by 0\.001; not timed"):
+        recurrent.recurrent_times(cells=["tanh"], hidden=[20], batches=[1], threads=[1], repeats=1)
+
+
+def test_pytorch_is_timed_with_the_same_weights_and_threads():
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    try:
+        found = recurrent.recurrent_times(["torch"], ["relu", "lstm"], [20], [2], [1], ["packed"], 1)
+        assert all("torch, 1 thread" in times for times in found.times.values()) and torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    "how, text",
+    [({"cells": ["rnn"]}, "cells='rnn' must be among tanh, relu, lstm, gru"), ({"rungs": ["warp"]}, "rungs='warp'"),
+     ({"threads": [0]}, "threads=0 must be"), ({"against": ["jax"]}, "against='jax' must be among torch")],
+)  # fmt: skip
+def test_wrong_arguments_are_refused(how, text):
+    with pytest.raises(ValueError, match=f"^mg.bench.recurrent_times: {text}"):
+        recurrent.recurrent_times(**how)
