@@ -74,7 +74,8 @@ class Recurrent(Module):
                 ys.append(y)
                 ends.append(end)
             x = padded(OPS["concatenate"](ys, axis=2), mask)
-        return x, self.joined(ends)
+        last = tuple(stack(part) for part in zip(*ends, strict=True))
+        return x, last if self.parts > 1 else last[0]
 
     def _scan(self, x: Tensor, at: str, state: State, mask: np.ndarray | None) -> tuple[Tensor, State]:
         """One layer in one direction. The products with x, of all steps, are one; each step waits for the last one."""
@@ -94,11 +95,6 @@ class Recurrent(Module):
     def weights(self, at: str) -> list[Any]:
         """W_ih, W_hh, b_ih and b_hh of a layer in a direction, e.g. at "_l0_reverse"; None for no bias."""
         return [getattr(self, name + at, None) for name in WEIGHTS]
-
-    def joined(self, ends: Sequence[State]) -> Any:
-        """The last state, from those of each layer and direction."""
-        last = tuple(stack(part) for part in zip(*ends, strict=True))
-        return last if self.parts > 1 else last[0]
 
     def states(self, x: Tensor, state: Any) -> list[State]:
         """The state before the first step, for each layer and direction. Raises TypeError or ValueError."""

@@ -176,6 +176,10 @@ class CUDA(Runner):
         joined: Any = OPS["concatenate"]([Tensor(y) for y in ys], axis=2).array
         return joined
 
+    def stack(self, ends: Sequence[Array]) -> Array:
+        """A part of the last state, of all layers and directions along a new first axis."""
+        return stacked(ends)
+
 
 def copied(array: Array) -> Array:
     """A copy on the device."""
