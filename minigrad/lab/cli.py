@@ -14,6 +14,7 @@ from minigrad.errors import CompileError, DeviceError, KernelError, require_word
 from minigrad.lab import bench, grade, show, tune
 from minigrad.lab.bench import adjoints, workloads
 from minigrad.lab.bench.record import Record, records_folder
+from minigrad.lab.bench.recurrent import report as recurrent
 from minigrad.lab.bench.resnet.run import part
 from minigrad.lab.check import ValueMismatch
 from minigrad.lab.doctor import doctor
@@ -28,6 +29,7 @@ class Benchmark:
 
     names(only) raises ValueError for an unknown name; None: the benchmark has no parts. measure(only, against, command)
     prints and returns a record, newest(only) returns recorded tables. on_host: rivals that are timed without a GPU.
+    everywhere: a machine without a GPU has something to measure and to record, too.
     """
 
     help: str
@@ -36,6 +38,7 @@ class Benchmark:
     measure: Callable[[str | None, Sequence[str], str], Record | None]
     newest: Callable[[str | None], list[Any]]
     on_host: tuple[str, ...] = ()
+    everywhere: bool = False
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -110,7 +113,7 @@ def _bench(options: argparse.Namespace) -> int:
             benchmark.names(options.only)
         elif options.only:
             raise ValueError(f"--only {options.only}: {command} measures one thing and has no parts; leave --only out.")
-        if reason := why_not("cuda"):
+        if (reason := why_not("cuda")) and not benchmark.everywhere:
             if options.against and set(options.against) <= set(benchmark.on_host):
                 benchmark.measure(options.only, options.against, command)  # there are no records of processors
             else:
@@ -205,6 +208,12 @@ def _resnet(only: str | None, against: Sequence[str], command: str) -> Record:
     return report.record
 
 
+def _recurrent(only: str | None, against: Sequence[str], command: str) -> Record:
+    report = bench.recurrent_report(only, against, lambda jobs: show.progress(jobs, "recurrent networks"), command)
+    print(*report.tables(only), sep="\n\n")
+    return report.record
+
+
 def _of_ops(help: str, sweep: bool) -> Benchmark:
     return Benchmark(
         help, ("torch", "numpy"), lambda only: only == workloads.CHAIN or workloads.named(only),
@@ -228,6 +237,10 @@ BENCHMARKS = {  # by option
     "resnet": Benchmark(
         "only ResNet-18: whole steps, single layers and a timeline, against goals", ("torch",), part, _resnet,
         lambda only: bench.recorded_resnet().tables(only),
+    ),
+    "rnn": Benchmark(
+        "only recurrent networks: on the GPU, on threads and on ranks, against goals", ("torch",), recurrent.part,
+        _recurrent, lambda only: bench.recorded_recurrent(only or "gpu").tables(only), everywhere=True,
     ),
     "adjoint": Benchmark(
         "only the ladder's kernels, each beside its adjoint", ("warp",), adjoints.rungs, _adjoints,

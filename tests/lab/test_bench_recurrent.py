@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minigrad.lab.bench import recurrent
+from minigrad.lab.bench.recurrent import processor as recurrent
 from minigrad.lab.bench.timer import Timing
 from minigrad.lab.check import ValueMismatch
 from minigrad.nn import GRU
@@ -69,5 +69,5 @@ def test_pytorch_is_timed_with_the_same_weights_and_threads():
      ({"threads": [0]}, "threads=0 must be"), ({"against": ["jax"]}, "against='jax' must be among torch")],
 )  # fmt: skip
 def test_wrong_arguments_are_refused(how, text):
-    with pytest.raises(ValueError, match=f"^mg.bench.recurrent_times: {text}"):
+    with pytest.raises(ValueError, match=f"^recurrent_times: {text}"):
         recurrent.recurrent_times(**how)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from minigrad.lab.bench.recurrent_mpi import rank_times
+from minigrad.lab.bench.recurrent import rank_times
 
 
 @pytest.mark.mpi

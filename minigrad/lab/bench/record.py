@@ -1,7 +1,7 @@
 """Records: measurements of one device on one day with all that they depend on, as JSON files.
 
-Records of ops are in `notebooks/records`, those of the ladder's adjoints in its folder `adjoint`: same head, other
-tables. A second run on the same day is merged into the file.
+Records of ops are in `notebooks/records`, those of the ladder's adjoints in its folder `adjoint` and those of recurrent
+networks in `recurrent`: same head, other tables. A second run on the same day is merged into the file.
 """
 
 import json
@@ -35,7 +35,7 @@ from minigrad.source import PACKAGE
 
 Part = TypeVar("Part")  # of a record
 FOLDERS = (PACKAGE.parent / "notebooks" / "records", PACKAGE / "records")  # of a checkout, and of a wheel
-ADJOINT = "adjoint"  # the folder with the records of adjoints
+ADJOINT, RECURRENT = "adjoint", "recurrent"  # the folders with records of adjoints and of recurrent networks
 HEADERS = ("work", "us", "GB/s", "of copy", "TFLOP/s", "of peak", "x torch", "x numpy")
 HEAD = ("device", "date", "command", "versions")  # required in every file
 TABLES = (  # of a record, by title
@@ -44,6 +44,7 @@ TABLES = (  # of a record, by title
 KEYS = {  # by folder: the keys of a file, in their order
     "": (*HEAD, "refused", "chip", "copy", *TABLES[:-1]),
     ADJOINT: (*HEAD, "refused", "costs"),
+    RECURRENT: (*HEAD, "refused", "steps"),
 }
 Times = dict[str, Timing]  # by a label: the values of the tunables, as "BLOCK=256", a way to take a step, a library
 
@@ -203,8 +204,10 @@ def load(path: Path | str) -> Record:
         content = json.loads(path.read_text())
     except ValueError:
         content = None
-    folder = ADJOINT if path.parent.name == ADJOINT or (isinstance(content, dict) and "costs" in content) else ""
-    needs = (*HEAD, "costs") if folder else HEAD
+    folder = path.parent.name if path.parent.name in KEYS else ""
+    if isinstance(content, dict) and "costs" in content:
+        folder = ADJOINT
+    needs = (*HEAD, "costs") if folder == ADJOINT else HEAD
     if not isinstance(content, dict) or not set(needs) <= content.keys():
         raise ValueError(f"{path} is not a record: it needs {', '.join(needs)}. `minigrad bench` writes one.")
     try:

@@ -28,7 +28,7 @@ from minigrad.recurrent.runner import NumPy
 LIMIT = 1800  # seconds for a number of ranks
 TOLERANCE = 1e-5
 MESSAGES = ("Allgather", "Allgatherv", "Barrier", "Bcast", "Recv", "Send", "allgather")
-CODE = "from minigrad.lab.bench.recurrent_mpi import on_rank\ntimes = on_rank()"
+CODE = "from minigrad.lab.bench.recurrent.ranks import on_rank\ntimes = on_rank()"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,93 @@
+"""Time of a whole sequence on the GPU: each rung of the CUDA ladder, cuDNN's by PyTorch, and a model of the rungs."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minigrad.create import tensor
+from minigrad.errors import LaunchError
+from minigrad.lab.bench.record import Times
+from minigrad.lab.bench.recurrent.processor import CELLS, must_agree, network
+from minigrad.lab.bench.timer import Call, timer
+from minigrad.recurrent import CUDA, NumPy
+from minigrad.replay.graph import graph
+from minigrad.rounding import precision
+from minigrad.tensor import Tensor
+
+DEVICE, REPEATS = "cuda", 10
+LADDER = ("steps", "steps, graph", "projected, graph", "persistent", "cluster")
+ALLOWED = {"float32": 2e-5, "tf32": 1e-2, "float16": 2e-2}  # the largest error of y, which lies between -1 and 1
+RIVALS = {"float32": ("float32",), "tf32": ("float32", "tf32")}  # the modes of PyTorch that keep this precision
+
+
+class Sequences(NamedTuple):
+    """A layer with as many inputs as units, for some sequences of this many steps, in a precision of `mg.precision`."""
+
+    cell: str
+    hidden: int
+    batch: int
+    steps: int = 512
+    precision: str = "float32"
+
+    @property
+    def title(self) -> str:
+        """LSTM H512 B32 T512, float32"""
+        return f"{CELLS[self.cell].__name__} H{self.hidden} B{self.batch} T{self.steps}, {self.precision}"
+
+
+WORKS = (
+    Sequences("tanh", 512, 32), Sequences("tanh", 1024, 1), Sequences("tanh", 1024, 64), Sequences("lstm", 512, 1),
+    Sequences("lstm", 512, 32), Sequences("gru", 512, 32), Sequences("lstm", 1024, 64, precision="tf32"),
+)  # fmt: skip
+
+
+def sequence_times(work: Sequences, against: Sequence[str] = ()) -> Times:
+    """The times of every rung whose blocks hold the network, and of PyTorch's modes, in turns.
+
+    Every y is compared with NumPy's before. Raises ValueMismatch, and ImportError without PyTorch.
+    """
+    module = network(CELLS[work.cell], work.hidden)
+    host = np.random.default_rng(0).standard_normal((work.steps, work.batch, work.hidden), np.float32)
+    truth = NumPy(module)(tensor(host, device="numpy"))[0].numpy()
+    rivals: dict[str, Call] = {}
+    if "torch" in against:
+        from minigrad.lab.bench.rivals.pytorch_recurrent import on_gpu
+
+        rivals = {f"PyTorch, {mode}": on_gpu(module, host, mode) for mode in ("float32", "tf32", "float16")}
+    x, works = tensor(host, device=DEVICE), dict[str, Call]()
+    module.to(DEVICE)
+    for label in LADDER:
+        with suppress(LaunchError):  # this rung cannot hold the network
+            call = rung(CUDA(module, label.partition(",")[0]), x, work.precision, label.endswith("graph"))
+            must_agree(label, call().numpy(), truth, ALLOWED[work.precision])
+            works[label] = call
+    for label, call in rivals.items():
+        must_agree(label, call().float().cpu().numpy(), truth, ALLOWED[label.partition(", ")[2]])
+    return timer().interleaved(works | rivals, REPEATS)
+
+
+def rung(runner: CUDA, x: Tensor, rounding: str, as_graph: bool) -> Call:
+    """A function that gives y of all steps."""
+
+    def plain(x: Tensor) -> Tensor:
+        return runner(x)[0]
+
+    run: Any = graph(plain) if as_graph else plain
+
+    def call() -> Any:
+        with precision(rounding):
+            return run(x)
+
+    if as_graph:
+        for _ in range(2):  # the first call compiles, the second captures
+            call()
+    return call
+
+
+def best(times: Times, kept: str) -> tuple[float, float | None]:
+    """Seconds of the fastest rung, and of PyTorch's fastest mode that keeps this precision."""
+    ours = min(times[label].seconds for label in LADDER if label in times)
+    theirs = [times[label].seconds for mode in RIVALS[kept] if (label := f"PyTorch, {mode}") in times]
+    return ours, min(theirs, default=None)

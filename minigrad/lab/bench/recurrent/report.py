@@ -1,0 +1,153 @@
+"""The benchmark of recurrent networks: its parts into one record of this machine, and what is shown of it."""
+
+import os
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from importlib.util import find_spec
+from itertools import product
+from typing import Any
+
+from minigrad.devices import check, get, why_not
+from minigrad.display import Table, Tabular, plural, table
+from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError, require_words
+from minigrad.lab.bench.record import RECURRENT, Record, Times, records, versions
+from minigrad.lab.bench.recurrent import gpu, ranks
+from minigrad.lab.bench.recurrent.goals import goals_table
+from minigrad.lab.bench.recurrent.processor import BATCHES, HIDDEN, RecurrentTimes, recurrent_times
+from minigrad.lab.check import ValueMismatch
+from minigrad.recurrent.openmp import processors as cores
+
+PARTS, RIVALS = ("gpu", "processor", "ranks"), ("torch",)
+NOT_TIMED = (ValueMismatch, MemoryError, LaunchError, CompileError, DeviceError, RuntimeError)
+CORES = (1, 2, 4, 8, 16)  # threads that are timed, as far as the machine has them
+
+
+@dataclass(frozen=True, repr=False)
+class RecurrentReport(Tabular):
+    """A record's measurements of recurrent networks. Shown as the table of goals; other tables are its attributes."""
+
+    record: Record
+
+    def table(self) -> Table:
+        return goals_table(self.record)
+
+    def tables(self, part: str | None = None) -> list[Table]:
+        """The goals and every table with rows, or those of one part of the benchmark."""
+        parts = {"gpu": self.gpu, "processor": self.processor, "ranks": self.ranks}
+        chosen = [self.table(), *(parts.values() if part is None else [parts[part]])]
+        return [found for found in chosen if found.rows]
+
+    @property
+    def gpu(self) -> Table:
+        """Every rung on whole sequences next to PyTorch's modes."""
+        rows = []
+        for work in gpu.WORKS:
+            times = self.record.steps.get(work.title, {})
+            rival = gpu.best(times, work.precision)[1] if times else None
+            for label, t in times.items():
+                ratio = f"{t.seconds / rival:.2f}" if rival else ""
+                rows.append((work.title, label, f"{t.seconds * 1e6:.0f}", f"{t.seconds / work.steps * 1e6:.2f}", ratio))
+        caption = f"Whole sequences on {self.record.place}; a ratio below 1 is faster than cuDNN in the same precision"
+        return table(rows, ("network", "by", "us", "us a step", "ratio"), caption)
+
+    @property
+    def processor(self) -> Table:
+        """A step by each rung of the OpenMP ladder next to PyTorch and the machine's limit."""
+        times = {title: t for title, t in self.record.steps.items() if ", batch " in title}
+        return RecurrentTimes(self.record.device, self.record.date, 0.0, times).table()
+
+    @property
+    def ranks(self) -> Table:
+        """A step on ranks of MPI, by split."""
+        times = {title: t for title, t in self.record.steps.items() if any("rank" in label for label in t)}
+        return ranks.RankTimes(times).table()
+
+
+def jobs(only: str | None, against: Sequence[str]) -> dict[str, Callable[[], dict[str, Times]]]:
+    """By title what gives the times of one part, or of all parts that this machine can run."""
+    chosen = [only] if only else [part for part in PARTS if part != "gpu" or not why_not("cuda")]
+    found: dict[str, Callable[[], dict[str, Times]]] = {}
+    if "gpu" in chosen:
+        found |= {work.title: partial(_on_gpu, work, against) for work in gpu.WORKS}
+    if "processor" in chosen:
+        works = [*product(("tanh", "lstm", "gru"), HIDDEN, BATCHES)]
+        found |= {f"{cell} {h}, batch {b}": partial(_threads, cell, h, b, against) for cell, h, b in works}
+    if "ranks" in chosen:
+        found |= {f"ranks, H{h} B{b}": partial(_ranks, h, b) for h, b in product((512, 1024), BATCHES)}
+    return found
+
+
+def _on_gpu(work: gpu.Sequences, against: Sequence[str]) -> dict[str, Times]:
+    return {work.title: gpu.sequence_times(work, against)}
+
+
+def _threads(cell: str, hidden: int, batch: int, against: Sequence[str]) -> dict[str, Times]:
+    threads = [n for n in CORES if n <= len(cores())]
+    return recurrent_times(against, [cell], [hidden], [batch], threads).times
+
+
+def _ranks(hidden: int, batch: int) -> dict[str, Times]:
+    return ranks.rank_times(hidden=[hidden], batch=[batch]).times
+
+
+def part(only: str | None) -> str | None:
+    """The part of that name. Raises ValueError for an unknown one."""
+    if only not in (None, *PARTS):
+        raise ValueError(f"only={only!r} is not a part of the benchmark; the parts are {', '.join(PARTS)}.")
+    return only
+
+
+def recurrent_report(
+    only: str | None = None,
+    against: Sequence[str] = (),
+    track: Callable[[Sequence[str]], Iterable[str]] = iter,
+    command: str = "mg.bench.recurrent_report()",
+) -> RecurrentReport:
+    """Measure recurrent networks on this machine, or one part, next to PyTorch if `against` names "torch".
+
+    Parts: "gpu", whole sequences by the CUDA ladder; "processor", a step by the OpenMP ladder on 1 thread to all;
+    "ranks", a step on 1, 2 and 4 ranks of MPI. Every result is checked first; a wrong one is not timed, and the record
+    says why. Ctrl-C ends the run early and keeps the measurements. Without a GPU "gpu" is left out, or raises
+    DeviceError where it is asked for; "torch" raises ImportError without PyTorch.
+    """
+    against = require_words("mg.bench.recurrent_report", "against", against, RIVALS)
+    if part(only) == "gpu":
+        check("cuda")
+    if against and not find_spec("torch"):
+        raise ImportError("--against torch needs PyTorch: pip install torch.")
+    wanted, record = jobs(only, against), Record(machine(), date.today().isoformat(), command, {}, folder=RECURRENT)
+    with suppress(KeyboardInterrupt):
+        for title in track([*wanted]):
+            try:
+                record.steps.update(wanted[title]())
+            except KernelError as wrong:  # the GPU is lost to this process
+                record.refuse(title, str(wrong))
+                break
+            except NOT_TIMED as wrong:
+                record.refuse(title, str(wrong) if isinstance(wrong, ValueMismatch) else f"{title}: {wrong}")
+    record.versions = versions() | {"processors": processors(), "load": f"{os.getloadavg()[0]:.1f}"}
+    return RecurrentReport(record)
+
+
+def machine() -> str:
+    """The GPU's name, or where there is none the processors."""
+    device: Any = get("cuda") if not why_not("cuda") else None
+    return device.label if device else processors()
+
+
+def processors() -> str:
+    """2 processors of x86_64"""
+    return f"{plural(os.cpu_count() or 1, 'processor')} of {platform.machine()}"
+
+
+def recorded_recurrent(only: str = "processor") -> RecurrentReport:
+    """The newest recorded report with that part. Raises ValueError if there is none."""
+    for record in records(folder=RECURRENT):
+        report = RecurrentReport(record)
+        if getattr(report, part(only) or "").rows:
+            return report
+    raise ValueError(f"no record has the part {only} of recurrent networks. `minigrad bench --rnn` measures one.")
