@@ -5,7 +5,7 @@
 `mg.bench.training_step()` times a whole training step, eager and as a graph, and `mg.bench.host_cost()` the host's part
 of a call; both include the host's time. `mg.bench.memory_levels()` measures each level of memory, and
 `mg.bench.resnet_report()` ResNet-18 next to PyTorch: whole steps, single layers, and the timeline of a step.
-`mg.bench.recurrent_times()` times recurrent networks on the processor, beside PyTorch and the limit of the machine.
+`mg.bench.recurrent_times()` times recurrent networks on the processor, next to PyTorch and the limit of the machine.
 `newest()`, `recorded_step()`, `recorded_host()`, `recorded_levels()`, `recorded_resnet()` and `newest_adjoints()` read
 the newest records. `sim` is never timed: it counts and checks, and says nothing about a GPU's speed.
 """
