@@ -30,6 +30,7 @@ ALONE = RUNGS[:2]  # rungs of one thread
 AFFINITIES, SCHEDULES = ("none", "close", "spread"), ("static", "dynamic")
 MOST = 256  # threads: the system may refuse more, which would end the process
 LINE = 64  # bytes, of a cache
+LAG = 12  # inputs, two tiles of them, that a layer of a wavefront multiplies at once: as many steps at batch 1
 
 
 class NativeLayer(ctypes.Structure):
@@ -64,7 +65,7 @@ class OpenMP(Runner):
     - units: threads own hidden units, and meet at a barrier after each step.
     - batch: threads own sequences, and never meet.
     - both: `groups` groups of threads (2 where that divides the threads) own sequences, the threads of one units.
-    - wavefront: all layers at once, each a step behind the one below; of both directions, the two of a layer.
+    - wavefront: all layers at once, each some steps behind the one below; of both directions, the two of a layer.
 
     threads: as many as processors where not given; `formula` and `packed` have one. affinity binds them while they
     compute: "close" to one processor after the other, "spread" as far apart as these are numbered. schedule: "static",
@@ -122,7 +123,8 @@ class OpenMP(Runner):
                 below = made[-1].y if made and ways == 1 else x
                 made.append(self._prepared(below, at, states[len(ends) + len(made)], lengths))
             layers = (NativeLayer * len(made))(*(each.layer for each in made))
-            self.library.wavefront(layers, len(made), int(ways == 1), ctypes.byref(self._team))
+            lag = max(1, LAG // max(1, x.shape[1])) if ways == 1 else 0
+            self.library.wavefront(layers, len(made), lag, ctypes.byref(self._team))
             ends += [each.end for each in made]
             x = made[-1].y if ways == 1 else self.concatenate([each.y for each in made])
         return x, ends

@@ -57,6 +57,14 @@ def test_any_threads_and_any_schedule_give_the_same_bits(kind):
     same_bits(results(OpenMP(module, "both", 6, groups=3), x, None, lengths), wanted)
 
 
+@pytest.mark.parametrize("batch", [0, 1, 5, 20])
+@pytest.mark.parametrize("steps", [1, 11, 12, 13, 40])
+def test_a_wavefront_of_any_length(steps, batch):
+    """A layer is behind the one below by more steps than there are, by as many, or by less."""
+    module, x = network("gru", layers=3), numbers(steps, batch, 5)
+    same_bits(results(OpenMP(module, "wavefront", 2), x), results(OpenMP(module, "packed"), x))
+
+
 @pytest.mark.parametrize("rung", SHARED)
 def test_bound_threads_are_free_afterwards(rung):
     module, x, before = network(), numbers(3, 4, 5), os.sched_getaffinity(0)
