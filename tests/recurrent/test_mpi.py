@@ -10,7 +10,7 @@ from minigrad.errors import RankError
 pytestmark = pytest.mark.mpi
 HEAD = f"""
 import sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from functools import partial
 from itertools import product
 import numpy as np
