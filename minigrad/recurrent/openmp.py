@@ -79,7 +79,9 @@ class OpenMP(Runner):
         schedule: str = "static", groups: int | None = None,
     ):  # fmt: skip
         super().__init__(module)
-        self.dtype = host_dtype(module)
+        self.dtype = np.dtype(self.like.dtype)
+        if self.dtype.name not in REAL:
+            raise TypeError(f"OpenMP computes in {' or '.join(REAL)}; these weights are {self.dtype}.")
         (self.rung,), (self.affinity,) = one_of("rung", rung, RUNGS), one_of("affinity", affinity, AFFINITIES)
         (self.schedule,) = one_of("schedule", schedule, SCHEDULES)
         self.library, threaded = library(str(self.dtype))
@@ -140,7 +142,7 @@ class OpenMP(Runner):
         """A layer in a direction for this x: pointers to the arrays themselves, where their rows have no gaps."""
         steps, batch, inputs = x.shape
         w_ih, w_hh, b_ih, b_hh = self.weights[at]
-        x, h, c = self._rows("x", x), self._rows("the state", state[0]), self._rows("the state", state[-1]).copy()
+        x, h, c = *map(np.ascontiguousarray, (x, state[0])), np.array(state[-1])
         y = (np.empty if lengths is None else np.zeros)((steps, batch, self.module.hidden_size), self.dtype)
         from_x, end_h = aligned((steps * batch, b_ih.size), self.dtype), np.empty_like(h)
         limits = None if lengths is None else np.ascontiguousarray(lengths, np.int64)
@@ -149,13 +151,6 @@ class OpenMP(Runner):
         addresses = (None if array is None else array.ctypes.data for array in arrays)
         layer = NativeLayer(cell, reverse, steps, batch, inputs, self.module.hidden_size, *addresses)
         return Prepared(layer, y, (end_h, c)[: self.module.parts], arrays)
-
-    def _rows(self, name: str, array: Any) -> np.ndarray:
-        if not isinstance(array, np.ndarray):
-            raise ValueError(f"OpenMP: {name} is on a device; move it to the host: {name.split()[-1]}.to('numpy').")
-        if array.dtype != self.dtype:
-            raise TypeError(f"OpenMP: {name} is {array.dtype}, the weights are {self.dtype}; make both the same.")
-        return np.ascontiguousarray(array)
 
 
 # --- the C++, compiled ---
@@ -207,16 +202,6 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 # --- arguments ---
-
-
-def host_dtype(module: Recurrent) -> np.dtype:
-    """The dtype of the weights. Raises ValueError where they are not on the host, TypeError for another dtype."""
-    weights = module.parameters()[0]
-    if weights.device != "numpy":
-        raise ValueError(f"OpenMP runs on the host, and these weights are on {weights.device!r}: module.to('numpy').")
-    if str(weights.dtype) not in REAL:
-        raise TypeError(f"OpenMP computes in {' or '.join(REAL)}; these weights are {weights.dtype}.")
-    return np.dtype(weights.dtype)
 
 
 def one_of(name: str, word: str, known: Sequence[str]) -> tuple[str, ...]:

@@ -51,6 +51,22 @@ def test_both_directions(runner, device, kind, lengths):
     compare(runner(module), module, 4, 7, lengths)
 
 
+@pytest.mark.parametrize(
+    "runner, device, other", [(NumPy, "numpy", "sim"), (OpenMP, "numpy", "sim"), (CUDA, "sim", "numpy")]
+)
+def test_another_device_or_dtype_is_refused(runner, device, other):
+    with pytest.raises(ValueError, match=f"{runner.__name__}: the network is on '{other}'; move it: module.to"):
+        runner(nn.GRU(3, 4, device=other))
+    run, x = runner(nn.LSTM(3, 4, device=device)), mg.zeros((2, 1, 3), device=device)
+    with pytest.raises(ValueError, match=f"x is on '{other}', the network on '{device}'; move one"):
+        run(x.to(other))
+    with pytest.raises(TypeError, match="x is float64, the weights are float32; make them one"):
+        run(x.astype("float64"))
+    state = mg.zeros((1, 1, 4), device=device)
+    with pytest.raises(TypeError, match="c is float64, the weights are float32; make them one"):
+        run(x, (state, state.astype("float64")))
+
+
 @pytest.mark.parametrize("runner", [NumPy, CUDA])
 def test_refusals_are_the_module_s(runner):
     device = "sim" if runner is CUDA else "numpy"
