@@ -64,7 +64,7 @@ static void tile(const real* weights, const real* bias, int64_t size, const real
     }
 }
 
-// The same with the panels that are left over by twos and ones, and tile after tile of inputs beside the same panels.
+// [tiles] The same with the panels that are left over by twos and ones, and tile after tile of inputs beside the same panels.
 template <int panels, int rows>
 static void tiles(
     const real* weights, const real* bias, int64_t size, int count, const real* const* from, real* const* to, int n
