@@ -79,7 +79,8 @@ struct Team {
     const int64_t* cpus;
 };
 
-// [affinity] A thread is bound to its processor as long as this lives. OMP_PROC_BIND would have to be set before the first team.
+// [affinity] A thread is bound to its processor as long as this lives. The clause proc_bind of OpenMP does nothing
+// unless OMP_PLACES was set before the process began.
 struct Bound {
 #ifdef __linux__
     cpu_set_t before;
@@ -162,25 +163,28 @@ EXPORT void both(const Layer& layer, const Team& team) {
     }
 }
 
-// [wavefront] Layer l computes a step while layer l - 1 computes the next one, and all of them share a barrier. Layers
-// in two directions wait for each other's last step: there the two directions of a layer go side by side, with lag 0.
+// [wavefront] Each layer is `lag` steps behind the one below it, and all of them share a barrier. So the product with
+// the inputs is one of `lag` steps. Layers in two directions wait for each other's last step: there the two directions
+// of a layer go side by side, with lag 0.
 EXPORT void wavefront(const Layer* layers, int count, int lag, const Team& team) {
+    const int steps = layers[0].steps;
 #pragma omp parallel num_threads(team.threads)
     {
         Bound bound(team, omp_get_thread_num());
-        for (int wave = -1; wave < layers[0].steps + lag * (count - 1); wave++) {
+        for (int wave = -1; wave < steps + lag * (count - 1); wave++) {
             for (int l = 0; l < count; l++) {
                 const Layer& layer = layers[l];
                 const bool given = lag == 0 || l == 0;  // its inputs, before the first step
                 const int i = wave - lag * l;
                 share(team, blocks_of(layer), 1, [&](int first, int last) {
                     const Part own = {first, last, 0, int(layer.batch)};
-                    if (wave < 0 && given) {
-                        product(layer, own, 0, layer.steps);
-                    } else if (wave >= 0 && i >= 0 && i < layer.steps) {
-                        if (!given) {
-                            product(layer, own, i, i + 1);
-                        }
+                    if (given && wave < 0) {
+                        product(layer, own, 0, steps);
+                    }
+                    if (!given && i >= 0 && i < steps && i % lag == 0) {
+                        product(layer, own, i, i + lag < steps ? i + lag : steps);
+                    }
+                    if (wave >= 0 && i >= 0 && i < steps) {
                         step(layer, own, i);
                     }
                 });

@@ -64,22 +64,18 @@ class CUDA(Runner):
     `CUDA["meet"]` shows a part of the kernels, and `CUDA.parts()` has all of them by title.
     """
 
+    host = False
     files = ("recurrent/step.cu", "recurrent/registers.cuh", "recurrent/persistent.cuh", "grid_barrier.cuh")
 
     def __init__(self, module: Recurrent, rung: str = "persistent"):
         super().__init__(module)
         (self.rung,) = require_words("CUDA", "rung", rung, RUNGS)
-        first = self.weights[self.places[0]][0]
-        if not isinstance(first, Array):
-            raise ValueError(
-                "CUDA: the module is on 'numpy'; move it to where kernels run: module.to('sim') or 'cuda'."
-            )
         if rung == "wavefront" and len(module.directions) > 1:
             raise ValueError(
                 "CUDA: a layer above both directions reads the end of the sequence first, so layers cannot run as a "
                 "wavefront. Choose rung='persistent'."
             )
-        self.device, self.dtype = first.device, first.dtype
+        self.device, self.dtype = self.like.array.device, self.like.dtype
         self.kernels = kernels(module.kind)
         self._stacked: dict[tuple[str, ...], list[Array]] = {}  # weights by places
         self._whole: dict[tuple[int, int], Array] = {}  # the lengths where none are given, by steps and batch

@@ -46,8 +46,6 @@ class MPI(Runner):
         self.rank, self.ranks = int(comm.rank), int(comm.size)
         (self.split,) = require_words("MPI", "split", split, SPLITS)
         self.chunk = require_int("MPI", "chunk", chunk, 1)
-        if not all(isinstance(w, np.ndarray) for weights in self.weights.values() for w in weights if w is not None):
-            raise ValueError("MPI: the network must be on the device numpy: messages are sent from the host's memory.")
         self._same(self._described())
         self._fits()
         self.inner = inner(module)

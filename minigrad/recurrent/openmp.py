@@ -30,6 +30,7 @@ ALONE = RUNGS[:2]  # rungs of one thread
 AFFINITIES, SCHEDULES = ("none", "close", "spread"), ("static", "dynamic")
 MOST = 256  # threads: the system may refuse more, which would end the process
 LINE = 64  # bytes, of a cache
+LAG = 12  # inputs, two tiles of them, that a layer of a wavefront multiplies at once: as many steps at batch 1
 
 
 class NativeLayer(ctypes.Structure):
@@ -64,7 +65,7 @@ class OpenMP(Runner):
     - units: threads own hidden units, and meet at a barrier after each step.
     - batch: threads own sequences, and never meet.
     - both: `groups` groups of threads (2 where that divides the threads) own sequences, the threads of one units.
-    - wavefront: all layers at once, each a step behind the one below; of both directions, the two of a layer.
+    - wavefront: all layers at once, each some steps behind the one below; of both directions, the two of a layer.
 
     threads: as many as processors where not given; `formula` and `packed` have one. affinity binds them while they
     compute: "close" to one processor after the other, "spread" as far apart as these are numbered. schedule: "static",
@@ -80,7 +81,9 @@ class OpenMP(Runner):
         schedule: str = "static", groups: int | None = None,
     ):  # fmt: skip
         super().__init__(module)
-        self.dtype = host_dtype(module)
+        self.dtype = np.dtype(self.like.dtype)
+        if self.dtype.name not in REAL:
+            raise TypeError(f"OpenMP computes in {' or '.join(REAL)}; these weights are {self.dtype}.")
         (self.rung,), (self.affinity,) = one_of("rung", rung, RUNGS), one_of("affinity", affinity, AFFINITIES)
         (self.schedule,) = one_of("schedule", schedule, SCHEDULES)
         self.library, threaded = library(str(self.dtype))
@@ -112,7 +115,8 @@ class OpenMP(Runner):
                 below = made[-1].y if made and ways == 1 else x
                 made.append(self._prepared(below, at, states[len(ends) + len(made)], lengths))
             layers = (NativeLayer * len(made))(*(each.layer for each in made))
-            self.library.wavefront(layers, len(made), int(ways == 1), ctypes.byref(self._team))
+            lag = max(1, LAG // max(1, x.shape[1])) if ways == 1 else 0
+            self.library.wavefront(layers, len(made), lag, ctypes.byref(self._team))
             ends += [each.end for each in made]
             x = made[-1].y if ways == 1 else self.concatenate([each.y for each in made])
         return x, ends
@@ -128,7 +132,7 @@ class OpenMP(Runner):
         """A layer in a direction for this x: pointers to the arrays themselves, where their rows have no gaps."""
         steps, batch, inputs = x.shape
         w_ih, w_hh, b_ih, b_hh = self.weights[at]
-        x, h, c = self._rows("x", x), self._rows("the state", state[0]), self._rows("the state", state[-1]).copy()
+        x, h, c = *map(np.ascontiguousarray, (x, state[0])), np.array(state[-1])
         y = (np.empty if lengths is None else np.zeros)((steps, batch, self.module.hidden_size), self.dtype)
         from_x, end_h = aligned((steps * batch, b_ih.size), self.dtype), np.empty_like(h)
         limits = None if lengths is None else np.ascontiguousarray(lengths, np.int64)
@@ -137,13 +141,6 @@ class OpenMP(Runner):
         addresses = (None if array is None else array.ctypes.data for array in arrays)
         layer = NativeLayer(cell, reverse, steps, batch, inputs, self.module.hidden_size, *addresses)
         return Prepared(layer, y, (end_h, c)[: self.module.parts], arrays)
-
-    def _rows(self, name: str, array: Any) -> np.ndarray:
-        if not isinstance(array, np.ndarray):
-            raise ValueError(f"OpenMP: {name} is on a device; move it to the host: {name.split()[-1]}.to('numpy').")
-        if array.dtype != self.dtype:
-            raise TypeError(f"OpenMP: {name} is {array.dtype}, the weights are {self.dtype}; make both the same.")
-        return np.ascontiguousarray(array)
 
 
 # --- the C++, compiled ---
@@ -195,16 +192,6 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 # --- arguments ---
-
-
-def host_dtype(module: Recurrent) -> np.dtype:
-    """The dtype of the weights. Raises ValueError where they are not on the host, TypeError for another dtype."""
-    weights = module.parameters()[0]
-    if weights.device != "numpy":
-        raise ValueError(f"OpenMP runs on the host, and these weights are on {weights.device!r}: module.to('numpy').")
-    if str(weights.dtype) not in REAL:
-        raise TypeError(f"OpenMP computes in {' or '.join(REAL)}; these weights are {weights.dtype}.")
-    return np.dtype(weights.dtype)
 
 
 def one_of(name: str, word: str, known: Sequence[str]) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ class Runner:
     time it gives `run`. One in C++ names its files, and `OpenMP["units"]` shows a part of them by its title.
     """
 
+    host = True  # it runs on NumPy arrays, not on those of a device
     files: tuple[str, ...] = ()  # in cuda/, from the rungs down to what they call
 
     def __class_getitem__(cls, title: str) -> Listing:
@@ -38,7 +39,12 @@ class Runner:
         return {key: part for file in sources for key, part in regions(file.name, 1, f"{file.text}}}").items()}
 
     def __init__(self, module: Recurrent):
-        self.module = require(type(self).__name__, module, Recurrent, "an nn.RNN, nn.LSTM or nn.GRU")
+        who = type(self).__name__
+        self.module = require(who, module, Recurrent, "an nn.RNN, nn.LSTM or nn.GRU")
+        self.like = next(w for w in module.weights("_l0") if w is not None)  # of the device and dtype of all
+        if (self.like.device == "numpy") != self.host:
+            way_out = "numpy')" if self.host else "sim') or 'cuda'"
+            raise ValueError(f"{who}: the network is on {self.like.device!r}; move it: module.to('{way_out}.")
         self.places = [f"_l{layer}{way}" for layer in range(module.num_layers) for way in module.directions]
         self.weights: dict[str, list[Any]] = {
             at: [None if w is None else w.array for w in module.weights(at)] for at in self.places
@@ -48,9 +54,20 @@ class Runner:
         """y and the last state."""
         with no_grad():
             states, ends_at = self.module.states(x, state), self.module.lengths(x, lengths)
+            self._must_fit("x", x)
+            for name, part in zip(("h", "c"), states[0], strict=False):
+                self._must_fit(name, part)
             y, ends = self.run(x.array, [tuple(part.array for part in each) for each in states], ends_at)
             last = tuple(Tensor(self.stack(part)) for part in zip(*ends, strict=True))
             return Tensor(y), last if self.module.parts > 1 else last[0]
+
+    def _must_fit(self, name: str, given: Tensor) -> None:
+        """Raise ValueError for another device than that of the weights, TypeError for another dtype."""
+        who, device, dtype = type(self).__name__, self.like.device, self.like.dtype
+        if given.device != device:
+            raise ValueError(f"{who}: {name} is on {given.device!r}, the network on {device!r}; move one by .to(...).")
+        if given.dtype != dtype:
+            raise TypeError(f"{who}: {name} is {given.dtype}, the weights are {dtype}; make them one by .astype(...).")
 
     def run(self, x: Any, states: Sequence[Arrays], lengths: np.ndarray | None) -> tuple[Any, list[Arrays]]:
         """y and the last states: one layer after the other, and in each layer one direction after the other."""

@@ -99,7 +99,7 @@ int main() {
             batch(one.layer, team);
             both(two.layer, team);
             const Layer layers[] = {one.layer, three.layer}, ways[] = {one.layer, two.layer};
-            wavefront(layers, 2, 1, team);
+            wavefront(layers, 2, 1 + how, team);
             wavefront(ways, 2, 0, team);
         }
     }

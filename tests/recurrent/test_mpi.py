@@ -10,7 +10,7 @@ from minigrad.errors import RankError
 pytestmark = pytest.mark.mpi
 HEAD = f"""
 import sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from functools import partial
 from itertools import product
 import numpy as np
@@ -112,7 +112,7 @@ def test_a_split_that_does_not_fit_and_ranks_that_differ_are_told_in_a_sentence(
     assert "split='rows' must be among batch, hidden, shared, layers" in found["words"][0][0]
     assert "chunk=0 must be a whole number" in found["words"][0][1]
     assert "MPI takes an nn.RNN, nn.LSTM or nn.GRU" in found["words"][0][2]
-    assert "must be on the device numpy" in found["device"][0]
+    assert "the network is on 'sim'; move it: module.to('numpy')" in found["device"][0]
     assert found["network"][0].startswith("MPI: the network is LSTM(3 -> 5) of lstm on rank 2 and LSTM(3 -> 4) of lstm")
     assert found["shape"][0].startswith("MPI: weight_hh_l0 is (16, 5) float32 with checksum")
     assert "weight_ih_l0 is (16, 3) float32 with checksum" in found["numbers"][0] and "on rank 2" in found["numbers"][0]

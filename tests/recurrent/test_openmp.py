@@ -57,6 +57,14 @@ def test_any_threads_and_any_schedule_give_the_same_bits(kind):
     same_bits(results(OpenMP(module, "both", 6, groups=3), x, None, lengths), wanted)
 
 
+@pytest.mark.parametrize("batch", [0, 1, 5, 20])
+@pytest.mark.parametrize("steps", [1, 11, 12, 13, 40])
+def test_a_wavefront_of_any_length(steps, batch):
+    """A layer is behind the one below by more steps than there are, by as many, or by less."""
+    module, x = network("gru", layers=3), numbers(steps, batch, 5)
+    same_bits(results(OpenMP(module, "wavefront", 2), x), results(OpenMP(module, "packed"), x))
+
+
 @pytest.mark.parametrize("rung", SHARED)
 def test_bound_threads_are_free_afterwards(rung):
     module, x, before = network(), numbers(3, 4, 5), os.sched_getaffinity(0)
@@ -173,12 +181,6 @@ def test_wrong_arguments_are_refused(how, error, text):
         OpenMP(network(), **how)
 
 
-def test_what_is_not_on_the_host_is_refused():
-    with pytest.raises(ValueError, match=r"OpenMP runs on the host, .* on 'sim': module.to\('numpy'\)"):
-        OpenMP(network(device="sim"))
-    with pytest.raises(ValueError, match=r"x is on a device; move it to the host: x.to\('numpy'\)"):
-        OpenMP(network())(mg.zeros((3, 2, 5), device="sim"))
-    with pytest.raises(TypeError, match="x is float64, the weights are float32; make both the same"):
-        OpenMP(network())(numbers(3, 2, 5, dtype="float64"))
+def test_another_dtype_is_refused():
     with pytest.raises(TypeError, match="computes in float32 or float64; these weights are bfloat16"):
         OpenMP(nn.RNN(3, 4, dtype="bfloat16"))

@@ -9,7 +9,7 @@ import minigrad as mg
 from minigrad import nn
 from minigrad.recurrent import CUDA, NumPy, OpenMP, cuda, openmp
 
-RAGGED = [(1, 1, 1), (31, 3, 2), (33, 1, 20), (513, 3, 2)]  # hidden, batch, steps
+RAGGED = [(1, 1, 1), (31, 3, 2), (33, 1, 100), (513, 3, 2)]  # hidden, batch, steps
 
 
 WAYS = [pytest.param(NumPy, "numpy", id="numpy")]
@@ -24,8 +24,12 @@ for device in ("sim", "cuda"):
 @pytest.mark.parametrize("runner, device", WAYS)
 def test_ragged_sizes(runner, device, kind, dtype):
     mg.manual_seed(0)
-    for hidden, batch, steps in RAGGED[: 3 if device == "sim" else 4]:
-        module = MAKERS[kind](7, hidden, device=device, dtype=dtype)
+    cluster = isinstance(runner, partial) and runner.keywords["rung"] == "cluster"
+    most = (
+        65 if cluster else 257 if device == "sim" else 513
+    )  # units that 8 blocks, or all that `sim` runs at once, hold
+    for hidden, batch, steps in RAGGED:
+        module = MAKERS[kind](7, min(hidden, most), device=device, dtype=dtype)
         compare(runner(module), module, batch, steps)
 
 
@@ -45,6 +49,22 @@ def test_both_directions(runner, device, kind, lengths):
     mg.manual_seed(0)
     module = MAKERS[kind](3, 17, 2, bidirectional=True, device=device, dtype="float64")
     compare(runner(module), module, 4, 7, lengths)
+
+
+@pytest.mark.parametrize(
+    "runner, device, other", [(NumPy, "numpy", "sim"), (OpenMP, "numpy", "sim"), (CUDA, "sim", "numpy")]
+)
+def test_another_device_or_dtype_is_refused(runner, device, other):
+    with pytest.raises(ValueError, match=f"{runner.__name__}: the network is on '{other}'; move it: module.to"):
+        runner(nn.GRU(3, 4, device=other))
+    run, x = runner(nn.LSTM(3, 4, device=device)), mg.zeros((2, 1, 3), device=device)
+    with pytest.raises(ValueError, match=f"x is on '{other}', the network on '{device}'; move one"):
+        run(x.to(other))
+    with pytest.raises(TypeError, match="x is float64, the weights are float32; make them one"):
+        run(x.astype("float64"))
+    state = mg.zeros((1, 1, 4), device=device)
+    with pytest.raises(TypeError, match="c is float64, the weights are float32; make them one"):
+        run(x, (state, state.astype("float64")))
 
 
 @pytest.mark.parametrize("runner", [NumPy, CUDA])
