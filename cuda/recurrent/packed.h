@@ -7,7 +7,7 @@ enum Cell { TANH, RELU, LSTM, GRU };
 
 constexpr int gates(int cell) { return cell == LSTM ? 4 : cell == GRU ? 3 : 1; }
 
-// One layer in one direction. Arrays are those of NumPy, row by row: x is (steps, batch, inputs), y (steps, batch,
+// [layer] One layer in one direction. Arrays are those of NumPy, row by row: x is (steps, batch, inputs), y (steps, batch,
 // hidden), h and c (batch, hidden). c is replaced by its end, that of h is written to end_h.
 struct Layer {
     int64_t cell, reverse, steps, batch, inputs, hidden;

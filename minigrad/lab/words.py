@@ -244,7 +244,7 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
     "14": {
         ("recurrent network", r"recurrent (?:neural )?networks?"): "A network that reads a sequence step by step, and "
         "hands a state from each step to the next.",
-        "hidden state": "The vector that a recurrent network hands on from step to step: all that it knows of the past.",
+        "hidden state": "The vector that a recurrent network hands on from step to step: what it knows of the past.",
         (
             "truncated backpropagation",
             r"truncated backpropagation(?: through time)?",

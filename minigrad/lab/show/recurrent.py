@@ -121,13 +121,13 @@ def shares(rung: str, workers: int, hidden: int = 512, batch: int = 32, gates: i
     write(axes, -0.02 * batch, hidden / 2, f"{hidden} units", rotation=90)
     axes.set(xlim=(-0.05 * batch, 1.02 * batch), ylim=(1.02 * hidden, -0.12 * hidden))
     units, sequences = _span(0, down, hidden)[1], _span(0, across, batch)[1]
-    rows = [
-        (f"its share of h: {units} of {hidden} units, {sequences} of {batch} sequences"),
+    facts = [
+        f"its share of h: {units} of {hidden} units, {sequences} of {batch} sequences",
         (f"weights W_hh that it reads at each step: {units * gates * hidden * 4 // 1024} KiB of "
          f"{hidden * gates * hidden * 4 // 1024}"),
         f"waits at each step for: {_waits(rung, down, who)}",
     ]  # fmt: skip
-    return Picture(figure, title, "\n".join([f"one {who}", *(f"  {row}" for row in rows)]))
+    return Picture(figure, title, "\n".join([f"one {who}", *(f"  {fact}" for fact in facts)]))
 
 
 def _split(rung: str, workers: int) -> tuple[int, int]:
