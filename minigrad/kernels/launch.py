@@ -52,8 +52,8 @@ class Launch:
 
     def standalone(self, path: Any, *args: Any) -> Any:
         """Write the launch as a CUDA C++ program of its own: see `Kernel.standalone`."""
-        kernel, (grid, block) = self.kernel.using(**self.values), (self.grid, self.block)
-        return kernel.standalone(path, *args, grid=grid, block=block, shared=kernel.shared)
+        kernel = self.kernel.using(**self.values)
+        return kernel.standalone(path, *args, grid=self.grid, block=self.block, shared=self.shared)
 
     blocks = property(lambda self: prod(self.grid))
     threads = property(lambda self: self.blocks * prod(self.block))

@@ -38,9 +38,10 @@ class Module:
 
     def train(self, mode: bool = True) -> "Module":
         """Switch this module and all below it to training, `training=True`, or to evaluation."""
-        require_bool("train", "mode", mode)
-        for _, module in self.named_modules():
-            module.training = mode
+        self.training = require_bool("train", "mode", mode)
+        for _, value in self._children():
+            if isinstance(value, Module):
+                value.train(mode)
         return self
 
     def eval(self) -> "Module":
@@ -77,7 +78,7 @@ class Module:
 
     def zero_grad(self) -> None:
         """Clear all gradients; the next backward starts from none."""
-        for parameter in self.parameters():
+        for _, parameter in self.named_parameters(frozen=True):
             parameter.grad = None
 
     def to(self, device: str | None = None, layout: str | None = None) -> "Module":

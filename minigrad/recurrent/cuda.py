@@ -13,7 +13,7 @@ from minigrad.kernels.launch import Launch
 from minigrad.nn.recurrent import Recurrent, affine
 from minigrad.operators import OPS
 from minigrad.ops.recurrence import CELLS, DIRECTIONS
-from minigrad.recurrent.runner import Arrays, Runner
+from minigrad.recurrent.runner import Arrays, Runner, copied
 from minigrad.recurrent.tile import CLUSTER, THREADS, WARP, Layers, Room, choose
 from minigrad.rounding import current
 from minigrad.simulator.runtime import MAX_RESIDENT
@@ -25,8 +25,11 @@ SHARED = 227 * 1024  # bytes that a block may ask for on Hopper
 
 
 @cache
-def kernels(kind: str) -> dict[str, Kernel]:
-    """The kernels for a cell: by rung, by the kind of their tile, or by the precision of tensor cores."""
+def kernels(kind: str, on_gpu: bool) -> dict[str, Kernel]:
+    """The kernels for a cell: by rung, by the kind of their tile, or by the precision of tensor cores.
+
+    On a GPU clusters do not wait for each other; on `sim`, which has none, their blocks do.
+    """
     cell = {"CELL": [*CELLS].index(kind)}
     step = partial(
         Kernel, "recurrent/step.cu", grid=("hidden/UNITS", "batch"), block=("32", "UNITS"), sizes="hidden batch",
@@ -41,7 +44,7 @@ def kernels(kind: str) -> dict[str, Kernel]:
     )  # fmt: skip
     made["cluster"] = Kernel(
         "recurrent/persistent_cluster.cu", "recurrent_persistent_cluster", *blocks, cell, None, "bytes",
-        cooperative=True, ROWS=(1, 2, 3, 4), K=(32, 16, 64), SEQS=(4, 1, 2, 8, 16), THREADS=threads,
+        cooperative=not on_gpu, ROWS=(1, 2, 3, 4), K=(32, 16, 64), SEQS=(4, 1, 2, 8, 16), THREADS=threads,
         CLUSTER=tuple(range(CLUSTER, 0, -1)),
     )  # fmt: skip
     for precision in ROUNDED:
@@ -59,9 +62,9 @@ class CUDA(Runner):
     rung: "steps", a launch for each step; "projected", the same with the products with x made by one matrix product
     ahead; "persistent", one launch for a sequence, whose blocks keep their weights and meet at a barrier each step;
     "cluster", the same within clusters of blocks, which hand on h in their shared memory; "wavefront", one launch for
-    all layers, each a step behind the one below. "persistent" and "wavefront" round by `mg.precision` and use tensor
-    cores then. `mg.graph(lambda x: runner(x)[0])` captures the launches of a sequence as a graph.
-    `CUDA["meet"]` shows a part of the kernels, and `CUDA.parts()` has all of them by title.
+    all layers, each a step behind the one below. By `mg.precision` the products with x that are made ahead round their
+    factors, and "persistent" and "wavefront" use tensor cores. `mg.graph(lambda x: runner(x)[0])` captures the launches
+    of a sequence as a graph. `CUDA["meet"]` shows a part of the kernels, and `CUDA.parts()` has all of them by title.
     """
 
     host = False
@@ -75,24 +78,24 @@ class CUDA(Runner):
                 "CUDA: a layer above both directions reads the end of the sequence first, so layers cannot run as a "
                 "wavefront. Choose rung='persistent'."
             )
-        self.device, self.dtype = self.like.array.device, self.like.dtype
-        self.kernels = kernels(module.kind)
+        self.device = self.weights[self.places[0]][0].device
+        self.kernels = kernels(module.kind, self.device.is_gpu)
         self._stacked: dict[tuple[str, ...], list[Array]] = {}  # weights by places
         self._whole: dict[tuple[int, int], Array] = {}  # the lengths where none are given, by steps and batch
         self._none = Array.zeros(self.device, (module.gates * module.hidden_size,), self.dtype)  # for no bias
 
     def run(self, x: Array, states: Sequence[Arrays], lengths: np.ndarray | None) -> tuple[Any, list[Arrays]]:
         """y and the last states."""
-        self.lengths = self._uploaded(x.shape[0], x.shape[1], lengths)
+        given: Any = self._uploaded(x.shape[0], x.shape[1], lengths)
         if self.rung != "wavefront":
-            return super().run(x, states, lengths)
-        return self.persistent(x, self.places, states, backward=False)
+            return super().run(x, states, given)
+        return self.persistent(x, self.places, states, given, backward=False)
 
-    def scan(self, x: Array, at: str, state: Arrays, lengths: np.ndarray | None) -> Arrays:
+    def scan(self, x: Array, at: str, state: Arrays, lengths: Any) -> Arrays:
         """y (T, B, hidden) and the last state of the layer and direction at this place."""
         backward = at.endswith(DIRECTIONS[1])
         if self.rung in ("persistent", "cluster"):
-            y, (end,) = self.persistent(x, [at], [state], backward)
+            y, (end,) = self.persistent(x, [at], [state], lengths, backward)
             return y, *end
         steps, batch, inputs = x.shape
         hidden, like = self.module.hidden_size, (self.device, state[0].shape, self.dtype)
@@ -103,24 +106,24 @@ class CUDA(Runner):
         y = Array.empty(self.device, (steps, batch, hidden), self.dtype)
         extents = (hidden,) if self.rung == "projected" else (inputs, hidden)
         for t in reversed(range(steps)) if backward else range(steps):
-            launch(*given, w_hh, b_hh, self.lengths, h, following, c, y, t, *extents)
+            launch(*given, w_hh, b_hh, lengths, h, following, c, y, t, *extents)
             h, following = following, h
         return (y, h, c)[: 1 + self.module.parts]
 
     def persistent(
-        self, x: Array, places: Sequence[str], states: Sequence[Arrays], backward: bool
+        self, x: Array, places: Sequence[str], states: Sequence[Arrays], lengths: Array, backward: bool
     ) -> tuple[Array, list[Arrays]]:
         """One launch for the layers at these places, the first of which reads x."""
         module, layers, (steps, batch, _) = self.module, len(places), x.shape
         hidden = module.hidden_size
         launch, groups = self.planned(batch, layers)
         h = stacked([state[0] for state in [*states, *states]])
-        c = copied(stacked([state[-1] for state in states]))  # the kernel writes into it
+        c = stacked([copied(state[-1]) for state in states])  # the kernel writes into it
         y = Array.empty(self.device, (steps, batch, hidden), self.dtype)
         arrived = Array.zeros(self.device, (groups,), np.dtype(np.uint32))
         extents = steps, int(backward), batch, hidden
         weights = self.stacked_weights(places)
-        launch(self.projected(x, places[0]), *weights, self.lengths, h, c, y, arrived, *extents)
+        launch(self.projected(x, places[0]), *weights, lengths, h, c, y, arrived, *extents)
         h, c = h.reshape((2 * layers * batch, hidden)), c.reshape((layers * batch, hidden))
         halves = ((steps + layer) % 2 * layers for layer in range(layers))  # where the last step wrote
         ends = [(h.rows((half + i) * batch, batch), c.rows(i * batch, batch)) for i, half in enumerate(halves)]
@@ -178,13 +181,6 @@ class CUDA(Runner):
     def stack(self, ends: Sequence[Array]) -> Array:
         """A part of the last state, of all layers and directions along a new first axis."""
         return stacked(ends)
-
-
-def copied(array: Array) -> Array:
-    """A copy on the device."""
-    made = Array.empty(array.device, array.shape, array.dtype)
-    made.copy_from(array)
-    return made
 
 
 def stacked(arrays: Sequence[Array]) -> Array:

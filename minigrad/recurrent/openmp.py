@@ -16,7 +16,7 @@ from minigrad.devices.host_compiler import BuildError
 from minigrad.errors import require_int, require_words
 from minigrad.nn.recurrent import Recurrent
 from minigrad.ops.recurrence import CELLS, DIRECTIONS
-from minigrad.recurrent.runner import Arrays, Runner
+from minigrad.recurrent.runner import REAL, Arrays, Runner
 from minigrad.simulator.compiler import COMMON, load
 from minigrad.simulator.translate import translate
 from minigrad.source import Source
@@ -24,7 +24,6 @@ from minigrad.source import Source
 FILES = tuple(f"recurrent/{file}" for file in ("openmp.cpp", "packed.h", "vectors.h"))  # in cuda/
 FLAGS = (*COMMON, "-O3", "-w", "-ffp-contract=fast", "-fno-math-errno")
 THREADED = "-fopenmp"
-REAL = {"float32": "float", "float64": "double"}
 RUNGS = ("formula", "packed", "units", "batch", "both", "wavefront")
 ALONE = RUNGS[:2]  # rungs of one thread
 AFFINITIES, SCHEDULES = ("none", "close", "spread"), ("static", "dynamic")
@@ -81,9 +80,6 @@ class OpenMP(Runner):
         schedule: str = "static", groups: int | None = None,
     ):  # fmt: skip
         super().__init__(module)
-        self.dtype = np.dtype(self.like.dtype)
-        if self.dtype.name not in REAL:
-            raise TypeError(f"OpenMP computes in {' or '.join(REAL)}; these weights are {self.dtype}.")
         (self.rung,), (self.affinity,) = one_of("rung", rung, RUNGS), one_of("affinity", affinity, AFFINITIES)
         (self.schedule,) = one_of("schedule", schedule, SCHEDULES)
         self.library, threaded = library(str(self.dtype))
@@ -125,7 +121,8 @@ class OpenMP(Runner):
         """y (T, B, hidden) and the last state."""
         made = self._prepared(x, at, state, lengths)
         team = () if self.rung in ALONE else (ctypes.byref(self._team),)
-        getattr(self.library, self.rung)(ctypes.byref(made.layer), *team)
+        rung = "units" if self.rung == "wavefront" else self.rung  # of one layer they are the same
+        getattr(self.library, rung)(ctypes.byref(made.layer), *team)
         return made.y, *made.end
 
     def _prepared(self, x: np.ndarray, at: str, state: Arrays, lengths: np.ndarray | None) -> Prepared:
@@ -134,7 +131,8 @@ class OpenMP(Runner):
         w_ih, w_hh, b_ih, b_hh = self.weights[at]
         x, h, c = *map(np.ascontiguousarray, (x, state[0])), np.array(state[-1])
         y = (np.empty if lengths is None else np.zeros)((steps, batch, self.module.hidden_size), self.dtype)
-        from_x, end_h = aligned((steps * batch, b_ih.size), self.dtype), np.empty_like(h)
+        from_x = aligned((steps * batch, b_ih.size), self.dtype)
+        end_h = h.copy()  # the end of a sequence of no steps
         limits = None if lengths is None else np.ascontiguousarray(lengths, np.int64)
         arrays = (x, h, w_ih, w_hh, b_ih, b_hh, limits, from_x, y, c, end_h)
         cell, reverse = list(CELLS).index(self.module.kind), at.endswith(DIRECTIONS[1])

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.devices.array import Array
 from minigrad.errors import require
 from minigrad.nn.recurrent import Recurrent
 from minigrad.ops.recurrence import CELLS, DIRECTIONS
@@ -13,10 +14,20 @@ from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
 Arrays = tuple[Any, ...]  # NumPy arrays, or Arrays of a device
+REAL = {"float32": "float", "float64": "double"}  # the type of numbers in C++
+
+
+def copied(array: Any) -> Any:
+    """A copy, on the same device."""
+    if isinstance(array, np.ndarray):
+        return array.copy()
+    made = Array.empty(array.device, array.shape, array.dtype)
+    made.copy_from(array)
+    return made
 
 
 class Runner:
-    """Runs an `nn.RNN`, `nn.LSTM` or `nn.GRU` without gradients. The weights are prepared once, here.
+    """Runs an `nn.RNN`, `nn.LSTM` or `nn.GRU` without gradients, with the weights that it has now: they are copied.
 
     `y, state = runner(x, state, lengths)` takes and gives what the module does, of the same shapes and on the same
     device, and raises what it raises. A subclass gives `scan`, one layer in one direction; where layers overlap in
@@ -41,13 +52,16 @@ class Runner:
     def __init__(self, module: Recurrent):
         who = type(self).__name__
         self.module = require(who, module, Recurrent, "an nn.RNN, nn.LSTM or nn.GRU")
-        self.like = next(w for w in module.weights("_l0") if w is not None)  # of the device and dtype of all
-        if (self.like.device == "numpy") != self.host:
+        first: Tensor = module.weights("_l0")[0]
+        self.on, self.dtype = first.device, np.dtype(first.dtype)
+        if (self.on == "numpy") != self.host:
             way_out = "numpy')" if self.host else "sim') or 'cuda'"
-            raise ValueError(f"{who}: the network is on {self.like.device!r}; move it: module.to('{way_out}.")
+            raise ValueError(f"{who}: the network is on {self.on!r}; move it: module.to('{way_out}.")
+        if self.dtype.name not in REAL:
+            raise TypeError(f"{who} computes in {' or '.join(REAL)}; these weights are {self.dtype}.")
         self.places = [f"_l{layer}{way}" for layer in range(module.num_layers) for way in module.directions]
         self.weights: dict[str, list[Any]] = {
-            at: [None if w is None else w.array for w in module.weights(at)] for at in self.places
+            at: [None if w is None else copied(w.array) for w in module.weights(at)] for at in self.places
         }
 
     def __call__(self, x: Tensor, state: Any = None, lengths: Sequence[int] | None = None) -> tuple[Tensor, Any]:
@@ -63,11 +77,13 @@ class Runner:
 
     def _must_fit(self, name: str, given: Tensor) -> None:
         """Raise ValueError for another device than that of the weights, TypeError for another dtype."""
-        who, device, dtype = type(self).__name__, self.like.device, self.like.dtype
-        if given.device != device:
-            raise ValueError(f"{who}: {name} is on {given.device!r}, the network on {device!r}; move one by .to(...).")
-        if given.dtype != dtype:
-            raise TypeError(f"{who}: {name} is {given.dtype}, the weights are {dtype}; make them one by .astype(...).")
+        who = type(self).__name__
+        if given.device != self.on:
+            raise ValueError(f"{who}: {name} is on {given.device!r}, the network on {self.on!r}; move one by .to(...).")
+        if given.dtype != self.dtype:
+            raise TypeError(
+                f"{who}: {name} is {given.dtype}, the weights are {self.dtype}; make them one by .astype(...)."
+            )
 
     def run(self, x: Any, states: Sequence[Arrays], lengths: np.ndarray | None) -> tuple[Any, list[Arrays]]:
         """y and the last states: one layer after the other, and in each layer one direction after the other."""

@@ -1,5 +1,6 @@
 """The tile of a block of the persistent kernels: its share of the weights and sequences, and the choice among tiles."""
 
+from functools import cache
 from itertools import product
 from typing import NamedTuple
 
@@ -117,6 +118,7 @@ def tiles(work: Layers, kind: str) -> list[Tile]:
     return [Tile(work, *shape, kind) for shape in product(rows, (16, 32, 64), seqs)]
 
 
+@cache
 def choose(work: Layers, kind: str, room: Room) -> Tile:
     """The tile with the shortest step whose blocks are resident at once. Raises LaunchError where there is none."""
     fitting = [tile for tile in tiles(work, kind) if tile.fits(room)]

@@ -83,6 +83,10 @@ def test_a_frozen_parameter_stays_in_the_state_and_moves_with_its_module(tmp_pat
     model(mg.ones((4, 3))).sum().backward()
     optimizer.step()
     np.testing.assert_array_equal(model.parts[0].weight.numpy(), before)
+    model.parts[0].bias.requires_grad = False
+    model.zero_grad()
+    assert model.parts[0].bias.grad is None  # or the optimizer, which was made before, would step it
+    model.parts[0].bias.requires_grad = True
     mg.save(tmp_path / "net.npz", model)
     other = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2))
     mg.load(tmp_path / "net.npz", other)
@@ -109,3 +113,12 @@ def test_a_frozen_parameter_stays_in_the_state_and_moves_with_its_module(tmp_pat
 def test_a_layer_refuses_what_none_of_its_calls_could_use(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def test_a_module_below_may_have_a_train_of_its_own():
+    class Frozen(nn.BatchNorm2d):
+        def train(self, mode=True):
+            return super().train(False)
+
+    model = nn.Sequential(nn.Linear(2, 2), Frozen(2)).train()
+    assert model.training and model.parts[0].training and not model.parts[1].training

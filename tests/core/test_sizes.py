@@ -7,6 +7,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.devices.array import MAX_ELEMENTS, Array
+from minigrad.devices.caches import Cache
 from minigrad.devices.device import MAX_GRID
 from minigrad.devices.dry_run import DryRun
 from minigrad.kernels.view import View
@@ -38,7 +39,7 @@ class Counting(DryRun):
 @pytest.fixture
 def device(monkeypatch):
     for kernel in {id(kernel): kernel for op in OPS.values() for kernel in op.kernels.values()}.values():
-        monkeypatch.setattr(kernel, "_modules", {})  # where there is a GPU, what was compiled for it
+        monkeypatch.setattr(kernel, "_modules", Cache())  # where there is a GPU, what was compiled for it
     return Counting()
 
 

@@ -203,3 +203,33 @@ def test_other_launches_still_run_one_block_after_the_other():
     (problem,) = look(Kernel(FILE, "smooth"), 3)[0].problems
     assert problem.kind == "timeout" and "1 of 3 blocks run at once here" in problem.message
     assert "mg.kernel(..., cooperative=True)" in problem.message
+
+
+CHAIN = """extern "C" __global__ void k(float* y) {
+    __shared__ float data;
+    __shared__ int flags[2];
+    if (threadIdx.x < 2) flags[threadIdx.x] = 0;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        data = 7;
+        __threadfence_block();
+        atomicExch_block(&flags[0], 1);
+    } else if (threadIdx.x == 32) {
+        while (atomicAdd_block(&flags[0], 0) == 0) {}
+        __threadfence_block();
+        atomicExch_block(&flags[1], 1);
+    } else if (threadIdx.x == 64) {
+        while (atomicAdd_block(&flags[1], 0) == 0) {}
+        __threadfence_block();
+        y[blockIdx.x] = data;
+    }
+}"""
+
+
+@pytest.mark.parametrize("cooperative", [False, True])
+def test_what_a_block_passes_on_within_itself_needs_no_fence_of_the_device(cooperative):
+    record = mg.inspect(mg.kernel(CHAIN, "k", cooperative=cooperative), np.zeros(2, np.float32), grid=2, block=96)
+    assert record.ok
+    broken = CHAIN.replace("__threadfence_block();\n        atomicExch_block(&flags[0]", "atomicExch_block(&flags[0]")
+    record = mg.inspect(mg.kernel(broken, "k", cooperative=cooperative), np.zeros(2, np.float32), grid=2, block=96)
+    assert {problem.kind for problem in record.problems} == {"race"}

@@ -1,6 +1,7 @@
 """Every `.cu` compiles with the real nvcc, without a warning, for GPUs since 2018, in each type that it takes."""
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +20,7 @@ FILES = [
     for folder in ("", "conv2d/", "bench/", "matmul/", "recurrent/")
     for path in sorted(CUDA.glob(f"{folder}*.cu"))
 ]
-PTX = [name for name in FILES if "tensor_cores" in name or "wgmma" in name]  # of types of their own
+PTX = [name for name in FILES if re.search("tensor_cores|wgmma|cluster", name)]  # of types or GPUs of their own
 TOGETHER = [name for name in FILES if name not in PTX and not name.startswith("matmul/")]
 # not of bfloat16
 EXACT = ("matmul", "optim", "recurrent", "conv2d/register_tile", "conv2d/halo_tile", "conv2d/winograd")
@@ -61,7 +62,7 @@ def build(
     files: tuple[str, ...], real: str, targets: Sequence[str], flags: Sequence[str], folder: Path
 ) -> subprocess.CompletedProcess[str]:
     name = files[0]
-    targets = HOPPER if "wgmma" in name else TENSOR_CORES if "tensor" in name else targets
+    targets = HOPPER if "wgmma" in name or "cluster" in name else TENSOR_CORES if "tensor" in name else targets
     unit = folder / "unit.cu"
     unit.write_text("".join(f'#include "{name}"\n' for name in files))
     command = [NVCC, *OPTIONS, *targets, *flags, f"-Dreal={real}", str(unit)]

@@ -9,7 +9,6 @@ import pytest
 from recurrent_runs import MAKERS, TOLERANCE, compare, tupled
 
 import minigrad as mg
-from minigrad import nn
 from minigrad.recurrent import NumPy, OpenMP, openmp
 
 RUNGS = openmp.RUNGS
@@ -179,8 +178,3 @@ def test_the_ladder_is_shown():
 def test_wrong_arguments_are_refused(how, error, text):
     with pytest.raises(error, match=f"^OpenMP: {text}"):
         OpenMP(network(), **how)
-
-
-def test_another_dtype_is_refused():
-    with pytest.raises(TypeError, match="computes in float32 or float64; these weights are bfloat16"):
-        OpenMP(nn.RNN(3, 4, dtype="bfloat16"))

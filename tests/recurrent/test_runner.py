@@ -77,3 +77,20 @@ def test_refusals_are_the_module_s(runner):
         run(mg.zeros((5, 1, 3), device=device), lengths=[9])
     with pytest.raises(TypeError, match=f"{runner.__name__} takes an nn.RNN, nn.LSTM or nn.GRU"):
         runner(nn.Linear(3, 4))
+
+
+@pytest.mark.parametrize("runner, device", [way for way in WAYS if way.id.split("-")[0] != "cuda"])
+def test_a_runner_keeps_the_weights_that_it_was_made_of(runner, device):
+    module = nn.LSTM(3, 4, 2, device=device)
+    run, x = runner(module), mg.randn(3, 2, 3, device=device)
+    before = run(x)[0].numpy()
+    with mg.no_grad():
+        for weight in module.parameters():
+            weight.assign(mg.zeros(weight.shape, device=device))
+    assert (run(x)[0].numpy() == before).all() and before.any()
+
+
+@pytest.mark.parametrize("runner, device", [(NumPy, "numpy"), (OpenMP, "numpy"), (CUDA, "sim")])
+def test_other_numbers_than_float32_and_float64_are_refused(runner, device):
+    with pytest.raises(TypeError, match="computes in float32 or float64; these weights are bfloat16"):
+        runner(nn.RNN(3, 4, dtype="bfloat16", device=device))

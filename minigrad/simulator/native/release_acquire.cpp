@@ -89,8 +89,9 @@ void acquire_at(uint64_t address, bool device) {
         for (uint32_t i = 0; i < passed_on->count; ++i) {
             ClockEntry one = passed_on->at[i];
             if (one.block ? one.block != watch.block + 1 : !device) continue;
+            VectorClock& to = one.block ? own : known;  // what the block itself released needs no fence of the device
             one.block = 0;
-            join(known, one);
+            join(to, one);
         }
     }
     leave_critical(worker);

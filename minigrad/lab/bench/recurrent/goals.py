@@ -35,7 +35,8 @@ def _sequences(record: Record) -> Iterator[tuple[str, ...]]:
     for work, limits in zip(gpu.WORKS, MICROSECONDS, strict=True):
         if (times := record.steps.get(work.title)) and record.device == GPU:
             ours, theirs = gpu.best(times, work.precision)
-            yield _row(work.title, ours * 1e6, f"{theirs * 1e6:.0f} us" if theirs else "", limits, "us")
+            if ours:
+                yield _row(work.title, ours * 1e6, f"{theirs * 1e6:.0f} us" if theirs else "", limits, "us")
 
 
 def _steps(record: Record) -> Iterator[tuple[str, ...]]:
@@ -45,6 +46,8 @@ def _steps(record: Record) -> Iterator[tuple[str, ...]]:
             continue
         threads = max(int(label.split()[-2]) for label in times)
         ours, alone = (_fastest(times, n) for n in (threads, 1))
+        if not ours or not alone:
+            continue
         words = f"{threads} thread{'s' * (threads > 1)}"
         if rival := times.get(f"torch, {words}"):
             ratio = rival.fastest / ours
@@ -55,11 +58,11 @@ def _steps(record: Record) -> Iterator[tuple[str, ...]]:
             yield _row(f"{title}, {words}: efficiency", alone / ours / threads, "", EFFICIENCY[threads], "")
 
 
-def _fastest(times: dict, threads: int) -> float:
+def _fastest(times: dict, threads: int) -> float | None:
     """Seconds of the fastest rung on so many threads."""
     rungs = [t.fastest for label, t in times.items()
              if label.split()[-2] == str(threads) and not label.startswith(("torch", "limit"))]  # fmt: skip
-    return min(rungs)
+    return min(rungs, default=None)
 
 
 def _ranks(record: Record) -> Iterator[tuple[str, ...]]:

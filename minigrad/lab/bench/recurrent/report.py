@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from itertools import product
 from typing import Any
 
 from minigrad.devices import check, get, why_not
+from minigrad.devices.host_compiler import processor
 from minigrad.display import Table, Tabular, plural, table
 from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError, require_words
 from minigrad.lab.bench.record import RECURRENT, Record, Times, records, versions
@@ -140,8 +142,9 @@ def machine() -> str:
 
 
 def processors() -> str:
-    """2 processors of x86_64"""
-    return f"{plural(os.cpu_count() or 1, 'processor')} of {platform.machine()}"
+    """AMD EPYC with 2 processors"""
+    model = re.search(r"model name\s*: (.+?)\s+flags\s*:", processor())  # of Linux on x86-64
+    return f"{model[1] if model else platform.machine()} with {plural(len(cores()), 'processor')}"
 
 
 def recorded_recurrent(only: str = "processor") -> RecurrentReport:
