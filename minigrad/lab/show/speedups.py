@@ -1,10 +1,11 @@
 """Speed-ups of recurrent networks from a record: over threads, sizes and ranks, and by rungs of the CUDA ladder."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.ticker import LogLocator
 
-from minigrad.display import Text, table
+from minigrad.display import Text, plural, table
 from minigrad.errors import require_words
 from minigrad.lab.bench.record import Times
 from minigrad.lab.bench.recurrent import RecurrentReport, recorded_recurrent
@@ -14,8 +15,9 @@ from minigrad.lab.show.draw.picture import WIDTH, Picture, box, canvas, rounded,
 from minigrad.recurrent.mpi import SPLITS
 from minigrad.recurrent.openmp import RUNGS
 
-AXES = {"hidden": "units", "batch": "sequences"}
+AXES = {"hidden": "unit", "batch": "sequence"}
 RIVAL = "PyTorch"
+MODELS: dict[str, tuple[str, Any]] = {"ideal": (GREY, ":"), "limit": (INK, (0, (1, 3)))}
 Curves = dict[str, dict[int, float]]  # by name: the height of each place along the axis
 
 
@@ -63,9 +65,9 @@ def step_times(
                 if name in us or name == "fastest rung":
                     curves.setdefault(name, {})[sizes[along]] = us.get(name, ours)
     if not curves:
-        return Text(f"{source.record.place} has no times of {cell} with {size} {AXES[other]}.")
-    title = f"{cell}, {size} {AXES[other]}: microseconds of a step on {source.record.place}"
-    return _picture(title, AXES[along], "microseconds", curves, log=True)
+        return Text(f"{source.record.place} has no times of {cell} with {plural(size, AXES[other])}.")
+    title = f"{cell}, {plural(size, AXES[other])}: microseconds of a step on {source.record.place}"
+    return _picture(title, f"{AXES[along]}s", "microseconds", curves, log=True)
 
 
 def rank_speedups(hidden: int = 1024, batch: int = 32, report: RecurrentReport | None = None) -> Picture | Text:
@@ -181,6 +183,6 @@ def _picture(
 
 
 def _styles(names: Sequence[str]) -> list[tuple]:
-    """A color and a dash for each curve: gray for what is not measured."""
-    drawn = iter([*STYLES, (INK, "--")])
-    return [(GREY, ":") if name in ("ideal", "limit") else next(drawn) for name in names]
+    """A color and a dash for each curve: dots for what is not measured."""
+    drawn = iter(STYLES)
+    return [MODELS[name] if name in MODELS else next(drawn) for name in names]
