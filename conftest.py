@@ -1,8 +1,8 @@
 """Tests marked `gpu` and notebook cells tagged `gpu` are skipped where there is no CUDA device, and the run says so.
 
 MINIGRAD_REQUIRE_GPU=1 makes the run fail where any of them was skipped. Tests marked `gpus(n)` need n CUDA devices,
-tests marked `browser` Chromium, tests marked `mpi` MPI, and some PyTorch; the run says, too, how many were skipped for
-lack of them.
+tests marked `browser` Chromium, tests and cells marked `mpi` MPI, and some PyTorch; the run says, too, how many were
+skipped for lack of them.
 """
 
 import gc
@@ -29,8 +29,8 @@ os.environ["MINIGRAD_PROGRESS"] = "off"  # also for the notebooks' kernels: what
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "gpu" in cell_tags(item):
-            item.add_marker(pytest.mark.gpu)
+        for tag in {"gpu", "mpi"}.intersection(cell_tags(item)):
+            item.add_marker(tag)
     needy = [item for item in items if item.get_closest_marker("gpu")]
     if needy and (reason := why_not("cuda")):
         for item in needy:

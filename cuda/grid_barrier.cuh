@@ -2,6 +2,7 @@
 // at once: one that had no place on the GPU yet would never arrive, and those that had would wait for it forever.
 #pragma once
 
+// [grid barrier]
 // All threads of `blocks` blocks meet for the step-th time, counted from 1: what any of them has written before, all may
 // read afterwards. The counter begins at 0 and only grows, to blocks x step: if it were set back, a slow block could
 // miss that it had been full, and wait forever. Each block calls this with all its threads.

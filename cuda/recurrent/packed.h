@@ -7,7 +7,7 @@ enum Cell { TANH, RELU, LSTM, GRU };
 
 constexpr int gates(int cell) { return cell == LSTM ? 4 : cell == GRU ? 3 : 1; }
 
-// One layer in one direction. Arrays are those of NumPy, row by row: x is (steps, batch, inputs), y (steps, batch,
+// [layer] One layer in one direction. Arrays are those of NumPy, row by row: x is (steps, batch, inputs), y (steps, batch,
 // hidden), h and c (batch, hidden). c is replaced by its end, that of h is written to end_h.
 struct Layer {
     int64_t cell, reverse, steps, batch, inputs, hidden;
@@ -64,7 +64,7 @@ static void tile(const real* weights, const real* bias, int64_t size, const real
     }
 }
 
-// The same with the panels that are left over by twos and ones, and tile after tile of inputs beside the same panels.
+// [tiles] The same with the panels that are left over by twos and ones, and tile after tile of inputs beside the same panels.
 template <int panels, int rows>
 static void tiles(
     const real* weights, const real* bias, int64_t size, int count, const real* const* from, real* const* to, int n

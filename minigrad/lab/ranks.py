@@ -5,8 +5,9 @@ from collections import defaultdict
 from keyword import iskeyword
 from typing import Any, NoReturn
 
+from minigrad.display import folded
 from minigrad.distributed.job import LIMIT, labelled, launch
-from minigrad.errors import DeviceError, RankError
+from minigrad.errors import DeviceError
 
 USAGE = "Write %%mpi and the number of ranks, then what you want: %%mpi 4 --get loss time --timeout 100."
 
@@ -25,7 +26,7 @@ class LineParser(argparse.ArgumentParser):
 def run_cell(line: str, cell: str, names: dict[str, Any]) -> None:
     """Run the cell, print what the ranks printed, rank by rank, and put the variables that are asked for in `names`.
 
-    Raises UsageError for another line, and RankError where the job fails.
+    Where there is no MPI, it prints what to install. Raises UsageError for another line, RankError where the job fails.
     """
     options = _options(line.split())
     outputs: dict[int, str] = defaultdict(str)
@@ -36,8 +37,9 @@ def run_cell(line: str, cell: str, names: dict[str, Any]) -> None:
     try:
         text = f"\n{cell}"  # below the magic's line: numbers of lines are those of the cell
         done = launch(options.ranks, text, get=options.get, timeout=options.timeout, show=show)
-    except DeviceError as lack:
-        raise RankError(str(lack)) from None
+    except DeviceError as lack:  # the other cells of a page run without MPI
+        print(folded(str(lack)))
+        return
     finally:
         print(*(labelled(rank, outputs[rank]) for rank in sorted(outputs)), sep="", end="")
     names.update(done.values)

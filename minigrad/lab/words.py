@@ -241,6 +241,47 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "it, and add its addends to the bias.",
         ("inference", r"inferences?"): "The use of a trained network: the forward pass alone.",
     },
+    "14": {
+        ("recurrent network", r"recurrent (?:neural )?networks?"): "A network that reads a sequence step by step, and "
+        "hands a state from each step to the next.",
+        "hidden state": "The vector that a recurrent network hands on from step to step: what it knows of the past.",
+        (
+            "truncated backpropagation",
+            r"truncated backpropagation(?: through time)?",
+        ): "Training on parts of a sequence: the state goes on from part to part, and the gradient ends where its part "
+        "begins.",
+        ("gradient clipping", r"gradient clipping"): "Making all gradients smaller by one factor where their norm is "
+        "above a limit.",
+        "LSTM": "A recurrent network with a second state, its cell, to which each step adds, and with three gates.",
+        "GRU": "A recurrent network with two gates, whose new state is a mix of the old one and of a new value.",
+        "gate": "A vector of numbers from 0 to 1, made by a sigmoid, that lets a part of each number of another vector "
+        "through.",
+        "CPU core": "A part of a CPU that runs one program text at a time. A laptop has 4 to 16.",
+        ("OpenMP", r"OpenMP"): "A part of C++ compilers that runs marked pieces of a text by several threads of the "
+        "CPU.",
+        ("MPI", r"MPI"): "A standard for programs that run as several copies and send each other messages.",
+        "rank": "One of the copies of a program that MPI has started. It has a number, and a memory of its own.",
+        "all-gather": "A message in which each rank sends its piece to all others; afterwards all have all pieces.",
+        (
+            "wavefront of layers",
+            r"wavefronts? of layers",
+        ): "A schedule in which each layer of a recurrent network is one step behind the layer below.",
+        "speed-up": "How many times as fast something gets by more threads, ranks or blocks.",
+        "Amdahl's law": "With a share s of the work that is not shared out over n, the speed-up is 1 / (s + (1 - s) / "
+        "n): always below 1 / s.",
+        "cluster": "A few blocks that start together on neighboring multiprocessors. They have a barrier of their own, "
+        "and reach each other's shared memory.",
+        "persistent kernel": "A kernel whose blocks stay on the chip for many steps, and keep what does not change in "
+        "their registers.",
+        (
+            "grid barrier",
+            r"grid barriers?|barriers? of the grid",
+        ): "A barrier of all blocks of a grid: a counter in global memory, with a fence before and after.",
+        (
+            "cooperative launch",
+            r"cooperative launch(?:es)?",
+        ): "A launch whose blocks are all on the chip at once, so that they may wait for each other.",
+    },
     "15": {
         "adjoint": "The kernel that takes the gradients of another kernel's outputs and adds up those of its inputs.",
     },

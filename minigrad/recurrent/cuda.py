@@ -64,10 +64,11 @@ class CUDA(Runner):
     "cluster", the same within clusters of blocks, which hand on h in their shared memory; "wavefront", one launch for
     all layers, each a step behind the one below. By `mg.precision` the products with x that are made ahead round their
     factors, and "persistent" and "wavefront" use tensor cores. `mg.graph(lambda x: runner(x)[0])` captures the launches
-    of a sequence as a graph.
+    of a sequence as a graph. `CUDA["meet"]` shows a part of the kernels, and `CUDA.parts()` has all of them by title.
     """
 
     host = False
+    files = ("recurrent/step.cu", "recurrent/registers.cuh", "recurrent/persistent.cuh", "grid_barrier.cuh")
 
     def __init__(self, module: Recurrent, rung: str = "persistent"):
         super().__init__(module)

@@ -19,9 +19,9 @@ from minigrad.ops.recurrence import CELLS, DIRECTIONS
 from minigrad.recurrent.runner import REAL, Arrays, Runner
 from minigrad.simulator.compiler import COMMON, load
 from minigrad.simulator.translate import translate
-from minigrad.source import Listing, Source, regions
+from minigrad.source import Source
 
-FILES = ("openmp.cpp", "packed.h", "vectors.h")  # in cuda/recurrent
+FILES = tuple(f"recurrent/{file}" for file in ("openmp.cpp", "packed.h", "vectors.h"))  # in cuda/
 FLAGS = (*COMMON, "-O3", "-w", "-ffp-contract=fast", "-fno-math-errno")
 THREADED = "-fopenmp"
 RUNGS = ("formula", "packed", "units", "batch", "both", "wavefront")
@@ -73,6 +73,8 @@ class OpenMP(Runner):
     at its first parallel region.
     """
 
+    files = FILES
+
     def __init__(
         self, module: Recurrent, rung: str = "units", threads: int | None = None, affinity: str = "none",
         schedule: str = "static", groups: int | None = None,
@@ -91,18 +93,6 @@ class OpenMP(Runner):
         for at, (w_ih, w_hh, *biases) in self.weights.items():
             full = [np.zeros(len(w_ih), self.dtype) if bias is None else bias for bias in biases]
             self.weights[at] = [panels(w, module.gates, width) for w in (w_ih, w_hh, *(b[:, None] for b in full))]
-
-    def __class_getitem__(cls, title: str) -> Listing:
-        """A part of the C++ by its title, as a rung's: `OpenMP["units"]`."""
-        if title not in (parts := cls.parts()):
-            raise KeyError(f"OpenMP has no part {title!r}; its parts are {', '.join(parts)}.")
-        return parts[title]
-
-    @staticmethod
-    def parts() -> dict[str, Listing]:
-        """The marked regions of the C++ by their titles, from the rungs down to exp."""
-        files = [Source.read(f"recurrent/{file}") for file in FILES]
-        return {key: part for file in files for key, part in regions(file.name, 1, f"{file.text}}}").items()}
 
     def __repr__(self) -> str:
         shared = f", affinity={self.affinity!r}, schedule={self.schedule!r}" if self.rung not in ALONE else ""
@@ -155,7 +145,7 @@ class OpenMP(Runner):
 
 
 @cache
-def library(dtype: str, file: str = f"recurrent/{FILES[0]}", threaded: bool = True) -> tuple[Any, bool]:
+def library(dtype: str, file: str = FILES[0], threaded: bool = True) -> tuple[Any, bool]:
     """A file compiled for a dtype, and True if it has threads: where the compiler has no OpenMP, it has none.
 
     Raises DeviceError where there is no compiler.

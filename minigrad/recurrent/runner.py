@@ -9,6 +9,7 @@ from minigrad.devices.array import Array
 from minigrad.errors import require
 from minigrad.nn.recurrent import Recurrent
 from minigrad.ops.recurrence import CELLS, DIRECTIONS
+from minigrad.source import Listing, Source, regions
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
@@ -30,10 +31,23 @@ class Runner:
 
     `y, state = runner(x, state, lengths)` takes and gives what the module does, of the same shapes and on the same
     device, and raises what it raises. A subclass gives `scan`, one layer in one direction; where layers overlap in
-    time it gives `run`.
+    time it gives `run`. One in C++ names its files, and `OpenMP["units"]` shows a part of them by its title.
     """
 
     host = True  # it runs on NumPy arrays, not on those of a device
+    files: tuple[str, ...] = ()  # in cuda/, from the rungs down to what they call
+
+    def __class_getitem__(cls, title: str) -> Listing:
+        """A part of the C++ by its title, as a rung's. Raises KeyError with all titles."""
+        if title not in (parts := cls.parts()):
+            raise KeyError(f"{cls.__name__} has no part {title!r}; its parts are {', '.join(parts)}.")
+        return parts[title]
+
+    @classmethod
+    def parts(cls) -> dict[str, Listing]:
+        """The marked regions of the C++ by their titles."""
+        sources = [Source.read(file) for file in cls.files]
+        return {key: part for file in sources for key, part in regions(file.name, 1, f"{file.text}}}").items()}
 
     def __init__(self, module: Recurrent):
         who = type(self).__name__

@@ -205,7 +205,7 @@ def test_the_mpi_magic_shows_the_traceback_of_the_rank_that_failed(shown):
 def test_the_mpi_magic_without_mpi_says_what_to_install(shown, monkeypatch):
     monkeypatch.setenv("MINIGRAD_MPIEXEC", "nowhere")
     said = " ".join(shown("%%mpi 2\nprint(1)").split())
-    assert said.startswith("RankError: ") and "pip install 'minigrad-cuda[mpi]'" in said
+    assert "Error" not in said and "pip install 'minigrad-cuda[mpi]'" in said
 
 
 def test_a_blank_line_above_a_magic_does_no_harm(shown):

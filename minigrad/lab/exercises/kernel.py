@@ -56,7 +56,8 @@ class KernelExercise(Exercise):
     are larger than the solution's, which is then no pass. The answer shows the reader's own
     accesses: show(record) makes the picture, by default that of the costliest ones. They stay folded unless they are
     what the exercise is about: with show or through, or with a score beyond a single thread's accesses. hunt: the
-    answer to an unchanged bug gives the case that fails and its result, and leaves the cause to the hints.
+    answer to an unchanged bug gives the case that fails and its result, and leaves the cause to the hints. cooperative:
+    the blocks may wait for each other.
     """
 
     python = False
@@ -81,6 +82,7 @@ class KernelExercise(Exercise):
         show: Callable[[Inspection], Any] | None = None,
         room: str = "",
         hunt: bool = False,
+        cooperative: bool = False,
         **content: Any,
     ):
         super().__init__(notebook, **content)
@@ -96,7 +98,7 @@ class KernelExercise(Exercise):
         macros = "".join(f"#ifndef {key}\n#define {key} {value}\n#endif\n" for key, value in constants.items())
         source = Source(self._solution, f"{self.name}.cu", CUDA, Source(macros, "constants"))
         grid = grid or (f"{sizes}/BLOCK",)
-        self.kernel = Kernel(source, self.name, grid, block, sizes, None, None, 0, False, **tunables)
+        self.kernel = Kernel(source, self.name, grid, block, sizes, None, None, 0, cooperative, **tunables)
         self.tunables = self.kernel.tunables
 
     def launch(self, kernel: Kernel, *arrays: Array) -> list[Array]:
@@ -107,7 +109,7 @@ class KernelExercise(Exercise):
             if isinstance(start, tuple):
                 outputs[name] = fill(device, start, dtype)
             elif isinstance(start, Array):
-                outputs[name] = fill(device, start.shape, dtype)
+                outputs[name] = fill(device, start.shape, start.dtype)
                 outputs[name].copy_from(start)
         values |= outputs
         names = [param.name for param in self.kernel.signature.params]
