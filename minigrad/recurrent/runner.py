@@ -119,7 +119,7 @@ class NumPy(Runner):
         b_ih, b_hh = (0 if b is None else b for b in biases)
         steps, cell = range(len(x)), CELLS[self.module.kind]
         rows = x.reshape(-1, x.shape[2]) @ w_ih.T + b_ih  # one product; of three axes NumPy makes one for each step
-        from_x = rows.reshape(*x.shape[:2], -1)
+        from_x = rows.reshape(*x.shape[:2], len(w_ih))
         y = np.zeros((*x.shape[:2], self.module.hidden_size), x.dtype)
         for t in reversed(steps) if at.endswith(DIRECTIONS[1]) else steps:
             new = cell(from_x[t], state[0] @ w_hh.T + b_hh, *state)
