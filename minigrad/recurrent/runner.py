@@ -118,7 +118,8 @@ class NumPy(Runner):
         w_ih, w_hh, *biases = self.weights[at]
         b_ih, b_hh = (0 if b is None else b for b in biases)
         steps, cell = range(len(x)), CELLS[self.module.kind]
-        from_x = x @ w_ih.T + b_ih
+        rows = x.reshape(-1, x.shape[2]) @ w_ih.T + b_ih  # one product; of three axes NumPy makes one for each step
+        from_x = rows.reshape(*x.shape[:2], -1)
         y = np.zeros((*x.shape[:2], self.module.hidden_size), x.dtype)
         for t in reversed(steps) if at.endswith(DIRECTIONS[1]) else steps:
             new = cell(from_x[t], state[0] @ w_hh.T + b_hh, *state)

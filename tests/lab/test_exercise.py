@@ -21,8 +21,11 @@ EXERCISES = all_exercises()
 KERNELS = [each for each in EXERCISES.values() if isinstance(each, KernelExercise)]
 PYTHON = [each for each in EXERCISES.values() if isinstance(each, PythonExercise)]
 PREDICTIONS = [each for each in EXERCISES.values() if isinstance(each, Prediction)]
+FEW = 4  # wrong versions of a kernel, each of which is compiled; `make soak` has the others
 WRONG = [
-    pytest.param(each, wrong, id=f"{each.name}-{i}-{wrong.kind}")
+    pytest.param(
+        each, wrong, id=f"{each.name}-{i}-{wrong.kind}", marks=pytest.mark.soak if each in KERNELS and i > FEW else ()
+    )
     for each in EXERCISES.values()
     for i, wrong in enumerate(each.wrong, 1)
 ]
