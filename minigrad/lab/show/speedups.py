@@ -11,7 +11,7 @@ from minigrad.lab.bench.record import Times
 from minigrad.lab.bench.recurrent import RecurrentReport, recorded_recurrent
 from minigrad.lab.show.draw.axes import STYLES, frame, name_curves, plain_ticks
 from minigrad.lab.show.draw.colours import BLUE, GREY, INK, LIGHT_BLUE, LIGHT_ORANGE, ORANGE, PAPER
-from minigrad.lab.show.draw.picture import WIDTH, Picture, box, canvas, rounded, write
+from minigrad.lab.show.draw.picture import Picture, box, canvas, rounded, write
 from minigrad.recurrent.mpi import SPLITS
 from minigrad.recurrent.openmp import RUNGS
 
@@ -106,7 +106,7 @@ def sequence_rungs(
     rows = [(label, timing.seconds * 1e6) for label, timing in times.items()]
     best = min(rows, key=lambda row: row[1])
     title = f"{work}: {best[0]} takes {best[1]:.0f} us on {source.record.place}"
-    figure, axes = canvas(WIDTH, 1.2 + 0.4 * len(rows) + 0.2 * len(models), title)
+    figure, axes = canvas(7.5, 1 + 0.3 * len(rows) + 0.2 * len(models), title)
     frame(axes, "microseconds of a sequence", "")
     for y, (label, us) in enumerate(rows):
         fill, edge = (LIGHT_ORANGE, ORANGE) if label.startswith("PyTorch") else (LIGHT_BLUE, BLUE)
@@ -162,7 +162,7 @@ def _picture(
 ) -> Picture:
     """A curve for each name over the places that any of them has, and the same numbers as a table with more rows."""
     places = sorted({place for by in curves.values() for place in by})
-    figure, axes = canvas(8, 3.8, title)
+    figure, axes = canvas(6.6, 3, title)
     frame(axes, along, up)
     ends = []
     for (name, by), (colour, dash) in zip(curves.items(), _styles(list(curves)), strict=True):
