@@ -112,6 +112,11 @@ def _compiler(words: list[str]) -> Compiler:
     return Compiler(tuple(words), tuple(linker), f"{words} {path} {stat.st_size} {stat.st_mtime_ns}")
 
 
+def cores() -> list[int]:
+    """The numbers of the cores that this process may use."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [*range(os.cpu_count() or 1)]
+
+
 @cache
 def processor() -> str:
     """This processor as -march=native sees it: code that was compiled for it may not run on another."""

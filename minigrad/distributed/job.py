@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from minigrad.devices.host_compiler import cores
 from minigrad.distributed.report import RankReport, failure, reports
 from minigrad.errors import DeviceError, require, require_int, require_number
 
@@ -69,7 +70,7 @@ def launch(
     rank fails or the time limit is reached, DeviceError where there is no MPI, ValueError or TypeError for arguments.
     """
     ranks = require_int("launch", "ranks", ranks, 1)
-    threads = max(1, cores() // ranks) if threads is None else require_int("launch", "threads", threads, 1)
+    threads = max(1, len(cores()) // ranks) if threads is None else require_int("launch", "threads", threads, 1)
     timeout = require_number("launch", "timeout", timeout)
     names = (get,) if isinstance(get, str) else tuple(get)
     start = mpiexec()
@@ -97,11 +98,6 @@ def mpiexec() -> list[str]:
     if not shutil.which((named or [own])[0]):
         raise DeviceError(f"there is no {(named or [own])[0]}: {INSTALL}, or name another: {MPIEXEC}=srun")
     return named or [own]
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def script(code: str | Path, folder: Path) -> Path:
@@ -156,6 +152,6 @@ def environment(ranks: int, threads: int, timeout: float) -> dict[str, str]:
     of 4 ranks on 2 cores then takes a third of the time; with a core for each it would take several times as long.
     """
     network = {"MPICH_INTERFACE_HOSTNAME": "localhost"} if sys.platform == "darwin" else {}
-    sleep = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"} if ranks > cores() else {}
+    sleep = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"} if ranks > len(cores()) else {}
     limits = {key: str(threads) for key in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     return {**OPEN_MPI, **network, **sleep, **os.environ, **limits, "MPIEXEC_TIMEOUT": str(ceil(timeout + 2 * MARGIN))}

@@ -13,9 +13,10 @@ from minigrad.devices import why_not
 from minigrad.errors import CompileError, DeviceError, KernelError, require_words
 from minigrad.lab import bench, grade, show, tune
 from minigrad.lab.bench import adjoints, workloads
+from minigrad.lab.bench.jobs import known_part
 from minigrad.lab.bench.record import Record, records_folder
 from minigrad.lab.bench.recurrent import report as recurrent
-from minigrad.lab.bench.resnet.run import part
+from minigrad.lab.bench.resnet import run as resnet
 from minigrad.lab.check import ValueMismatch
 from minigrad.lab.doctor import doctor
 
@@ -235,12 +236,14 @@ BENCHMARKS = {  # by option
         "only the levels of memory: bandwidth and latency", (), None, _levels, lambda _: [bench.recorded_levels()]
     ),
     "resnet": Benchmark(
-        "only ResNet-18: whole steps, single layers and a timeline, against goals", ("torch",), part, _resnet,
+        "only ResNet-18: whole steps, single layers and a timeline, against goals", ("torch",),
+        partial(known_part, parts=resnet.PARTS), _resnet,
         lambda only: bench.recorded_resnet().tables(only),
     ),
     "rnn": Benchmark(
-        "only recurrent networks: on the GPU, on threads and on ranks, against goals", ("torch",), recurrent.part,
-        _recurrent, lambda only: bench.recorded_recurrent(only or "gpu").tables(only), everywhere=True,
+        "only recurrent networks: on the GPU, on threads and on ranks, against goals", ("torch",),
+        partial(known_part, parts=recurrent.PARTS), _recurrent,
+        lambda only: bench.recorded_recurrent(only or "gpu").tables(only), everywhere=True,
     ),
     "adjoint": Benchmark(
         "only the ladder's kernels, each beside its adjoint", ("warp",), adjoints.rungs, _adjoints,

@@ -16,12 +16,12 @@ import numpy as np
 
 from minigrad.create import tensor
 from minigrad.devices.cuda.toolkit import driver_version, find_driver, find_nvcc, gpu_names, nvcc_version
-from minigrad.devices.host_compiler import find_compiler
+from minigrad.devices.host_compiler import cores, find_compiler
 from minigrad.display import plural
 from minigrad.distributed.job import INSTALL, launch, mpiexec
 from minigrad.errors import DeviceError
 from minigrad.op import OPS
-from minigrad.recurrent.openmp import library, processors
+from minigrad.recurrent.openmp import library
 
 HEAD = ("state", "part", "needed for", "found")
 LEFT = 'style="text-align:left"'  # JupyterLab aligns the cells of a table to the right
@@ -96,7 +96,7 @@ def _mpi() -> str:
 def _openmp() -> str:
     if not library("float32")[1]:
         raise DeviceError("this compiler has no OpenMP: mg.recurrent.OpenMP runs with one thread")
-    return plural(len(processors()), "thread")
+    return plural(len(cores()), "thread")
 
 
 def _driver() -> str:

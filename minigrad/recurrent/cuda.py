@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices.array import Array
+from minigrad.devices.dtypes import copied
 from minigrad.errors import require_words
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
-from minigrad.nn.recurrent import Recurrent, affine
+from minigrad.nn.recurrent import Recurrent, affine, stack
 from minigrad.operators import OPS
 from minigrad.ops.recurrence import CELLS, DIRECTIONS
-from minigrad.recurrent.runner import Arrays, Runner, copied
+from minigrad.recurrent.runner import Arrays, Runner, order
 from minigrad.recurrent.tile import CLUSTER, THREADS, WARP, Layers, Room, choose
 from minigrad.rounding import current
 from minigrad.simulator.runtime import MAX_RESIDENT
@@ -93,9 +94,8 @@ class CUDA(Runner):
 
     def scan(self, x: Array, at: str, state: Arrays, lengths: Any) -> Arrays:
         """y (T, B, hidden) and the last state of the layer and direction at this place."""
-        backward = at.endswith(DIRECTIONS[1])
         if self.rung in ("persistent", "cluster"):
-            y, (end,) = self.persistent(x, [at], [state], lengths, backward)
+            y, (end,) = self.persistent(x, [at], [state], lengths, at.endswith(DIRECTIONS[1]))
             return y, *end
         steps, batch, inputs = x.shape
         hidden, like = self.module.hidden_size, (self.device, state[0].shape, self.dtype)
@@ -105,7 +105,7 @@ class CUDA(Runner):
         h, following, c = copied(state[0]), Array.empty(*like), copied(state[-1])
         y = Array.empty(self.device, (steps, batch, hidden), self.dtype)
         extents = (hidden,) if self.rung == "projected" else (inputs, hidden)
-        for t in reversed(range(steps)) if backward else range(steps):
+        for t in order(steps, at):
             launch(*given, w_hh, b_hh, lengths, h, following, c, y, t, *extents)
             h, following = following, h
         return (y, h, c)[: 1 + self.module.parts]
@@ -187,5 +187,5 @@ def stacked(arrays: Sequence[Array]) -> Array:
     """The arrays, of one shape, along a new first axis."""
     if len(arrays) == 1:
         return arrays[0].reshape((1, *arrays[0].shape))
-    made: Any = OPS["concatenate"]([Tensor(a.reshape((1, *a.shape))) for a in arrays], axis=0).array
+    made: Any = stack([Tensor(array) for array in arrays]).array
     return made

@@ -17,8 +17,8 @@ import numpy as np
 from minigrad.display import plural
 from minigrad.errors import require_int, require_words
 from minigrad.nn.recurrent import Recurrent
-from minigrad.ops.recurrence import CELLS, DIRECTIONS, WEIGHTS
-from minigrad.recurrent.runner import Arrays, NumPy, Runner
+from minigrad.ops.recurrence import CELLS, WEIGHTS
+from minigrad.recurrent.runner import Arrays, NumPy, Runner, order, projected
 
 SPLITS = ("batch", "hidden", "shared", "layers")
 
@@ -96,12 +96,12 @@ class MPI(Runner):
         with x of all steps comes first. Made step by step while h is on its way, it takes longer than both: it reads
         its weights at every step, and MPI on a processor moves little while the rank computes.
         """
-        steps, batch, hidden = range(len(x)), x.shape[1], self.module.hidden_size
+        batch, hidden = x.shape[1], self.module.hidden_size
         own, mine = self.share(hidden), [np.ascontiguousarray(part.T) for part in state]
         from_x = self.from_x(at, x)
         h, mine = mine[0], [part[own] for part in mine]
         with self._exchange((len(x), hidden, batch), x.dtype) as (y, send):
-            for t in reversed(steps) if at.endswith(DIRECTIONS[1]) else steps:
+            for t in order(len(x), at):
                 new = self.step(at, from_x[t], h, mine)
                 if lengths is not None:
                     new = [np.where(t < lengths, after, before) for after, before in zip(new, mine, strict=True)]
@@ -117,8 +117,7 @@ class MPI(Runner):
     def from_x(self, at: str, x: np.ndarray) -> np.ndarray:
         """W_ih x + b_ih of this rank's units for all steps, (T, gates * units, B)."""
         w_ih, _, b_ih, _ = self.weights[at]
-        rows = x.reshape(-1, x.shape[2]) @ w_ih.T + (0 if b_ih is None else b_ih)
-        return np.ascontiguousarray(rows.reshape(*x.shape[:2], len(w_ih)).transpose(0, 2, 1))
+        return np.ascontiguousarray(projected(x, w_ih, b_ih).transpose(0, 2, 1))
 
     def step(self, at: str, from_x: np.ndarray, h: np.ndarray, state: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The next state of this rank's units, (units, B), from h of all units, (hidden, B)."""

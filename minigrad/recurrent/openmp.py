@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minigrad.devices.host_compiler import BuildError
+from minigrad.devices.host_compiler import BuildError, cores
 from minigrad.errors import require_int, require_words
 from minigrad.nn.recurrent import Recurrent
 from minigrad.ops.recurrence import CELLS, DIRECTIONS
@@ -83,7 +83,7 @@ class OpenMP(Runner):
         (self.rung,), (self.affinity,) = one_of("rung", rung, RUNGS), one_of("affinity", affinity, AFFINITIES)
         (self.schedule,) = one_of("schedule", schedule, SCHEDULES)
         self.library, threaded = library(str(self.dtype))
-        wanted = len(processors()) if threads is None else at_most(MOST, "threads", threads)
+        wanted = len(cores()) if threads is None else at_most(MOST, "threads", threads)
         self.threads = wanted if threaded and self.rung not in ALONE else 1
         self.groups = grouped(self.threads, groups)
         self._cpus = bound(self.affinity, self.threads)
@@ -160,11 +160,6 @@ def library(dtype: str, file: str = FILES[0], threaded: bool = True) -> tuple[An
         return library(dtype, file, False)
 
 
-def processors() -> list[int]:
-    """The numbers of the processors that this process may use."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [*range(os.cpu_count() or 1)]
-
-
 # --- weights ---
 
 
@@ -219,6 +214,6 @@ def bound(affinity: str, threads: int) -> np.ndarray | None:
         return None
     if not hasattr(os, "sched_setaffinity"):
         raise ValueError(f"OpenMP: affinity={affinity!r}: this system binds no threads; leave it 'none'.")
-    here, at = processors(), np.arange(threads)
+    here, at = cores(), np.arange(threads)
     at = at if affinity == "close" else at * max(len(here) // threads, 1)
     return np.array(here, np.int64)[at % len(here)]

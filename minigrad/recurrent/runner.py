@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.devices.array import Array
+from minigrad.devices.dtypes import copied
 from minigrad.errors import require
 from minigrad.nn.recurrent import Recurrent
 from minigrad.ops.recurrence import CELLS, DIRECTIONS
@@ -17,13 +17,15 @@ Arrays = tuple[Any, ...]  # NumPy arrays, or Arrays of a device
 REAL = {"float32": "float", "float64": "double"}  # the type of numbers in C++
 
 
-def copied(array: Any) -> Any:
-    """A copy, on the same device."""
-    if isinstance(array, np.ndarray):
-        return array.copy()
-    made = Array.empty(array.device, array.shape, array.dtype)
-    made.copy_from(array)
-    return made
+def order(steps: int, at: str) -> Sequence[int]:
+    """The steps as the direction of this place takes them."""
+    return range(steps)[::-1] if at.endswith(DIRECTIONS[1]) else range(steps)
+
+
+def projected(x: np.ndarray, w_ih: np.ndarray, b_ih: np.ndarray | None) -> np.ndarray:
+    """W_ih x + b_ih for all steps, (T, B, rows of W_ih): one product, where of three axes NumPy makes one a step."""
+    rows = x.reshape(-1, x.shape[2]) @ w_ih.T + (0 if b_ih is None else b_ih)
+    return rows.reshape(*x.shape[:2], len(w_ih))
 
 
 class Runner:
@@ -115,13 +117,10 @@ class NumPy(Runner):
 
     def scan(self, x: np.ndarray, at: str, state: Arrays, lengths: np.ndarray | None) -> Arrays:
         """y (T, B, hidden) and the last state."""
-        w_ih, w_hh, *biases = self.weights[at]
-        b_ih, b_hh = (0 if b is None else b for b in biases)
-        steps, cell = range(len(x)), CELLS[self.module.kind]
-        rows = x.reshape(-1, x.shape[2]) @ w_ih.T + b_ih  # one product; of three axes NumPy makes one for each step
-        from_x = rows.reshape(*x.shape[:2], len(w_ih))
+        w_ih, w_hh, b_ih, b_hh = self.weights[at]
+        cell, from_x, b_hh = CELLS[self.module.kind], projected(x, w_ih, b_ih), 0 if b_hh is None else b_hh
         y = np.zeros((*x.shape[:2], self.module.hidden_size), x.dtype)
-        for t in reversed(steps) if at.endswith(DIRECTIONS[1]) else steps:
+        for t in order(len(x), at):
             new = cell(from_x[t], state[0] @ w_hh.T + b_hh, *state)
             within = True if lengths is None else t < lengths[:, None]
             state = tuple(np.where(within, after, before) for after, before in zip(new, state, strict=True))

@@ -10,7 +10,6 @@ a CompileError.
 
 import copy
 import ctypes
-import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -22,7 +21,7 @@ import numpy as np
 from minigrad.devices.caches import once
 from minigrad.devices.device import PROCESSORS, Arguments, Dim3
 from minigrad.devices.dtypes import memory
-from minigrad.devices.host_compiler import find_compiler
+from minigrad.devices.host_compiler import cores, find_compiler
 from minigrad.errors import DeviceError, require_resident
 from minigrad.simulator import faults
 from minigrad.simulator.compiled_file import CompiledFile, compile_file
@@ -45,7 +44,7 @@ class Simulator:
         if sys.platform == "win32":
             raise DeviceError("device 'sim' does not run on Windows itself; use it in WSL2.")
         self.timeout = 20.0
-        self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.workers = len(cores())
         # sys.stdout is looked up at each call, as notebooks replace it.
         self.write: Callable[[str], Any] = lambda text: sys.stdout.write(text)
         find_compiler()

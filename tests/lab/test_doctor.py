@@ -59,7 +59,7 @@ def test_next_step_is_that_of_the_first_part_that_is_not_ok(monkeypatch):
 
 def test_doctor_counts_threads_and_says_what_a_compiler_without_openmp_lacks(monkeypatch):
     monkeypatch.setattr(doctor, "library", lambda dtype: (None, True))
-    monkeypatch.setattr(doctor, "processors", lambda: [0, 3, 5])
+    monkeypatch.setattr(doctor, "cores", lambda: [0, 3, 5])
     assert (row := rows(doctor.doctor())["OpenMP"]).state == "ok" and row.found == "3 threads"
     monkeypatch.setattr(doctor, "library", lambda dtype: (None, False))
     report = doctor.doctor()

@@ -73,7 +73,7 @@ def test_bound_threads_are_free_afterwards(rung):
 
 
 def test_processors_of_the_threads(monkeypatch):
-    monkeypatch.setattr(openmp, "processors", lambda: [0, 2, 4, 6, 8, 10])
+    monkeypatch.setattr(openmp, "cores", lambda: [0, 2, 4, 6, 8, 10])
     assert openmp.bound("close", 3).tolist() == [0, 2, 4]
     assert openmp.bound("spread", 3).tolist() == [0, 4, 8]
     assert openmp.bound("spread", 8).tolist() == [0, 2, 4, 6, 8, 10, 0, 2]

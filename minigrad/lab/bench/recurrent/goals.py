@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from minigrad.display import Table, table
 from minigrad.lab.bench.record import Record
 from minigrad.lab.bench.recurrent import gpu
+from minigrad.lab.bench.resnet.goals import verdict
 
 GPU = "NVIDIA H200"  # limits in microseconds are for this one
 HEADERS = ("work", "measured", "PyTorch", "must", "hope", "reached")
@@ -24,9 +25,8 @@ def goals_table(record: Record) -> Table:
 
 def _row(work: str, value: float, rival: str, limits: tuple[float, float], unit: str = "x") -> tuple[str, ...]:
     """A row; microseconds are at most the limit, anything else at least."""
-    signed = -1 if unit == "us" else 1
-    reached = next((word for limit, word in zip(limits[::-1], ("hope", "must"), strict=True)
-                    if signed * value >= signed * limit), "no")  # fmt: skip
+    signed = 1 if unit == "us" else -1  # as an upper limit
+    reached = verdict(*(signed * number for number in (value, *limits)))
     shown = [f"{number:.0f} us" if unit == "us" else f"{number:.2f} {unit}" for number in (value, *limits)]
     return work, shown[0], rival, *shown[1:], reached
 

@@ -17,6 +17,7 @@ from time import perf_counter
 import numpy as np
 
 from minigrad.create import tensor
+from minigrad.devices.host_compiler import cores
 from minigrad.devices.random import manual_seed, random_state, set_random_state
 from minigrad.display import Table, Tabular, plural, table
 from minigrad.errors import require_int, require_words
@@ -26,7 +27,7 @@ from minigrad.lab.check import ValueMismatch
 from minigrad.nn import GRU, LSTM, RNN
 from minigrad.nn.recurrent import Recurrent
 from minigrad.recurrent import NumPy, OpenMP
-from minigrad.recurrent.openmp import ALONE, RUNGS, aligned, library, processors
+from minigrad.recurrent.openmp import ALONE, RUNGS, aligned, library
 
 CELLS: dict[str, Callable[..., Recurrent]] = {
     "tanh": RNN, "relu": partial(RNN, nonlinearity="relu"), "lstm": LSTM, "gru": GRU,
@@ -79,7 +80,7 @@ def recurrent_times(
     who = "recurrent_times"
     against, cells = require_words(who, "against", against, RIVALS), require_words(who, "cells", cells, list(CELLS))
     rungs, repeats = require_words(who, "rungs", rungs, RUNGS), require_int(who, "repeats", repeats, 1)
-    counts = [require_int(who, "threads", n, 1) for n in threads or sorted({1, len(processors())})]
+    counts = [require_int(who, "threads", n, 1) for n in threads or sorted({1, len(cores())})]
     timed = partial(_times, threads=counts, rungs=rungs, against=against, repeats=repeats, steps=steps)
     times = {
         f"{cell} {size}, batch {batch}, float32": timed(CELLS[cell], size, batch)

@@ -13,18 +13,16 @@ from itertools import product
 from typing import Any
 
 from minigrad.devices import check, get, why_not
-from minigrad.devices.host_compiler import processor
+from minigrad.devices.host_compiler import cores, processor
 from minigrad.display import Table, Tabular, plural, table
-from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError, require_words
+from minigrad.errors import require_words
+from minigrad.lab.bench.jobs import attempt, known_part
 from minigrad.lab.bench.record import RECURRENT, Record, Times, records, versions
 from minigrad.lab.bench.recurrent import gpu, ranks
 from minigrad.lab.bench.recurrent.goals import goals_table
 from minigrad.lab.bench.recurrent.processor import BATCHES, HIDDEN, RecurrentTimes, recurrent_times
-from minigrad.lab.check import ValueMismatch
-from minigrad.recurrent.openmp import processors as cores
 
 PARTS, RIVALS = ("gpu", "processor", "ranks"), ("torch",)
-NOT_TIMED = (ValueMismatch, MemoryError, LaunchError, CompileError, DeviceError, RuntimeError)
 CORES = (1, 2, 4, 8, 16)  # threads that are timed, as far as the machine has them
 
 
@@ -83,6 +81,10 @@ def jobs(only: str | None, against: Sequence[str]) -> dict[str, Callable[[], dic
     return found
 
 
+def _add(record: Record, measure: Callable[[], dict[str, Times]]) -> None:
+    record.steps.update(measure())
+
+
 def _on_gpu(work: gpu.Sequences, against: Sequence[str]) -> dict[str, Times]:
     return {work.title: gpu.sequence_times(work, against)}
 
@@ -94,13 +96,6 @@ def _threads(cell: str, hidden: int, batch: int, against: Sequence[str]) -> dict
 
 def _ranks(hidden: int, batch: int) -> dict[str, Times]:
     return ranks.rank_times(hidden=[hidden], batch=[batch]).times
-
-
-def part(only: str | None) -> str | None:
-    """The part of that name. Raises ValueError for an unknown one."""
-    if only not in (None, *PARTS):
-        raise ValueError(f"only={only!r} is not a part of the benchmark; the parts are {', '.join(PARTS)}.")
-    return only
 
 
 def recurrent_report(
@@ -117,20 +112,15 @@ def recurrent_report(
     DeviceError where it is asked for; "torch" raises ImportError without PyTorch.
     """
     against = require_words("mg.bench.recurrent_report", "against", against, RIVALS)
-    if part(only) == "gpu":
+    if known_part(only, PARTS) == "gpu":
         check("cuda")
     if against and not find_spec("torch"):
         raise ImportError("--against torch needs PyTorch: pip install torch.")
     wanted, record = jobs(only, against), Record(machine(), date.today().isoformat(), command, {}, folder=RECURRENT)
     with suppress(KeyboardInterrupt):
         for title in track([*wanted]):
-            try:
-                record.steps.update(wanted[title]())
-            except KernelError as wrong:  # the GPU is lost to this process
-                record.refuse(title, str(wrong))
+            if not attempt(record, title, partial(_add, record, wanted[title])):
                 break
-            except NOT_TIMED as wrong:
-                record.refuse(title, str(wrong) if isinstance(wrong, ValueMismatch) else f"{title}: {wrong}")
     record.versions = versions() | {"processors": processors(), "load": f"{os.getloadavg()[0]:.1f}"}
     return RecurrentReport(record)
 
@@ -151,6 +141,6 @@ def recorded_recurrent(only: str = "processor") -> RecurrentReport:
     """The newest recorded report with that part. Raises ValueError if there is none."""
     for record in records(folder=RECURRENT):
         report = RecurrentReport(record)
-        if getattr(report, part(only) or "").rows:
+        if getattr(report, known_part(only, PARTS) or "").rows:
             return report
     raise ValueError(f"no record has the part {only} of recurrent networks. `minigrad bench --rnn` measures one.")

@@ -8,9 +8,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from minigrad.devices import check, get
-from minigrad.errors import CompileError, KernelError, LaunchError, require_words
+from minigrad.errors import require_words
+from minigrad.lab.bench.jobs import NOT_TIMED, attempt, known_part
 from minigrad.lab.bench.measure import set_up, timed
-from minigrad.lab.bench.record import copy_bandwidth, todays_record, versions
+from minigrad.lab.bench.record import Record, copy_bandwidth, todays_record, versions
 from minigrad.lab.bench.resnet import layers, network, sweep
 from minigrad.lab.bench.resnet.calls import SMALL, products, small_call
 from minigrad.lab.bench.resnet.modes import ASKED, MODES, STEPS, Mode
@@ -19,12 +20,10 @@ from minigrad.lab.bench.resnet.timeline import timeline
 from minigrad.lab.bench.resnet.whole_steps import DEVICE, INFERRED, TRAINED, WholeStep
 from minigrad.lab.bench.timer import timer
 from minigrad.lab.bench.work import Work
-from minigrad.lab.check import ValueMismatch
 
 RIVALS = ("torch",)
 # A mode: training in it alone. "sweep" takes long, and is measured only where one asks for it.
 PARTS = ("training", *STEPS, *ASKED, "inference", "layers", "timeline", "calls", "sweep")
-NOT_TIMED = (ValueMismatch, MemoryError, LaunchError, CompileError, TypeError, RuntimeError)
 Tables = dict[str, Any]  # by the name of a record's table, the entry of one title
 
 
@@ -34,13 +33,6 @@ class Job:
 
     title: str
     measure: Callable[[Sequence[str]], Tables]
-
-
-def part(only: str | None) -> str | None:
-    """The part of that name. Raises ValueError for an unknown one."""
-    if only not in (None, *PARTS):
-        raise ValueError(f"only={only!r} is not a part of the benchmark; the parts are {', '.join(PARTS)}.")
-    return only
 
 
 def jobs(only: str | None = None) -> list[Job]:
@@ -62,6 +54,12 @@ def jobs(only: str | None = None) -> list[Job]:
         found += [Job(title, partial(_small, title)) for title in SMALL]
         found += [Job(work.title, partial(_product, work)) for work in products()]
     return found
+
+
+def _add(record: Record, job: Job, against: Sequence[str]) -> None:
+    """Measure a job, and add its entries to the tables of the record."""
+    for table, entry in job.measure(against).items():
+        getattr(record, table).update({job.title: entry} if entry else {})
 
 
 def _whole(step: WholeStep, against: Sequence[str]) -> Tables:
@@ -103,21 +101,15 @@ def resnet_report(
     record says why. Ctrl-C ends the run early and keeps the measurements. Raises DeviceError without a GPU, ImportError
     without PyTorch and torchvision.
     """
-    against, wanted = require_words("mg.bench.resnet_report", "against", against, RIVALS), jobs(part(only))
+    against, wanted = require_words("mg.bench.resnet_report", "against", against, RIVALS), jobs(known_part(only, PARTS))
     check(DEVICE)
     if against and (missing := [name for name in ("torch", "torchvision") if not find_spec(name)]):
         raise ImportError(f"--against torch needs {' and '.join(missing)}: pip install torch torchvision.")
     record = todays_record(command, copy=copy_bandwidth())
     with suppress(KeyboardInterrupt):
         for job in track(wanted):
-            try:
-                for table, entry in job.measure(against).items():
-                    getattr(record, table).update({job.title: entry} if entry else {})
-            except KernelError as wrong:  # the GPU is lost to this process
-                record.refuse(job.title, str(wrong))
+            if not attempt(record, job.title, partial(_add, record, job, against), (*NOT_TIMED, TypeError)):
                 break
-            except NOT_TIMED as wrong:
-                record.refuse(job.title, str(wrong) if isinstance(wrong, ValueMismatch) else f"{job.title}: {wrong}")
     layers.stage.cache_clear()
     record.versions = versions()  # again: PyTorch may have been imported since
     return ResNetReport(record)
