@@ -1,3 +1,4 @@
+#include "cluster_barrier.cuh"
 #include "recurrent/registers.cuh"
 
 // The blocks for the same sequences as a cluster: a GPU of 2022 or later runs them close together, each can write into the
@@ -30,10 +31,7 @@ struct ThroughCluster {
         }
     }
 
-    // Release: what this block has written is visible before its arrival is. Acquire: what it reads is not older.
-    static __device__ void meet(int) {
-        asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-    }
+    static __device__ void meet(int) { cluster_barrier(); }
 };
 #endif
 

@@ -27,6 +27,7 @@ def measured(device="NVIDIA H200"):
         label: Timing(ms * 1e-3, ms * 1e-3, ms * 1e-3, 3, True)
         for label, ms in {"1 rank": 8, "1 rank, messages": 0.1, "4 ranks": 2, "4 ranks, messages": 0.5}.items()
     }
+    steps["barriers"] = times(a_block=2e-8, a_grid_of_8_blocks=6e-7)
     return Record(device, "2026-01-01", "minigrad bench --rnn", {}, steps=steps, folder=RECURRENT)
 
 
@@ -48,7 +49,8 @@ def test_limits_in_microseconds_are_for_their_gpu_alone():
 
 def test_tables_by_part():
     found = RecurrentReport(measured())
-    assert [len(found.tables(part)) for part in (None, *report.PARTS)] == [4, 2, 2, 2]
+    assert [len(found.tables(part)) for part in (None, *report.PARTS)] == [5, 2, 2, 2, 2]
+    assert found.barriers.rows == (("a block", "0.020", "10"), ("a grid of 8 blocks", "0.600", "307"))
     assert found.gpu.rows[0] == ("RNN H512 B32 T512, float32", "persistent", "1000", "1.95", "0.12")
     assert len(found.processor.rows) == 3 and [row[:2] for row in found.ranks.rows][1] == (
         "LSTM H1024 B32 T64, batch", "4 ranks",
@@ -83,7 +85,9 @@ def test_the_command_measures_and_records_without_a_gpu(tmp_path, monkeypatch, c
 
 
 def test_parts_and_rivals_are_checked(capsys):
-    with pytest.raises(ValueError, match="only='cpu' is not a part of the benchmark; the parts are gpu, processor, ra"):
+    with pytest.raises(
+        ValueError, match="only='cpu' is not a part of the benchmark; the parts are gpu, barriers, proc"
+    ):
         mg.bench.recurrent_report("cpu")
     with pytest.raises(ValueError, match="against='jax' must be among torch"):
         mg.bench.recurrent_report(against=["jax"])

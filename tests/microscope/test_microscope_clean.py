@@ -162,6 +162,10 @@ def test_the_kernels_of_benchmarks_have_no_problem():
             Kernel("bench/levels.cu", name)(*args, grid=2, block=16)
         for name, args in {"chase": (following, last, 9), "chase_shared": (last, 9)}.items():
             Kernel("bench/levels.cu", name)(*args, grid=1, block=1)
+        arrived = mg.zeros(1, device="sim", dtype="uint32")
+        Kernel("bench/barriers.cu", "meet_in_blocks")(3, grid=2, block=40)
+        Kernel("bench/barriers.cu", "meet_in_the_grid", cooperative=True)(arrived, 3, grid=2, block=40)
+        assert arrived.item() == 2 * 3
 
 
 @pytest.mark.parametrize("rung", ["mma_tf32", "mma_3xtf32", "mma_bf16"])

@@ -1,21 +1,26 @@
-"""Time of a whole sequence on the GPU: each rung of the CUDA ladder, cuDNN's by PyTorch, and a model of the rungs."""
+"""Time of a whole sequence on the GPU: each rung of the CUDA ladder, and cuDNN's by PyTorch; and that of a barrier."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minigrad.create import tensor
+from minigrad.devices import get
+from minigrad.devices.array import Array
 from minigrad.errors import LaunchError
+from minigrad.kernels.kernel import Kernel
 from minigrad.lab.bench.record import Times
 from minigrad.lab.bench.recurrent.processor import CELLS, must_agree, network
-from minigrad.lab.bench.timer import Call, timer
+from minigrad.lab.bench.timer import Call, Timing, timer
 from minigrad.recurrent import CUDA, NumPy
 from minigrad.replay.graph import graph
 from minigrad.rounding import precision
 from minigrad.tensor import Tensor
 
 DEVICE, REPEATS = "cuda", 10
+MEETINGS, THREADS, CLUSTER = 4000, 512, 8  # of the threads of each block, 8 blocks in a cluster
 PLANNED = ("persistent", "cluster")  # rungs whose blocks keep the weights
 LADDER = ("steps", "steps, graph", "projected, graph", "persistent", "cluster")
 ALLOWED = {"float32": 2e-5, "tf32": 1e-2, "float16": 2e-2}  # the largest error of y, which lies between -1 and 1
@@ -101,3 +106,27 @@ def best(times: Times, kept: str) -> tuple[float | None, float | None]:
     ours = min((times[label].seconds for label in LADDER if label in times), default=None)
     theirs = [times[label].seconds for mode in RIVALS[kept] if (label := f"PyTorch, {mode}") in times]
     return ours, min(theirs, default=None)
+
+
+def barrier_times() -> Times:
+    """The time of one barrier: of the threads of a block, of the blocks of a cluster, and of those of a grid."""
+    gpu: Any = get(DEVICE)
+    most = gpu.chip.sms
+    block, cluster = (Kernel("bench/barriers.cu", f"meet_in_{name}") for name in ("blocks", "clusters"))
+    grid = Kernel("bench/barriers.cu", "meet_in_the_grid", cooperative=True)
+
+    def arrive(blocks: int, meetings: int) -> None:
+        grid(Array.zeros(gpu, (1,), np.dtype(np.uint32)), meetings, grid=blocks, block=THREADS)
+
+    works = {
+        "a block": lambda n: block(n, grid=1, block=THREADS),
+        f"a cluster of {CLUSTER} blocks": lambda n: cluster(n, grid=CLUSTER, block=THREADS),
+        f"a grid of {CLUSTER} blocks": lambda n: arrive(CLUSTER, n),
+        f"a grid of {most} blocks": lambda n: arrive(most, n),
+    }
+    some, twice = (
+        timer().interleaved({who: partial(work, n) for who, work in works.items()}, REPEATS)
+        for n in (MEETINGS, 2 * MEETINGS)
+    )
+    # the difference is without the time of a launch
+    return {who: Timing.of([(twice[who].seconds - some[who].seconds) / MEETINGS]) for who in works}

@@ -22,7 +22,8 @@ from minigrad.lab.bench.recurrent import gpu, ranks
 from minigrad.lab.bench.recurrent.goals import goals_table
 from minigrad.lab.bench.recurrent.processor import BATCHES, HIDDEN, RecurrentTimes, recurrent_times
 
-PARTS, RIVALS = ("gpu", "processor", "ranks"), ("torch",)
+PARTS, RIVALS = ("gpu", "barriers", "processor", "ranks"), ("torch",)
+ON_GPU, BARRIERS = PARTS[:2], PARTS[1]
 CORES = (1, 2, 4, 8, 16)  # threads that are timed, as far as the machine has them
 
 
@@ -37,7 +38,7 @@ class RecurrentReport(Tabular):
 
     def tables(self, part: str | None = None) -> list[Table]:
         """The goals and every table with rows, or those of one part of the benchmark."""
-        parts = {"gpu": self.gpu, "processor": self.processor, "ranks": self.ranks}
+        parts = {name: getattr(self, name) for name in PARTS}
         chosen = [self.table(), *(parts.values() if part is None else [parts[part]])]
         return [found for found in chosen if found.rows]
 
@@ -55,6 +56,14 @@ class RecurrentReport(Tabular):
         return table(rows, ("network", "by", "us", "us a step", "ratio"), caption)
 
     @property
+    def barriers(self) -> Table:
+        """What a barrier costs: of the threads of a block, of the blocks of a cluster, and of those of a grid."""
+        times = self.record.steps.get(BARRIERS, {})
+        rows = [(who, f"{t.seconds * 1e6:.3f}", f"{t.seconds * 512e6:.0f}") for who, t in times.items()]
+        caption = f"What a barrier costs on {self.record.place}, blocks of {gpu.THREADS} threads"
+        return table(rows, ("who meets", "us", "us for 512 steps"), caption)
+
+    @property
     def processor(self) -> Table:
         """A step by each rung of the OpenMP ladder next to PyTorch and the machine's limit."""
         times = {title: t for title, t in self.record.steps.items() if ", batch " in title}
@@ -69,10 +78,12 @@ class RecurrentReport(Tabular):
 
 def jobs(only: str | None, against: Sequence[str]) -> dict[str, Callable[[], dict[str, Times]]]:
     """By title what gives the times of one part, or of all parts that this machine can run."""
-    chosen = [only] if only else [part for part in PARTS if part != "gpu" or not why_not("cuda")]
+    chosen = [only] if only else [part for part in PARTS if part not in ON_GPU or not why_not("cuda")]
     found: dict[str, Callable[[], dict[str, Times]]] = {}
     if "gpu" in chosen:
         found |= {work.title: partial(_on_gpu, work, against) for work in gpu.WORKS}
+    if BARRIERS in chosen:
+        found[BARRIERS] = lambda: {BARRIERS: gpu.barrier_times()}
     if "processor" in chosen:
         works = [*product(("tanh", "lstm", "gru"), HIDDEN, BATCHES)]
         found |= {f"{cell} {h}, batch {b}": partial(_threads, cell, h, b, against) for cell, h, b in works}
@@ -106,13 +117,13 @@ def recurrent_report(
 ) -> RecurrentReport:
     """Measure recurrent networks on this machine, or one part, next to PyTorch if `against` names "torch".
 
-    Parts: "gpu", whole sequences by the CUDA ladder; "processor", a step by the OpenMP ladder on 1 thread to all;
-    "ranks", a step on 1, 2 and 4 ranks of MPI. Every result is checked first; a wrong one is not timed, and the record
-    says why. Ctrl-C ends the run early and keeps the measurements. Without a GPU "gpu" is left out, or raises
-    DeviceError where it is asked for; "torch" raises ImportError without PyTorch.
+    Parts: "gpu", whole sequences by the CUDA ladder; "barriers", the time of one; "processor", a step by the OpenMP
+    ladder on 1 thread to all; "ranks", a step on 1, 2 and 4 ranks of MPI. Every result is checked first; a wrong one is
+    not timed, and the record says why. Ctrl-C ends the run early and keeps the measurements. Without a GPU the first two
+    are left out, or raise DeviceError where one is asked for; "torch" raises ImportError without PyTorch.
     """
     against = require_words("mg.bench.recurrent_report", "against", against, RIVALS)
-    if known_part(only, PARTS) == "gpu":
+    if known_part(only, PARTS) in ON_GPU:
         check("cuda")
     if against and not find_spec("torch"):
         raise ImportError("--against torch needs PyTorch: pip install torch.")
