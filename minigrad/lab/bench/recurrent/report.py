@@ -57,7 +57,7 @@ class RecurrentReport(Tabular):
 
     @property
     def barriers(self) -> Table:
-        """What a barrier costs: of the threads of a block, of the blocks of a cluster, and of those of a grid."""
+        """The time of a barrier: of the threads of a block, of the blocks of a cluster, and of those of a grid."""
         times = self.record.steps.get(BARRIERS, {})
         rows = [(who, f"{t.seconds * 1e6:.3f}", f"{t.seconds * 512e6:.0f}") for who, t in times.items()]
         caption = f"What a barrier costs on {self.record.place}, blocks of {gpu.THREADS} threads"
@@ -119,8 +119,8 @@ def recurrent_report(
 
     Parts: "gpu", whole sequences by the CUDA ladder; "barriers", the time of one; "processor", a step by the OpenMP
     ladder on 1 thread to all; "ranks", a step on 1, 2 and 4 ranks of MPI. Every result is checked first; a wrong one is
-    not timed, and the record says why. Ctrl-C ends the run early and keeps the measurements. Without a GPU the first two
-    are left out, or raise DeviceError where one is asked for; "torch" raises ImportError without PyTorch.
+    not timed, and the record says why. Ctrl-C ends the run early and keeps the measurements. Without a GPU the first
+    two are left out, or raise DeviceError where one is asked for; "torch" raises ImportError without PyTorch.
     """
     against = require_words("mg.bench.recurrent_report", "against", against, RIVALS)
     if known_part(only, PARTS) in ON_GPU:
