@@ -6,6 +6,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) recurrent_persistent(
     real* h, real* c, real* y, unsigned* arrived, int steps, int backward, int batch, int hidden) {
     extern __shared__ real shared[];
     run_sequence<Registers>(
-        ThroughL2{h, arrived, batch, hidden}, shared, projected, w_ih, b_ih, w_hh, b_hh, lengths, c, y, steps, backward,
+        through_l2<Registers>(h, arrived), shared, projected, w_ih, b_ih, w_hh, b_hh, lengths, c, y, steps, backward,
         batch, hidden);
 }

@@ -23,34 +23,55 @@
 // The sums of the gates of a unit, over the warps that made a product.
 template <class Weights>
 __device__ void add_warps(real (&sum)[GATES], const real* partial, int warps) {
+#pragma unroll 8
     for (int warp = 0; warp < warps; ++warp) {
 #pragma unroll
         for (int g = 0; g < GATES; ++g) sum[g] += partial[warp * Weights::PARTIAL + g * Weights::UNITS];
     }
 }
 
-// h changes hands through the L2 cache: a step reads one half of h (2, layers, B, hidden) and writes the other, and both
-// hold the state before the first step. All blocks for these sequences meet, through a counter.
+// One number for each gate, `hidden` apart.
+__device__ inline void read_gates(real (&out)[GATES], const real* from, int hidden) {
+#pragma unroll
+    for (int g = 0; g < GATES; ++g) out[g] = from[g * hidden];
+}
+
+// h changes hands through the L2 cache: a step reads one half of h (2, layers, rows, width) and writes the other, and both
+// hold the state before the first step. There is room for the sequences and columns of whole blocks and warps; what no
+// unit of the network writes stays 0, so reads need no test. All blocks for these sequences meet, through a counter.
 struct ThroughL2 {
     real* h;
     unsigned* arrived;
-    int batch, hidden;
+    int rows, width;
 
     // The h of a layer and sequence before a tick.
     __device__ real* row(int tick, int layer, int sequence) const {
-        return h + ((tick % 2 * gridDim.z + layer) * batch + sequence) * hidden;
+        return h + ((tick % 2 * gridDim.z + layer) * rows + sequence) * width;
     }
-    // An L1 cache may have the numbers of two ticks ago: __ldcg reads the L2 cache.
-    template <class T>
-    static __device__ T read(const T* from) { return __ldcg(from); }
+    // Four neighbors. An L1 cache may have the numbers of two ticks ago: __ldcg reads the L2 cache.
+    static __device__ Vec read(const real* from) {
+        Vec four;
+#pragma unroll
+        for (int i = 0; i < sizeof(Vec) / sizeof(uint4); ++i) {
+            reinterpret_cast<uint4*>(&four)[i] = __ldcg(reinterpret_cast<const uint4*>(from) + i);
+        }
+        return four;
+    }
     __device__ void write(int tick, int layer, int sequence, int unit, real value) const {
         row(tick + 1, layer, sequence)[unit] = value;
     }
-    __device__ void meet(int tick) const { grid_barrier(arrived + blockIdx.y, gridDim.x * gridDim.z, tick + 1); }
+    __device__ void arrive() const { grid_arrive(arrived + blockIdx.y); }
+    __device__ void wait(int tick) const { grid_wait(arrived + blockIdx.y, gridDim.x * gridDim.z, tick + 1); }
 };
 
+template <class Weights>
+__device__ ThroughL2 through_l2(real* h, unsigned* arrived) {
+    int warps = gridDim.z > 1 ? blockDim.y / 2 : blockDim.y;  // of a product
+    return {h, arrived, (int)gridDim.y * Weights::SEQUENCES, K * warps};
+}
+
 // projected (T, B, GATES * hidden) = x W_ih^T + b_ih of the first layer; w_ih and b_ih are those of all layers, of which
-// the first is not read. h and c (layers, B, hidden) hold the state, and at the end the last one, of h by `exchange`;
+// the first is not read. c (layers, B, hidden) holds the state, and at the end the last one, as `exchange` does for h;
 // y (T, B, hidden) is the last layer's.
 template <class Weights, class Exchange>
 __device__ void run_sequence(
@@ -70,32 +91,38 @@ __device__ void run_sequence(
     int at = (layer * batch + sequence) * hidden + unit, length = owns ? lengths[sequence] : 0;
     const real* sums = shared + s * Weights::STRIDE + u;
     real now = owns ? exchange.row(0, layer, sequence)[unit] : 0, cell = owns ? c[at] : 0;
+    real from_x[GATES], bias[GATES];
+    if (owns) read_gates(bias, b_hh + layer * GATES * hidden + unit, hidden);
+    // What step t adds to the gates besides products with h.
+    auto read_inputs = [&](int step) {
+        int t = backward ? steps - 1 - step : step;
+        const real* row = layer ? b_ih + layer * GATES * hidden : projected + (t * batch + sequence) * GATES * hidden;
+        if (owns && step >= 0 && step < steps) read_gates(from_x, row + unit, hidden);
+    };
+    read_inputs(0);
     for (int tick = 0; tick < steps + layers - 1; ++tick) {
         int step = tick - layer, t = backward ? steps - 1 - step : step;
-        if (step >= 0 && step < steps) {  // the same for the whole block
+        bool runs = step >= 0 && step < steps, within = t < length;  // runs is the same for the whole block
+        if (runs) {
             // [multiply]
-            if (works) weights.multiply(exchange, tick, layer - below, shared, first, batch, hidden);
+            if (works) weights.multiply(exchange, tick, layer - below, shared, first);
             __syncthreads();
             // [the cell]
             if (owns) {
-                real from_x[GATES], from_h[GATES];
+                real from_h[GATES];
 #pragma unroll
-                for (int g = 0; g < GATES; ++g) {
-                    int row = g * hidden + unit;
-                    from_x[g] = layer ? b_ih[layer * GATES * hidden + row]
-                                      : projected[(t * batch + sequence) * GATES * hidden + row];
-                    from_h[g] = b_hh[layer * GATES * hidden + row];
-                }
+                for (int g = 0; g < GATES; ++g) from_h[g] = bias[g];
                 add_warps<Weights>(from_h, sums, warps);
                 if (layer > 0) add_warps<Weights>(from_x, sums + warps * Weights::PARTIAL, warps);
-                bool within = t < length;
                 if (within) now = next_state(from_x, from_h, now, cell);
                 exchange.write(tick, layer, sequence, unit, now);
-                if (layer == layers - 1) y[(t * batch + sequence) * hidden + unit] = within ? now : 0;
             }
         }
-        // [meet]
-        exchange.meet(tick);
+        // [meet] Between arrival and wait a block does what no other one waits for.
+        exchange.arrive();
+        if (owns && runs && layer == layers - 1) y[(t * batch + sequence) * hidden + unit] = within ? now : 0;
+        read_inputs(step + 1);  // of the next step: global memory is far away
+        exchange.wait(tick);
     }
     if (owns) c[at] = cell;
 }

@@ -54,45 +54,34 @@ struct Fragments {
     }
 
     template <class Exchange>
-    __device__ void multiply(
-        const Exchange& exchange, int tick, int layer, real* shared, int first, int batch, int hidden) const {
-        int k = first + threadIdx.x % 4 * 4, row = threadIdx.x / 4, pair = threadIdx.x % 4 * 2;
+    __device__ void multiply(const Exchange& exchange, int tick, int layer, real* shared, int first) const {
+        int row = threadIdx.x / 4, pair = threadIdx.x % 4 * 2;
+        const real* h = exchange.row(tick, layer, blockIdx.y * SEQUENCES + row) + first + threadIdx.x % 4 * 4;
+        int eight = exchange.row(tick, layer, 8) - exchange.row(tick, layer, 0);
+        Vec next[K / 16];  // of the next eight sequences: on their way while these are multiplied
+#pragma unroll
+        for (int step = 0; step < K / 16; ++step) next[step] = exchange.read(h + 16 * step);
 #pragma unroll
         for (int n = 0; n < EIGHTS; ++n) {
-            int sequence = blockIdx.y * SEQUENCES + 8 * n + row;
-            const real* h = exchange.row(tick, layer, sequence);
-            float sums[MROWS][4] = {};
+            // [read h]
+            unsigned b[K / 16][2 * HALVES];
 #pragma unroll
             for (int step = 0; step < K / 16; ++step) {
-                // [read h]
-                real four[4];
-                unsigned b[2 * HALVES];
-                read<Exchange>(four, h, k + 16 * step, sequence < batch ? hidden : 0);
-                round(b, four);
-                // [products]
+                round(b[step], next[step].at);
+                if (n + 1 < EIGHTS) next[step] = exchange.read(h + (n + 1) * eight + 16 * step);
+            }
+            // [products]
+            float sums[MROWS][4] = {};
 #pragma unroll
-                for (int i = 0; i < MROWS * HALVES; ++i) {
-                    int m = i / HALVES, half = i % HALVES;
-                    if (BF16) mma_bf16(sums[m], w[m][step][0], b[0], b[1]);
-                    else mma_tf32(sums[m], w[m][step][half], b[2 * half], b[2 * half + 1]);
-                }
+            for (int i = 0; i < K / 16 * MROWS * HALVES; ++i) {
+                int step = i / (MROWS * HALVES), m = i / HALVES % MROWS, half = i % HALVES;
+                if (BF16) mma_bf16(sums[m], w[m][step][0], b[step][0], b[step][1]);
+                else mma_tf32(sums[m], w[m][step][half], b[step][2 * half], b[step][2 * half + 1]);
             }
             // [partial sums]
             real* partial = shared + threadIdx.y * PARTIAL + (8 * n + pair) * STRIDE + row;
 #pragma unroll
             for (int i = 0; i < MROWS * 4; ++i) partial[i % 2 * STRIDE + i / 2 * 8] = sums[i / 4][i % 4];
-        }
-    }
-
-    // Four neighbors of a row of h, of which the first `count` numbers exist.
-    template <class Exchange>
-    static __device__ void read(real (&four)[4], const real* row, int k, int count) {
-        if (k + 4 <= count && count % 4 == 0) {
-            float4 found = Exchange::read(reinterpret_cast<const float4*>(row + k));
-            four[0] = found.x, four[1] = found.y, four[2] = found.z, four[3] = found.w;
-        } else {
-#pragma unroll
-            for (int j = 0; j < 4; ++j) four[j] = k + j < count ? Exchange::read(row + k + j) : 0;
         }
     }
 };
@@ -103,6 +92,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) recurrent_persistent_tenso
     real* h, real* c, real* y, unsigned* arrived, int steps, int backward, int batch, int hidden) {
     extern __shared__ real shared[];
     run_sequence<Fragments>(
-        ThroughL2{h, arrived, batch, hidden}, shared, projected, w_ih, b_ih, w_hh, b_hh, lengths, c, y, steps, backward,
+        through_l2<Fragments>(h, arrived), shared, projected, w_ih, b_ih, w_hh, b_hh, lengths, c, y, steps, backward,
         batch, hidden);
 }

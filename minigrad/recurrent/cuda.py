@@ -15,7 +15,7 @@ from minigrad.nn.recurrent import Recurrent, affine, stack
 from minigrad.operators import OPS
 from minigrad.ops.recurrence import CELLS, DIRECTIONS
 from minigrad.recurrent.runner import Arrays, Runner, order
-from minigrad.recurrent.tile import CLUSTER, THREADS, WARP, Layers, Room, choose
+from minigrad.recurrent.tile import CLUSTER, SPLITS, THREADS, WARP, Layers, Room, Tile, choose
 from minigrad.rounding import current
 from minigrad.simulator.runtime import MAX_RESIDENT
 from minigrad.tensor import Tensor
@@ -41,12 +41,12 @@ def kernels(kind: str, on_gpu: bool) -> dict[str, Kernel]:
     threads = tuple(range(WARP, THREADS + 1, WARP))
     made["registers"] = Kernel(
         "recurrent/persistent.cu", "recurrent_persistent", *blocks, cell, None, "bytes",
-        cooperative=True, ROWS=(1, 2, 3, 4), K=(32, 16, 64), SEQS=(4, 1, 2, 8, 16), THREADS=threads,
+        cooperative=True, ROWS=(1, 2, 3, 4), K=(32, 16, 64), SEQS=(4, 1, 2, 8, 16), SPLIT=SPLITS, THREADS=threads,
     )  # fmt: skip
     made["cluster"] = Kernel(
         "recurrent/persistent_cluster.cu", "recurrent_persistent_cluster", *blocks, cell, None, "bytes",
-        cooperative=not on_gpu, ROWS=(1, 2, 3, 4), K=(32, 16, 64), SEQS=(4, 1, 2, 8, 16), THREADS=threads,
-        CLUSTER=tuple(range(CLUSTER, 0, -1)),
+        cooperative=not on_gpu, ROWS=(1, 2, 3, 4), K=(32, 16, 64), SEQS=(4, 1, 2, 8, 16), SPLIT=SPLITS,
+        THREADS=threads, CLUSTER=tuple(range(CLUSTER, 0, -1)),
     )  # fmt: skip
     for precision in ROUNDED:
         made[precision] = Kernel(
@@ -116,15 +116,17 @@ class CUDA(Runner):
         """One launch for the layers at these places, the first of which reads x."""
         module, layers, (steps, batch, _) = self.module, len(places), x.shape
         hidden = module.hidden_size
-        launch, groups = self.planned(batch, layers)
-        h = stacked([state[0] for state in [*states, *states]])
+        launch, tile = self.planned(batch, layers)
+        wider = 0, tile.width - hidden, 0, tile.groups * tile.seqs - batch  # room for whole tiles
+        h = padded(stacked([state[0] for state in [*states, *states]]), wider)
         c = stacked([copied(state[-1]) for state in states])  # the kernel writes into it
         y = Array.empty(self.device, (steps, batch, hidden), self.dtype)
-        arrived = Array.zeros(self.device, (groups,), np.dtype(np.uint32))
+        arrived = Array.zeros(self.device, (tile.groups,), np.dtype(np.uint32))
         extents = steps, int(backward), batch, hidden
         weights = self.stacked_weights(places)
         launch(self.projected(x, places[0]), *weights, lengths, h, c, y, arrived, *extents)
-        h, c = h.reshape((2 * layers * batch, hidden)), c.reshape((layers * batch, hidden))
+        h = padded(h, tuple(-width for width in wider)).reshape((2 * layers * batch, hidden))
+        c = c.reshape((layers * batch, hidden))
         halves = ((steps + layer) % 2 * layers for layer in range(layers))  # where the last step wrote
         ends = [(h.rows((half + i) * batch, batch), c.rows(i * batch, batch)) for i, half in enumerate(halves)]
         return y, [tuple(map(copied, end[: module.parts])) for end in ends]
@@ -140,14 +142,14 @@ class CUDA(Runner):
             self._stacked[key] = [w_ih, b_ih, w_hh, b_hh]
         return self._stacked[key]
 
-    def planned(self, batch: int, layers: int) -> tuple[Launch, int]:
-        """The launch of a persistent kernel in the precision of `mg.precision`, and its groups of sequences."""
+    def planned(self, batch: int, layers: int) -> tuple[Launch, Tile]:
+        """The launch of a persistent kernel in the precision of `mg.precision`, and its tile."""
         cluster = self.rung == "cluster"
         rounds = current() if self.dtype == np.float32 and current() in ROUNDED and not cluster else ""
         kind = "tensor cores" if rounds else "cluster" if cluster else "registers"
         work = Layers(self.module.hidden_size, batch, self.module.gates, layers, self.dtype.itemsize)
         tile = choose(work, kind, self.room())
-        return self.kernels[rounds or kind].launch(*tile.sizes, **tile.values), tile.groups
+        return self.kernels[rounds or kind].launch(*tile.sizes, **tile.values), tile
 
     def room(self) -> Room:
         """The blocks and threads that run at once: a block of any size on each multiprocessor, or those of `sim`."""
@@ -188,4 +190,10 @@ def stacked(arrays: Sequence[Array]) -> Array:
     if len(arrays) == 1:
         return arrays[0].reshape((1, *arrays[0].shape))
     made: Any = stack([Tensor(array) for array in arrays]).array
+    return made
+
+
+def padded(array: Array, widths: tuple[int, ...]) -> Array:
+    """The array with zeros around it, or cropped, as `mg.pad`."""
+    made: Any = OPS["pad"](Tensor(array), widths).array
     return made

@@ -8,8 +8,9 @@ from minigrad.errors import LaunchError
 from minigrad.kernels.extents import ceil_div
 
 REGISTERS, MOST = 65536, 255  # of four bytes, in a multiprocessor and at most in a thread
-OTHERS = 48  # registers of a thread besides its weights and sums
+OTHERS, SUMS = 48, 16  # registers of a thread besides its weights and sums; sums at most
 WARP, THREADS = 32, 1024  # threads of a warp, and at most of a block
+SPLITS = 1, 2, 4  # lanes that share columns
 CLUSTER = 8  # blocks of a cluster at most, on every GPU that has them
 
 
@@ -32,12 +33,16 @@ class Layers(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """`rows` rows of the weights for `seqs` sequences are a block's, and of these `k` columns a warp's."""
+    """`rows` rows of the weights for `seqs` sequences are a block's, and of these `k` columns a warp's.
+
+    On CUDA cores `split` lanes share the columns, each with as many times the rows.
+    """
 
     work: Layers
     rows: int
     k: int
     seqs: int
+    split: int
     kind: str = "registers"  # the kernel: "registers", "tensor cores" or "cluster"
 
     @property
@@ -57,10 +62,20 @@ class Tile(NamedTuple):
         return self.columns * self.groups * self.work.layers
 
     @property
+    def products(self) -> int:
+        """Products of a block in a step: with its own h, and with that of the layer below."""
+        return 2 if self.work.layers > 1 else 1
+
+    @property
     def warps(self) -> int:
         """The warps of a block: one for k columns of each product, and a thread for each unit of a sequence."""
-        products = 2 if self.work.layers > 1 else 1
-        return products * max(ceil_div(self.work.hidden, self.k), ceil_div(self.units * self.seqs, WARP * products))
+        threads = self.units * self.seqs
+        return self.products * max(ceil_div(self.work.hidden, self.k), ceil_div(threads, WARP * self.products))
+
+    @property
+    def width(self) -> int:
+        """The columns of all warps of a product: those of h, with zeros beyond the units."""
+        return self.k * self.warps // self.products
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -73,7 +88,7 @@ class Tile(NamedTuple):
         values = {"K": self.k, "THREADS": WARP * self.warps}
         if self.kind == "tensor cores":
             return values | {"MROWS": self.rows // 16, "EIGHTS": self.seqs // 8}
-        return values | {"ROWS": self.rows // WARP, "SEQS": self.seqs} | self.cluster
+        return values | {"ROWS": self.rows // WARP, "SEQS": self.seqs, "SPLIT": self.split} | self.cluster
 
     @property
     def cluster(self) -> dict[str, int]:
@@ -86,14 +101,14 @@ class Tile(NamedTuple):
         A block of a cluster has two halves of h of all units besides.
         """
         own = self.rows + (4 if self.kind == "tensor cores" else self.k)
-        halves = 2 * self.work.hidden if self.kind == "cluster" else 0
+        halves = 2 * self.width if self.kind == "cluster" else 0
         return self.seqs * (self.warps * own + halves) * self.work.itemsize
 
     def fits(self, room: Room) -> bool:
         """True if the registers of the threads and the shared memory of the block are enough."""
         threads, words = WARP * self.warps, self.work.itemsize // 4
-        summed = 8 if self.kind == "tensor cores" else self.seqs  # sequences at a time
-        registers = words * self.rows * (self.k + summed) // WARP + OTHERS
+        summed = 8 * self.rows // WARP if self.kind == "tensor cores" else SUMS
+        registers = words * (self.rows * self.k // WARP + summed) + OTHERS
         held = registers <= min(MOST, REGISTERS // threads)
         together = self.kind != "cluster" or (self.columns <= CLUSTER and self.work.layers == 1)
         return threads <= THREADS and held and together and self.shared <= room.shared
@@ -104,18 +119,25 @@ class Tile(NamedTuple):
 
     @property
     def cycles(self) -> float:
-        """A model of a step: products or reads of shared memory, sums over the warps, and h out of the L2 cache."""
+        """A model of a step: products or reads of shared memory, sums over lanes and warps, and h from the L2 cache."""
         macs = self.rows * self.k * self.seqs * self.warps
-        products = macs / 512 if self.kind == "tensor cores" else max(macs / 128, self.seqs * self.k / 4 * self.warps)
-        sums = 2 * self.warps * self.seqs * self.rows / WARP
+        partial = self.warps * self.seqs * self.rows / WARP  # sums of all warps, in writes of a warp
+        if self.kind == "tensor cores":
+            products = macs / 512
+        else:
+            products = max(macs / 128, self.seqs * self.k / self.split * self.warps)  # a warp reads a number in a cycle
+            products += partial * (self.split - 1)  # exchanges
         moved = self.blocks * self.seqs * self.work.hidden * self.work.itemsize / 2500  # bytes of all blocks in a cycle
-        return products + sums + moved
+        return products + 2 * partial + moved
 
 
 def tiles(work: Layers, kind: str) -> list[Tile]:
     """Every tile that the kernel of this kind is compiled for."""
-    rows, seqs = ((16, 32, 64), (8, 16, 32, 64)) if kind == "tensor cores" else ((32, 64, 96, 128), (1, 2, 4, 8, 16))
-    return [Tile(work, *shape, kind) for shape in product(rows, (16, 32, 64), seqs)]
+    if kind == "tensor cores":
+        shapes = product((16, 32, 64), (16, 32, 64), (8, 16, 32, 64), (1,))
+    else:
+        shapes = product((32, 64, 96, 128), (16, 32, 64), (1, 2, 4, 8, 16), SPLITS)
+    return [Tile(work, *shape, kind) for shape in shapes]
 
 
 @cache

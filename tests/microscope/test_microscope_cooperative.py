@@ -51,7 +51,7 @@ CLEAN = {
 def barrier(name: str, old: str, new: str) -> str:
     """The kernel with a barrier of its own, of which one line is another."""
     assert RIGHT.count(old) == 1
-    return f"{RIGHT.replace(old, new)}{KERNEL}".replace("grid_barrier", f"barrier_{name}").replace("smooth", name)
+    return f"{RIGHT.replace(old, new)}{KERNEL}".replace("grid_", f"{name}_").replace("smooth", name)
 
 
 BARRIERS = Source("".join(barrier(name, *change) for name, change in (RACES | HANGS | CLEAN).items()), "barriers.cu")

@@ -69,7 +69,9 @@ def sequence_times(work: Sequences, against: Sequence[str] = ()) -> Times:
             works[label] = call = rung(runner, x, work.precision, label.endswith("graph"))
             must_agree(label, call().numpy(), truth, ALLOWED[work.precision])
     for label, call in rivals.items():
-        must_agree(label, call().float().cpu().numpy(), truth, ALLOWED[label.partition(", ")[2]])
+        y = call()
+        get(DEVICE).synchronize()
+        must_agree(label, y.float().cpu().numpy(), truth, ALLOWED[label.partition(", ")[2]])
     return timer().interleaved(works | rivals, REPEATS)
 
 
@@ -112,7 +114,10 @@ def barrier_times() -> Times:
     """The time of one barrier: of the threads of a block, of the blocks of a cluster, and of those of a grid."""
     gpu: Any = get(DEVICE)
     most = gpu.chip.sms
-    block, cluster = (Kernel("bench/barriers.cu", f"meet_in_{name}") for name in ("blocks", "clusters"))
+    block, cluster = (
+        Kernel("bench/barriers.cu", "meet_in_blocks"),
+        Kernel("bench/cluster_barriers.cu", "meet_in_clusters"),
+    )
     grid = Kernel("bench/barriers.cu", "meet_in_the_grid", cooperative=True)
 
     def arrive(blocks: int, meetings: int) -> None:

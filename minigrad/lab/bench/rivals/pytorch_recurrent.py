@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from minigrad.devices import get
 from minigrad.lab.bench.timer import Call
 from minigrad.nn.recurrent import RNN, Recurrent
 
@@ -30,14 +31,16 @@ def inference(module: Recurrent, x: np.ndarray, threads: int) -> Call:
 
 
 def on_gpu(module: Recurrent, x: np.ndarray, mode: str) -> Call:
-    """The same by cuDNN, in float32, in tf32, or with weights and x in float16."""
-    dtype = torch.float16 if mode == "float16" else torch.float32
-    other, sequence = twin(module).to("cuda", dtype), torch.from_numpy(x).to("cuda", dtype)
-    other.flatten_parameters()
+    """The same by cuDNN, in float32, in tf32, or with weights and x in float16, on minigrad's stream."""
+    gpu: Any = get("cuda")
+    dtype, stream = torch.float16 if mode == "float16" else torch.float32, torch.cuda.ExternalStream(gpu.stream.handle)
+    with torch.cuda.stream(stream):
+        other, sequence = twin(module).to("cuda", dtype), torch.from_numpy(x).to("cuda", dtype)
+        other.flatten_parameters()
 
     def call() -> Any:
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = mode == "tf32"
-        with torch.inference_mode():
+        with torch.cuda.stream(stream), torch.inference_mode():
             return other(sequence)[0]
 
     return call
