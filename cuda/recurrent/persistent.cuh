@@ -9,6 +9,7 @@
 // Several layers are a wavefront: while one makes step t, the layer below makes step t + 1, and all meet at the same
 // barrier. The layers above the first have as many warps again, for the products of W_ih with the h of the layer below.
 #pragma once
+#include "async_copy.cuh"
 #include "grid_barrier.cuh"
 #include "recurrent/cell.cuh"
 #include "vector.cuh"
@@ -36,47 +37,47 @@ __device__ inline void read_gates(real (&out)[GATES], const real* from, int hidd
     for (int g = 0; g < GATES; ++g) out[g] = from[g * hidden];
 }
 
-// h changes hands through the L2 cache: a step reads one half of h (2, layers, rows, width) and writes the other, and both
-// hold the state before the first step. There is room for the sequences and columns of whole blocks and warps; what no
-// unit of the network writes stays 0, so reads need no test. All blocks for these sequences meet, through a counter.
+// h changes hands through the L2 cache, as numbers of type T: a step reads one half of `moved` (2, layers, rows, width) and
+// writes the other. There is room for the sequences and columns of whole blocks and warps; what no unit of the network
+// writes stays 0, so reads need no test. All blocks for these sequences meet, through a counter.
+template <class T>
 struct ThroughL2 {
-    real* h;
+    T* moved;
     unsigned* arrived;
     int rows, width;
 
     // The h of a layer and sequence before a tick.
-    __device__ real* row(int tick, int layer, int sequence) const {
-        return h + ((tick % 2 * gridDim.z + layer) * rows + sequence) * width;
+    __device__ T* row(int tick, int layer, int sequence) const {
+        return moved + ((tick % 2 * gridDim.z + layer) * rows + sequence) * width;
     }
-    // Four neighbors. An L1 cache may have the numbers of two ticks ago: __ldcg reads the L2 cache.
-    static __device__ Vec read(const real* from) {
-        Vec four;
-#pragma unroll
-        for (int i = 0; i < sizeof(Vec) / sizeof(uint4); ++i) {
-            reinterpret_cast<uint4*>(&four)[i] = __ldcg(reinterpret_cast<const uint4*>(from) + i);
-        }
+    // Four neighbors to shared memory, or to registers.
+    static __device__ void copy(T* to, const T* from) { copy_async(&vec(to), &vec(from), true); }
+    static __device__ Four<T> read(const T* from) {
+        Four<T> four;
+        if constexpr (sizeof four == 8) reinterpret_cast<uint2&>(four) = __ldcg(reinterpret_cast<const uint2*>(from));
+        else reinterpret_cast<uint4&>(four) = __ldcg(reinterpret_cast<const uint4*>(from));
         return four;
     }
     __device__ void write(int tick, int layer, int sequence, int unit, real value) const {
         row(tick + 1, layer, sequence)[unit] = value;
     }
     __device__ void arrive() const { grid_arrive(arrived + blockIdx.y); }
-    __device__ void wait(int tick) const { grid_wait(arrived + blockIdx.y, gridDim.x * gridDim.z, tick + 1); }
+    __device__ void wait(int meeting) const { grid_wait(arrived + blockIdx.y, gridDim.x * gridDim.z, meeting); }
 };
 
-template <class Weights>
-__device__ ThroughL2 through_l2(real* h, unsigned* arrived) {
+template <class Weights, class T>
+__device__ ThroughL2<T> through_l2(unsigned* moved, unsigned* arrived) {
     int warps = gridDim.z > 1 ? blockDim.y / 2 : blockDim.y;  // of a product
-    return {h, arrived, (int)gridDim.y * Weights::SEQUENCES, K * warps};
+    return {reinterpret_cast<T*>(moved), arrived, (int)gridDim.y * Weights::SEQUENCES, K * warps};
 }
 
 // projected (T, B, GATES * hidden) = x W_ih^T + b_ih of the first layer; w_ih and b_ih are those of all layers, of which
-// the first is not read. c (layers, B, hidden) holds the state, and at the end the last one, as `exchange` does for h;
-// y (T, B, hidden) is the last layer's.
+// the first is not read. h and c (layers, B, hidden) hold the state, and at the end the last one; y (T, B, hidden) is the
+// last layer's. `exchange` is 0 everywhere.
 template <class Weights, class Exchange>
 __device__ void run_sequence(
     Exchange exchange, real* shared, const real* projected, const real* w_ih, const real* b_ih, const real* w_hh,
-    const real* b_hh, const int* lengths, real* c, real* y, int steps, int backward, int batch, int hidden) {
+    const real* b_hh, const int* lengths, real* h, real* c, real* y, int steps, int backward, int batch, int hidden) {
     int layer = blockIdx.z, layers = gridDim.z, warp = threadIdx.y, warps = layers > 1 ? blockDim.y / 2 : blockDim.y;
     int first = warp % warps * K, matrix = layer * GATES * hidden * hidden;
     bool below = warp >= warps;  // this warp multiplies the h of the layer below
@@ -90,7 +91,7 @@ __device__ void run_sequence(
     bool owns = s < Weights::SEQUENCES && unit < hidden && sequence < batch;
     int at = (layer * batch + sequence) * hidden + unit, length = owns ? lengths[sequence] : 0;
     const real* sums = shared + s * Weights::STRIDE + u;
-    real now = owns ? exchange.row(0, layer, sequence)[unit] : 0, cell = owns ? c[at] : 0;
+    real now = owns ? h[at] : 0, cell = owns ? c[at] : 0;
     real from_x[GATES], bias[GATES];
     if (owns) read_gates(bias, b_hh + layer * GATES * hidden + unit, hidden);
     // What step t adds to the gates besides products with h.
@@ -100,6 +101,12 @@ __device__ void run_sequence(
         if (owns && step >= 0 && step < steps) read_gates(from_x, row + unit, hidden);
     };
     read_inputs(0);
+    // [the state before the first step] into both halves: a layer begins in the one or the other
+    for (int half = 0; half < 2; ++half) {
+        if (owns) exchange.write(half, layer, sequence, unit, now);
+    }
+    exchange.arrive();
+    exchange.wait(1);
     for (int tick = 0; tick < steps + layers - 1; ++tick) {
         int step = tick - layer, t = backward ? steps - 1 - step : step;
         bool runs = step >= 0 && step < steps, within = t < length;  // runs is the same for the whole block
@@ -122,7 +129,7 @@ __device__ void run_sequence(
         exchange.arrive();
         if (owns && runs && layer == layers - 1) y[(t * batch + sequence) * hidden + unit] = within ? now : 0;
         read_inputs(step + 1);  // of the next step: global memory is far away
-        exchange.wait(tick);
+        exchange.wait(tick + 2);
     }
-    if (owns) c[at] = cell;
+    if (owns) h[at] = now, c[at] = cell;
 }

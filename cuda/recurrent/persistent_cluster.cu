@@ -18,7 +18,7 @@ struct ThroughCluster {
     __device__ real* row(int tick, int, int sequence) const {
         return halves + (tick % 2 * SEQS + sequence - blockIdx.y * SEQS) * width;
     }
-    static __device__ Vec read(const real* from) { return vec(from); }
+    static __device__ void copy(real* to, const real* from) { vec(to) = vec(from); }
 
     // Into the memory of every block: mapa gives the address of one's own variable in the block of that rank.
     __device__ void write(int tick, int layer, int sequence, int unit, real value) const {
@@ -37,27 +37,16 @@ struct ThroughCluster {
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS) recurrent_persistent_cluster(
     const real* projected, const real* w_ih, const real* b_ih, const real* w_hh, const real* b_hh, const int* lengths,
-    real* h, real* c, real* y, unsigned* arrived, int steps, int backward, int batch, int hidden) {
+    real* h, real* c, real* y, unsigned* moved, unsigned* arrived, int steps, int backward, int batch, int hidden) {
     extern __shared__ real shared[];
-    ThroughL2 outside = through_l2<Registers>(h, arrived);
 #ifdef MINIGRAD_SIM
-    const ThroughL2& exchange = outside;
+    ThroughL2<real> exchange = through_l2<Registers, real>(moved, arrived);
 #else
-    ThroughCluster exchange{shared + blockDim.y * (Registers::PARTIAL + SEQS * K), outside.width};
-    // [the state before the first step, and zeros around it, into shared memory]
-    int thread = threadIdx.y * 32 + threadIdx.x, first = blockIdx.y * SEQS, size = SEQS * outside.width;
-    for (int i = thread; i < 2 * size; i += 32 * blockDim.y) {
-        exchange.row(i / size, 0, first)[i % size] = outside.row(0, 0, first)[i % size];
-    }
-    cluster_barrier();  // all blocks run, so their memory can be written
+    ThroughCluster exchange{shared + blockDim.y * (Registers::PARTIAL + SEQS * K), K * (int)blockDim.y};
+    int thread = threadIdx.y * 32 + threadIdx.x;
+    for (int i = thread; i < 2 * SEQS * exchange.width; i += 32 * blockDim.y) exchange.halves[i] = 0;
+    cluster_barrier();  // all blocks run, and their memory can be written
 #endif
     run_sequence<Registers>(
-        exchange, shared, projected, w_ih, b_ih, w_hh, b_hh, lengths, c, y, steps, backward, batch, hidden);
-#ifndef MINIGRAD_SIM
-    // [the last state, each block its own units] nobody writes into a block that has ended: all have met
-    for (int i = thread; i < SEQS * Registers::UNITS; i += 32 * blockDim.y) {
-        int sequence = first + i / Registers::UNITS, unit = blockIdx.x * Registers::UNITS + i % Registers::UNITS;
-        if (unit < hidden) outside.row(steps, 0, sequence)[unit] = exchange.row(steps, 0, sequence)[unit];
-    }
-#endif
+        exchange, shared, projected, w_ih, b_ih, w_hh, b_hh, lengths, h, c, y, steps, backward, batch, hidden);
 }

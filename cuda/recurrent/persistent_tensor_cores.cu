@@ -11,9 +11,19 @@
 #define BF16 0
 #endif
 
-// Two neighbors as bfloat16 in one register.
-__device__ inline unsigned packed(real low, real high) {
-    return bfloat16(low).bits | (unsigned)bfloat16(high).bits << 16;
+// h as it changes hands.
+#if BF16
+using Moved = bfloat16;
+#else
+using Moved = real;
+#endif
+
+// The registers of four neighbors for mma: two pairs, or four numbers that are rounded now.
+__device__ inline void to_fragment(unsigned (&out)[2], const Four<bfloat16>& four) {
+    for (int i = 0; i < 2; ++i) out[i] = four.at[2 * i].bits | (unsigned)four.at[2 * i + 1].bits << 16;
+}
+__device__ inline void to_fragment(unsigned (&out)[4], const Four<real>& four) {
+    for (int i = 0; i < 4; ++i) out[i] = to_tf32(__float_as_uint(four.at[i]));
 }
 
 // The same for tensor cores: a block owns 16 MROWS rows for 8 EIGHTS sequences. mma reads W as (16, k) and h as (k, 8); in
@@ -30,24 +40,16 @@ struct Fragments {
         return gate < GATES && unit < hidden && k < hidden ? matrix[(gate * hidden + unit) * hidden + k] : 0;
     }
 
-    // The registers of four neighbors: two pairs, or four numbers.
-    static __device__ void round(unsigned (&out)[2 * HALVES], const real (&four)[4]) {
-#pragma unroll
-        for (int i = 0; i < 2 * HALVES; ++i) {
-            out[i] = BF16 ? packed(four[2 * i % 4], four[2 * i % 4 + 1]) : to_tf32(__float_as_uint(four[i]));
-        }
-    }
-
     __device__ void load(const real* matrix, int first, int hidden) {
         int row = threadIdx.x / 4, k = first + threadIdx.x % 4 * 4;
 #pragma unroll
         for (int i = 0; i < MROWS * (K / 16) * 2; ++i) {
             int m = i / 2 / (K / 16), step = i / 2 % (K / 16), lower = i % 2;
-            real four[4];
+            Four<Moved> four;
             unsigned out[2 * HALVES];
 #pragma unroll
-            for (int j = 0; j < 4; ++j) four[j] = one(matrix, 16 * m + row + 8 * lower, k + 16 * step + j, hidden);
-            round(out, four);
+            for (int j = 0; j < 4; ++j) four.at[j] = one(matrix, 16 * m + row + 8 * lower, k + 16 * step + j, hidden);
+            to_fragment(out, four);
 #pragma unroll
             for (int j = 0; j < 2 * HALVES; ++j) w[m][step][j / 2][j % 2 * 2 + lower] = out[j];
         }
@@ -56,9 +58,9 @@ struct Fragments {
     template <class Exchange>
     __device__ void multiply(const Exchange& exchange, int tick, int layer, real* shared, int first) const {
         int row = threadIdx.x / 4, pair = threadIdx.x % 4 * 2;
-        const real* h = exchange.row(tick, layer, blockIdx.y * SEQUENCES + row) + first + threadIdx.x % 4 * 4;
+        const Moved* h = exchange.row(tick, layer, blockIdx.y * SEQUENCES + row) + first + threadIdx.x % 4 * 4;
         int eight = exchange.row(tick, layer, 8) - exchange.row(tick, layer, 0);
-        Vec next[K / 16];  // of the next eight sequences: on their way while these are multiplied
+        Four<Moved> next[K / 16];  // of the next eight sequences: on their way while these are multiplied
 #pragma unroll
         for (int step = 0; step < K / 16; ++step) next[step] = exchange.read(h + 16 * step);
 #pragma unroll
@@ -67,7 +69,7 @@ struct Fragments {
             unsigned b[K / 16][2 * HALVES];
 #pragma unroll
             for (int step = 0; step < K / 16; ++step) {
-                round(b[step], next[step].at);
+                to_fragment(b[step], next[step]);
                 if (n + 1 < EIGHTS) next[step] = exchange.read(h + (n + 1) * eight + 16 * step);
             }
             // [products]
@@ -89,9 +91,9 @@ struct Fragments {
 // The sequence by tensor cores: W_hh and h are rounded to TF32, or to bfloat16, and products are summed in float.
 extern "C" __global__ void __launch_bounds__(THREADS) recurrent_persistent_tensor_cores(
     const real* projected, const real* w_ih, const real* b_ih, const real* w_hh, const real* b_hh, const int* lengths,
-    real* h, real* c, real* y, unsigned* arrived, int steps, int backward, int batch, int hidden) {
+    real* h, real* c, real* y, unsigned* moved, unsigned* arrived, int steps, int backward, int batch, int hidden) {
     extern __shared__ real shared[];
     run_sequence<Fragments>(
-        through_l2<Fragments>(h, arrived), shared, projected, w_ih, b_ih, w_hh, b_hh, lengths, c, y, steps, backward,
-        batch, hidden);
+        through_l2<Fragments, Moved>(moved, arrived), shared, projected, w_ih, b_ih, w_hh, b_hh, lengths, h, c, y, steps,
+        backward, batch, hidden);
 }

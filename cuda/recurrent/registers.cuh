@@ -46,18 +46,16 @@ struct Registers {
     template <class Exchange>
     __device__ void multiply(const Exchange& exchange, int tick, int layer, real* shared, int first) const {
         real *own = shared + blockDim.y * PARTIAL + threadIdx.y * SEQS * K, *partial = shared + threadIdx.y * PARTIAL;
-        // [read h] All of a lane's numbers are on their way before it needs the first: the L2 cache is far away.
-        Vec read[READS];
+        // [read h]
 #pragma unroll
         for (int i = 0; i < READS; ++i) {
             int at = (32 * i + threadIdx.x) * LANES;
-            if (at < SEQS * K) read[i] = exchange.read(exchange.row(tick, layer, blockIdx.y * SEQS + at / K) + first + at % K);
+            if (at < SEQS * K) {
+                exchange.copy(own + at, exchange.row(tick, layer, blockIdx.y * SEQS + at / K) + first + at % K);
+            }
         }
-#pragma unroll
-        for (int i = 0; i < READS; ++i) {
-            int at = (32 * i + threadIdx.x) * LANES;
-            if (at < SEQS * K) vec(own + at) = read[i];
-        }
+        copy_commit();
+        copy_wait<0>();
         __syncwarp();
 #pragma unroll
         for (int s = 0; s < SEQS; s += AT_ONCE) {

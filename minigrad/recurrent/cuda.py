@@ -15,13 +15,12 @@ from minigrad.nn.recurrent import Recurrent, affine, stack
 from minigrad.operators import OPS
 from minigrad.ops.recurrence import CELLS, DIRECTIONS
 from minigrad.recurrent.runner import Arrays, Runner, order
-from minigrad.recurrent.tile import CLUSTER, SPLITS, THREADS, WARP, Layers, Room, Tile, choose
+from minigrad.recurrent.tile import CLUSTER, KS, ROUNDED, SPLITS, THREADS, WARP, Layers, Room, Tile, choose
 from minigrad.rounding import current
 from minigrad.simulator.runtime import MAX_RESIDENT
 from minigrad.tensor import Tensor
 
 RUNGS = ("steps", "projected", "persistent", "cluster", "wavefront")
-ROUNDED = ("tf32", "bf16")  # the precisions of tensor cores
 SHARED = 227 * 1024  # bytes that a block may ask for on Hopper
 
 
@@ -41,18 +40,18 @@ def kernels(kind: str, on_gpu: bool) -> dict[str, Kernel]:
     threads = tuple(range(WARP, THREADS + 1, WARP))
     made["registers"] = Kernel(
         "recurrent/persistent.cu", "recurrent_persistent", *blocks, cell, None, "bytes",
-        cooperative=True, ROWS=(1, 2, 3, 4), K=(32, 16, 64), SEQS=(4, 1, 2, 8, 16), SPLIT=SPLITS, THREADS=threads,
+        cooperative=True, ROWS=(1, 2, 3, 4), K=KS, SEQS=(4, 1, 2, 8, 16), SPLIT=SPLITS, THREADS=threads,
     )  # fmt: skip
     made["cluster"] = Kernel(
         "recurrent/persistent_cluster.cu", "recurrent_persistent_cluster", *blocks, cell, None, "bytes",
-        cooperative=not on_gpu, ROWS=(1, 2, 3, 4), K=(32, 16, 64), SEQS=(4, 1, 2, 8, 16), SPLIT=SPLITS,
+        cooperative=not on_gpu, ROWS=(1, 2, 3, 4), K=KS, SEQS=(4, 1, 2, 8, 16), SPLIT=SPLITS,
         THREADS=threads, CLUSTER=tuple(range(CLUSTER, 0, -1)),
     )  # fmt: skip
     for precision in ROUNDED:
         made[precision] = Kernel(
             "recurrent/persistent_tensor_cores.cu", "recurrent_persistent_tensor_cores", *blocks,
             {**cell, "BF16": precision == "bf16"}, None, "bytes",
-            cooperative=True, MROWS=(2, 1, 4), K=(32, 16, 64), EIGHTS=(1, 2, 4, 8), THREADS=threads,
+            cooperative=True, MROWS=(2, 1, 4), K=KS, EIGHTS=(1, 2, 4, 8), THREADS=threads,
         )  # fmt: skip
     return made
 
@@ -117,19 +116,14 @@ class CUDA(Runner):
         module, layers, (steps, batch, _) = self.module, len(places), x.shape
         hidden = module.hidden_size
         launch, tile = self.planned(batch, layers)
-        wider = 0, tile.width - hidden, 0, tile.groups * tile.seqs - batch  # room for whole tiles
-        h = padded(stacked([state[0] for state in [*states, *states]]), wider)
-        c = stacked([copied(state[-1]) for state in states])  # the kernel writes into it
+        h, c = (stacked([copied(state[part]) for state in states]) for part in (0, -1))  # the kernel writes into them
         y = Array.empty(self.device, (steps, batch, hidden), self.dtype)
-        arrived = Array.zeros(self.device, (tile.groups,), np.dtype(np.uint32))
+        moved, arrived = (Array.zeros(self.device, (n,), np.dtype(np.uint32)) for n in (tile.words, tile.groups))
         extents = steps, int(backward), batch, hidden
         weights = self.stacked_weights(places)
-        launch(self.projected(x, places[0]), *weights, lengths, h, c, y, arrived, *extents)
-        h = padded(h, tuple(-width for width in wider)).reshape((2 * layers * batch, hidden))
-        c = c.reshape((layers * batch, hidden))
-        halves = ((steps + layer) % 2 * layers for layer in range(layers))  # where the last step wrote
-        ends = [(h.rows((half + i) * batch, batch), c.rows(i * batch, batch)) for i, half in enumerate(halves)]
-        return y, [tuple(map(copied, end[: module.parts])) for end in ends]
+        launch(self.projected(x, places[0]), *weights, lengths, h, c, y, moved, arrived, *extents)
+        ends = [array.reshape((layers * batch, hidden)) for array in (h, c)[: module.parts]]
+        return y, [tuple(copied(end.rows(i * batch, batch)) for end in ends) for i in range(layers)]
 
     def stacked_weights(self, places: Sequence[str]) -> list[Array]:
         """W_ih, b_ih, W_hh and b_hh of all these layers, each in one array, made once."""
@@ -144,12 +138,12 @@ class CUDA(Runner):
 
     def planned(self, batch: int, layers: int) -> tuple[Launch, Tile]:
         """The launch of a persistent kernel in the precision of `mg.precision`, and its tile."""
-        cluster = self.rung == "cluster"
-        rounds = current() if self.dtype == np.float32 and current() in ROUNDED and not cluster else ""
-        kind = "tensor cores" if rounds else "cluster" if cluster else "registers"
+        kind = "cluster" if self.rung == "cluster" else "registers"
+        if self.dtype == np.float32 and current() in ROUNDED and kind == "registers":
+            kind = current()
         work = Layers(self.module.hidden_size, batch, self.module.gates, layers, self.dtype.itemsize)
         tile = choose(work, kind, self.room())
-        return self.kernels[rounds or kind].launch(*tile.sizes, **tile.values), tile
+        return self.kernels[kind].launch(*tile.sizes, **tile.values), tile
 
     def room(self) -> Room:
         """The blocks and threads that run at once: a block of any size on each multiprocessor, or those of `sim`."""
@@ -190,10 +184,4 @@ def stacked(arrays: Sequence[Array]) -> Array:
     if len(arrays) == 1:
         return arrays[0].reshape((1, *arrays[0].shape))
     made: Any = stack([Tensor(array) for array in arrays]).array
-    return made
-
-
-def padded(array: Array, widths: tuple[int, ...]) -> Array:
-    """The array with zeros around it, or cropped, as `mg.pad`."""
-    made: Any = OPS["pad"](Tensor(array), widths).array
     return made

@@ -10,6 +10,8 @@ from minigrad.kernels.extents import ceil_div
 REGISTERS, MOST = 65536, 255  # of four bytes, in a multiprocessor and at most in a thread
 OTHERS, SUMS = 48, 16  # registers of a thread besides its weights and sums; sums at most
 WARP, THREADS = 32, 1024  # threads of a warp, and at most of a block
+ROUNDED = "tf32", "bf16"  # the precisions of tensor cores
+KS = 32, 16, 64, 128  # columns of a warp
 SPLITS = 1, 2, 4  # lanes that share columns
 CLUSTER = 8  # blocks of a cluster at most, on every GPU that has them
 
@@ -43,7 +45,7 @@ class Tile(NamedTuple):
     k: int
     seqs: int
     split: int
-    kind: str = "registers"  # the kernel: "registers", "tensor cores" or "cluster"
+    kind: str = "registers"  # the kernel: "registers", "cluster", or on tensor cores "tf32" or "bf16"
 
     @property
     def units(self) -> int:
@@ -78,6 +80,12 @@ class Tile(NamedTuple):
         return self.k * self.warps // self.products
 
     @property
+    def words(self) -> int:
+        """Words of four bytes in which h changes hands: both halves, of all layers."""
+        size = 2 if self.kind == "bf16" else self.work.itemsize
+        return 2 * self.work.layers * self.groups * self.seqs * self.width * size // 4
+
+    @property
     def sizes(self) -> tuple[int, ...]:
         """The sizes of a launch: grid, warps of a block, and bytes of its shared memory."""
         return self.columns, self.groups, self.work.layers, self.warps, self.shared
@@ -86,7 +94,7 @@ class Tile(NamedTuple):
     def values(self) -> dict[str, int]:
         """The tunables of a launch."""
         values = {"K": self.k, "THREADS": WARP * self.warps}
-        if self.kind == "tensor cores":
+        if self.kind in ROUNDED:
             return values | {"MROWS": self.rows // 16, "EIGHTS": self.seqs // 8}
         return values | {"ROWS": self.rows // WARP, "SEQS": self.seqs, "SPLIT": self.split} | self.cluster
 
@@ -100,14 +108,14 @@ class Tile(NamedTuple):
 
         A block of a cluster has two halves of h of all units besides.
         """
-        own = self.rows + (4 if self.kind == "tensor cores" else self.k)
+        own = self.rows + (4 if self.kind in ROUNDED else self.k)
         halves = 2 * self.width if self.kind == "cluster" else 0
         return self.seqs * (self.warps * own + halves) * self.work.itemsize
 
     def fits(self, room: Room) -> bool:
         """True if the registers of the threads and the shared memory of the block are enough."""
         threads, words = WARP * self.warps, self.work.itemsize // 4
-        summed = 8 * self.rows // WARP if self.kind == "tensor cores" else SUMS
+        summed = 8 * self.rows // WARP if self.kind in ROUNDED else SUMS
         registers = words * (self.rows * self.k // WARP + summed) + OTHERS
         held = registers <= min(MOST, REGISTERS // threads)
         together = self.kind != "cluster" or (self.columns <= CLUSTER and self.work.layers == 1)
@@ -122,21 +130,21 @@ class Tile(NamedTuple):
         """A model of a step: products or reads of shared memory, sums over lanes and warps, and h from the L2 cache."""
         macs = self.rows * self.k * self.seqs * self.warps
         partial = self.warps * self.seqs * self.rows / WARP  # sums of all warps, in writes of a warp
-        if self.kind == "tensor cores":
+        if self.kind in ROUNDED:
             products = macs / 512
         else:
             products = max(macs / 128, self.seqs * self.k / self.split * self.warps)  # a warp reads a number in a cycle
             products += partial * (self.split - 1)  # exchanges
-        moved = self.blocks * self.seqs * self.work.hidden * self.work.itemsize / 2500  # bytes of all blocks in a cycle
+        moved = 2 * self.words * self.columns / 2500  # bytes that all blocks read of a half, in a cycle
         return products + 2 * partial + moved
 
 
 def tiles(work: Layers, kind: str) -> list[Tile]:
     """Every tile that the kernel of this kind is compiled for."""
-    if kind == "tensor cores":
-        shapes = product((16, 32, 64), (16, 32, 64), (8, 16, 32, 64), (1,))
+    if kind in ROUNDED:
+        shapes = product((16, 32, 64), KS, (8, 16, 32, 64), (1,))
     else:
-        shapes = product((32, 64, 96, 128), (16, 32, 64), (1, 2, 4, 8, 16), SPLITS)
+        shapes = product((32, 64, 96, 128), KS, (1, 2, 4, 8, 16), SPLITS)
     return [Tile(work, *shape, kind) for shape in shapes]
 
 

@@ -75,7 +75,7 @@ CASES = {  # by name: kernel, arguments, and the rest of the launch
     "less": (mg.less["forward"], [LONG, mg.tensor(1.5, device="sim")], {}),
     "awkward": (awkward, [LONG, LONG, zeros(1000), 24, M, M, 2], {"grid": 1, "block": 24}),
     "turned": (turned, [LONG[:96], zeros(96), zeros(1, dtype=np.uint64)], {"grid": 1, "block": 24, "shared": 384}),
-    "together": (SMOOTH, [begin(60), zeros(1, dtype=np.uint32), 60, 3], {"grid": 2, "block": 32}),
+    "together": (SMOOTH, [begin(16), zeros(1, dtype=np.uint32), 16, 3], {"grid": 2, "block": 8}),
     "padded": (mg.transpose["padded"], [M], {"TILE": 32}),
     "tree": (mg.sum["tree"], [LONG], {"BLOCK": 64}),
     "softmax": (mg.softmax["backward"], [M / 8], {"axis": 0, "dy": 2 * M}),
