@@ -80,11 +80,11 @@ __device__ void run_sequence(
     const real* b_hh, const int* lengths, real* h, real* c, real* y, int steps, int backward, int batch, int hidden) {
     int layer = blockIdx.z, layers = gridDim.z, warp = threadIdx.y, warps = layers > 1 ? blockDim.y / 2 : blockDim.y;
     int first = warp % warps * K, matrix = layer * GATES * hidden * hidden;
-    bool below = warp >= warps;  // this warp multiplies the h of the layer below
-    bool works = !below || layer > 0;
+    bool below = warp >= warps;  // this warp multiplies the h of the layer below, or 0 if there is none
+    int read = below && layer > 0 ? layer - 1 : layer;
     // [the weights, once]
     Weights weights;
-    if (works) weights.load((below ? w_ih : w_hh) + matrix, first, hidden);
+    weights.load((below ? w_ih : w_hh) + matrix, first, below && layer == 0 ? 0 : hidden);
     // [the unit of a sequence that this thread owns]
     int thread = warp * 32 + threadIdx.x, s = thread / Weights::UNITS, u = thread % Weights::UNITS;
     int unit = blockIdx.x * Weights::UNITS + u, sequence = blockIdx.y * Weights::SEQUENCES + s;
@@ -112,7 +112,7 @@ __device__ void run_sequence(
         bool runs = step >= 0 && step < steps, within = t < length;  // runs is the same for the whole block
         if (runs) {
             // [multiply]
-            if (works) weights.multiply(exchange, tick, layer - below, shared, first);
+            weights.multiply(exchange, tick, read, shared, first);
             __syncthreads();
             // [the cell]
             if (owns) {

@@ -111,9 +111,9 @@ def test_a_sequence_is_captured_as_a_graph(rung):
     assert fast.replays >= 2
 
 
-MEET = "        exchange.wait(tick + 2);"
+MEET = "{ grid_wait(arrived + blockIdx.y, gridDim.x * gridDim.z, meeting); }"
 LINES = {  # of the persistent kernel, without which its threads race
-    "h is read before other blocks have written it": (MEET, ""),
+    "h is read before other blocks have written it": (MEET, "{}"),
     "the write of h is not ordered before the arrival": ("        __threadfence();  // release", ""),
     "h may be read before the wait has ended": ("        __threadfence();  // acquire", ""),
     "the sums of other warps are not ready": ("            __syncthreads();\n            // [the cell]", ""),
