@@ -154,6 +154,7 @@ EXPORT void batch(const Layer& layer, const Team& team) {
 EXPORT void both(const Layer& layer, const Team& team) {
     const Team group = {team.threads / team.groups, 1, team.dynamic, team.cpus};
 #ifdef _OPENMP
+    omp_set_nested(1);  // what OpenMP 4 asks for, as the library that PyTorch brings
     omp_set_max_active_levels(2);
 #endif
 #pragma omp parallel for num_threads(team.groups) schedule(static, 1)

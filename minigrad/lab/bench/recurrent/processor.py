@@ -120,7 +120,7 @@ def _times(
 
 
 def _y(runner: NumPy | OpenMP, x: np.ndarray) -> np.ndarray:
-    return runner(tensor(x))[0].numpy()
+    return runner(tensor(x, device="numpy"))[0].numpy()
 
 
 def network(cell: Callable[..., Recurrent], hidden: int) -> Recurrent:
