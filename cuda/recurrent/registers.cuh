@@ -20,7 +20,7 @@ struct Registers {
     static constexpr int VECTORS = K / SPLIT / LANES, APART = 32 / SPLIT;  // of a lane's columns; rows apart
     static constexpr int READS = (SEQS * K / LANES + 31) / 32;  // vectors of h that a lane reads
     static constexpr int MANY = 16 / (ROWS * SPLIT), FIT = MANY < 2 ? 1 : MANY < 4 ? 2 : MANY < 8 ? 4 : 8;
-    static constexpr int AT_ONCE = FIT < SEQS ? FIT : SEQS;  // sequences whose sums are in registers
+    static constexpr int AT_ONCE = FIT >= SEQS ? SEQS : SEQS % FIT ? 1 : FIT;  // sequences whose sums are in registers
     real w[ROWS][SPLIT][VECTORS * LANES];
 
     static __device__ int row(int r, int i) { return 32 * r + APART * i + threadIdx.x / SPLIT; }

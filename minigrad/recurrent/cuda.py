@@ -15,7 +15,7 @@ from minigrad.nn.recurrent import Recurrent, affine, stack
 from minigrad.operators import OPS
 from minigrad.ops.recurrence import CELLS, DIRECTIONS
 from minigrad.recurrent.runner import Arrays, Runner, order
-from minigrad.recurrent.tile import CLUSTER, KS, ROUNDED, SPLITS, THREADS, WARP, Layers, Room, Tile, choose
+from minigrad.recurrent.tile import CLUSTER, KS, ROUNDED, SEQS, SPLITS, THREADS, WARP, Layers, Room, Tile, choose
 from minigrad.rounding import current
 from minigrad.simulator.runtime import MAX_RESIDENT
 from minigrad.tensor import Tensor
@@ -40,11 +40,11 @@ def kernels(kind: str, on_gpu: bool) -> dict[str, Kernel]:
     threads = tuple(range(WARP, THREADS + 1, WARP))
     made["registers"] = Kernel(
         "recurrent/persistent.cu", "recurrent_persistent", *blocks, cell, None, "bytes",
-        cooperative=True, ROWS=(1, 2, 3, 4), K=KS, SEQS=(4, 1, 2, 8, 16), SPLIT=SPLITS, THREADS=threads,
+        cooperative=True, ROWS=(1, 2, 3, 4), K=KS, SEQS=SEQS, SPLIT=SPLITS, THREADS=threads,
     )  # fmt: skip
     made["cluster"] = Kernel(
         "recurrent/persistent_cluster.cu", "recurrent_persistent_cluster", *blocks, cell, None, "bytes",
-        cooperative=not on_gpu, ROWS=(1, 2, 3, 4), K=KS, SEQS=(4, 1, 2, 8, 16), SPLIT=SPLITS,
+        cooperative=not on_gpu, ROWS=(1, 2, 3, 4), K=KS, SEQS=SEQS, SPLIT=SPLITS,
         THREADS=threads, CLUSTER=tuple(range(CLUSTER, 0, -1)),
     )  # fmt: skip
     for precision in ROUNDED:

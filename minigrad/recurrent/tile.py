@@ -12,6 +12,7 @@ OTHERS, SUMS = 48, 16  # registers of a thread besides its weights and sums; sum
 WARP, THREADS = 32, 1024  # threads of a warp, and at most of a block
 ROUNDED = "tf32", "bf16"  # the precisions of tensor cores
 KS = 32, 16, 64, 128  # columns of a warp
+SEQS = 4, 1, 2, 3, 8, 16  # sequences of a block
 SPLITS = 1, 2, 4  # lanes that share columns
 CLUSTER = 8  # blocks of a cluster at most, on every GPU that has them
 
@@ -122,8 +123,12 @@ class Tile(NamedTuple):
         return threads <= THREADS and held and together and self.shared <= room.shared
 
     def resident(self, room: Room) -> bool:
-        """True if all blocks run at once."""
-        return self.blocks <= room.blocks and self.blocks * WARP * self.warps <= room.threads
+        """True if all blocks run at once.
+
+        A cluster runs within a group of multiprocessors, and groups are not multiples of it: room for one may be lost.
+        """
+        lost = CLUSTER if self.kind == "cluster" else 0
+        return self.blocks <= room.blocks - lost and self.blocks * WARP * self.warps <= room.threads
 
     @property
     def cycles(self) -> float:
@@ -144,7 +149,7 @@ def tiles(work: Layers, kind: str) -> list[Tile]:
     if kind in ROUNDED:
         shapes = product((16, 32, 64), KS, (8, 16, 32, 64), (1,))
     else:
-        shapes = product((32, 64, 96, 128), KS, (1, 2, 4, 8, 16), SPLITS)
+        shapes = product((32, 64, 96, 128), KS, SEQS, SPLITS)
     return [Tile(work, *shape, kind) for shape in shapes]
 
 
