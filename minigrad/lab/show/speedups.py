@@ -38,7 +38,7 @@ def thread_speedups(
     base = {name: by[1] if name == RIVAL else alone for name, by in seconds.items()}
     curves = {name: {n: base[name] / s for n, s in by.items()} for name, by in seconds.items()}
     curves["ideal"] = {n: float(n) for n in seconds["limit"]}
-    return _picture(f"{title}: speed-up over one thread, on {source.record.place}", "threads", "speed-up", curves)
+    return _picture(f"{title}: speed-up over one thread, on {source.host}", "threads", "speed-up", curves)
 
 
 def step_times(
@@ -65,8 +65,8 @@ def step_times(
                 if name in us or name == "fastest rung":
                     curves.setdefault(name, {})[sizes[along]] = us.get(name, ours)
     if not curves:
-        return Text(f"{source.record.place} has no times of {cell} with {plural(size, AXES[other])}.")
-    title = f"{cell}, {plural(size, AXES[other])}: microseconds of a step on {source.record.place}"
+        return Text(f"{source.host} has no times of {cell} with {plural(size, AXES[other])}.")
+    title = f"{cell}, {plural(size, AXES[other])}: microseconds of a step on {source.host}"
     return _picture(title, f"{AXES[along]}s", "microseconds", curves, log=True)
 
 
@@ -86,9 +86,9 @@ def rank_speedups(hidden: int = 1024, batch: int = 32, report: RecurrentReport |
             parts = (times[f"{label}, messages"].fastest / times[label].fastest for label in calls.values())
             notes.append((f"{split}, of it in messages", *(f"{part:.0%}" for part in parts)))
     if not curves:
-        return Text(f"{source.record.place} has no times of ranks with H{hidden} B{batch}.")
+        return Text(f"{source.host} has no times of ranks with H{hidden} B{batch}.")
     curves["ideal"] = {n: float(n) for n in next(iter(curves.values()))}
-    title = f"LSTM, {hidden} units, batch {batch}: speed-up over one rank, on {source.record.place}"
+    title = f"LSTM, {hidden} units, batch {batch}: speed-up over one rank, on {source.host}"
     return _picture(title, "ranks", "speed-up", curves, notes=notes)
 
 

@@ -36,6 +36,11 @@ class RecurrentReport(Tabular):
     def table(self) -> Table:
         return goals_table(self.record)
 
+    @property
+    def host(self) -> str:
+        """The processors of the threads and ranks, and the date."""
+        return f"{self.record.versions.get('processors', self.record.device)}, {self.record.date}"
+
     def tables(self, part: str | None = None) -> list[Table]:
         """The goals and every table with rows, or those of one part of the benchmark."""
         parts = {name: getattr(self, name) for name in PARTS}
@@ -67,7 +72,8 @@ class RecurrentReport(Tabular):
     def processor(self) -> Table:
         """A step by each rung of the OpenMP ladder next to PyTorch and the machine's limit."""
         times = {title: t for title, t in self.record.steps.items() if ", batch " in title}
-        return RecurrentTimes(self.record.device, self.record.date, 0.0, times).table()
+        device = self.record.versions.get("processors", self.record.device)
+        return RecurrentTimes(device, self.record.date, float(self.record.versions.get("load", 0)), times).table()
 
     @property
     def ranks(self) -> Table:
