@@ -21,7 +21,7 @@ EXERCISES = all_exercises()
 KERNELS = [each for each in EXERCISES.values() if isinstance(each, KernelExercise)]
 PYTHON = [each for each in EXERCISES.values() if isinstance(each, PythonExercise)]
 PREDICTIONS = [each for each in EXERCISES.values() if isinstance(each, Prediction)]
-FEW = 4  # wrong versions of a kernel, each of which is compiled; `make soak` has the others
+FEW = 2  # wrong versions of a kernel, each of which is compiled; `make soak` has the others
 WRONG = [
     pytest.param(
         each, wrong, id=f"{each.name}-{i}-{wrong.kind}", marks=pytest.mark.soak if each in KERNELS and i > FEW else ()
