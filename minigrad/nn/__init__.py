@@ -11,7 +11,7 @@ from minigrad.nn.dropout import Dropout
 from minigrad.nn.fold import folded
 from minigrad.nn.linear import Linear
 from minigrad.nn.module import Module, Sequential
-from minigrad.nn.normalization import BatchNorm2d
+from minigrad.nn.normalization import BatchNorm2d, LayerNorm, RMSNorm
 from minigrad.nn.pool import AvgPool2d, Flatten, GlobalAvgPool2d, MaxPool2d
 from minigrad.nn.recurrent import GRU, LSTM, RNN
 from minigrad.nn.resnet import Residual, ResNet, resnet18
@@ -19,8 +19,8 @@ from minigrad.ops.cross_entropy import check_labels
 from minigrad.tensor import Tensor
 
 __all__ = [
-    "GRU", "LSTM", "RNN", "AvgPool2d", "BatchNorm2d", "Conv2d", "Dropout", "Flatten", "GlobalAvgPool2d", "Linear",
-    "MaxPool2d", "Module", "ResNet", "Residual", "Sequential", "accuracy", "folded", "resnet18",
+    "GRU", "LSTM", "RNN", "AvgPool2d", "BatchNorm2d", "Conv2d", "Dropout", "Flatten", "GlobalAvgPool2d", "LayerNorm",
+    "Linear", "MaxPool2d", "Module", "RMSNorm", "ResNet", "Residual", "Sequential", "accuracy", "folded", "resnet18",
 ]  # fmt: skip
 
 

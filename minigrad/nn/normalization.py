@@ -1,4 +1,4 @@
-"""BatchNorm2d: each channel of a batch normalized, with running statistics for evaluation."""
+"""Layers that normalize: BatchNorm2d each channel of a batch, LayerNorm and RMSNorm each row."""
 
 from typing import Any
 
@@ -65,3 +65,49 @@ class BatchNorm2d(Module):
 
     def __repr__(self) -> str:
         return f"BatchNorm2d({self.running_mean.shape[0]})"
+
+
+class LayerNorm(Module):
+    """y = (x - mean) / sqrt(var + eps) * weight + bias for each row of x (..., size), as in PyTorch.
+
+    weight starts as 1 and bias as 0; affine=False leaves both out, bias=False the second. For x in bfloat16 they are
+    float32.
+    """
+
+    def __init__(
+        self, size: int, eps: float = 1e-5, affine: bool = True, bias: bool = True, device: str | None = None,
+        dtype: Any = "float32",
+    ):  # fmt: skip
+        require_int("LayerNorm", "size", size, 1)
+        self.size, self.eps = size, require_number("LayerNorm", "eps", eps)
+        like: dict[str, Any] = {"device": device, "dtype": wide(check_dtype(dtype)), "requires_grad": True}
+        affine = require_bool("LayerNorm", "affine", affine)
+        self.weight = create.ones(size, **like) if affine else None
+        self.bias = create.zeros(size, **like) if require_bool("LayerNorm", "bias", bias) and affine else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """layer_norm(x, weight, bias)."""
+        given = [part for part in (self.weight, self.bias) if part is not None]
+        return OPS["layer_norm"](x, *given, eps=self.eps)
+
+    def __repr__(self) -> str:
+        return f"LayerNorm({self.size})"
+
+
+class RMSNorm(Module):
+    """y = x / sqrt(mean(x ^ 2) + eps) * weight for each row of x (..., size). weight starts as 1."""
+
+    def __init__(
+        self, size: int, eps: float = 1e-5, affine: bool = True, device: str | None = None, dtype: Any = "float32"
+    ):
+        require_int("RMSNorm", "size", size, 1)
+        self.size, self.eps = size, require_number("RMSNorm", "eps", eps)
+        like: dict[str, Any] = {"device": device, "dtype": wide(check_dtype(dtype)), "requires_grad": True}
+        self.weight = create.ones(size, **like) if require_bool("RMSNorm", "affine", affine) else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """rms_norm(x, weight)."""
+        return OPS["rms_norm"](x, *(() if self.weight is None else (self.weight,)), eps=self.eps)
+
+    def __repr__(self) -> str:
+        return f"RMSNorm({self.size})"

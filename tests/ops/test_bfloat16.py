@@ -28,7 +28,7 @@ def on(device, host, requires_grad=False):
 def inputs(op, case):
     """The inputs of a case in bfloat16; a batch norm's numbers of channels are float32."""
     arrays = case.arrays(BFLOAT16)
-    return [x.astype(np.float32) if "batch_norm" in op.name and x.ndim == 1 else x for x in arrays]
+    return [x.astype(np.float32) if "_norm" in op.name and x.ndim == 1 else x for x in arrays]
 
 
 def results(op, arrays, dy, params, put):

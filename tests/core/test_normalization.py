@@ -1,0 +1,50 @@
+"""LayerNorm and RMSNorm: their numbers by hand, their names, and what is refused."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+
+
+def test_rows_have_mean_0_and_variance_1(device):
+    x = mg.tensor(np.random.default_rng(0).standard_normal((4, 3, 65)) * 5 + 100, device=device)
+    y = nn.LayerNorm(65, eps=0, device=device, dtype="float64")(x).numpy()
+    np.testing.assert_allclose(y.mean(-1), 0, atol=1e-12)
+    np.testing.assert_allclose(y.var(-1), 1, rtol=1e-12)
+    scaled = nn.RMSNorm(65, eps=0, device=device, dtype="float64")(x).numpy()
+    np.testing.assert_allclose((scaled**2).mean(-1), 1, rtol=1e-12)
+
+
+def test_a_shift_of_the_row_changes_nothing_and_a_large_one_costs_few_digits(device):
+    x = np.random.default_rng(0).standard_normal((3, 1500)).astype(np.float32)
+    y = mg.layer_norm(mg.tensor(x, device=device)).numpy()
+    far = mg.layer_norm(mg.tensor(x + np.float32(1000), device=device)).numpy()
+    exact = np.float64(x + np.float32(1000))
+    exact = (exact - exact.mean(-1, keepdims=True)) / exact.std(-1, keepdims=True)
+    assert np.abs(far - exact).max() < 1e-4  # sums of squares as they are would be off by 1 and more
+    assert np.abs(far - y).max() < 1e-3
+
+
+@pytest.mark.parametrize("layer", [nn.LayerNorm, nn.RMSNorm])
+def test_parameters(layer):
+    made = layer(6, device="numpy")
+    names = ["weight", "bias"][: 1 + (layer is nn.LayerNorm)]
+    assert [name for name, _ in made.named_parameters()] == names
+    assert [*layer(6, affine=False, device="numpy").parameters()] == [] and repr(made) == f"{layer.__name__}(6)"
+    x = mg.randn(2, 5, 6, device="numpy", requires_grad=True)
+    made(x).backward(mg.ones(2, 5, 6, device="numpy"))
+    assert all(p.grad is not None for p in (x, *made.parameters()))
+    assert made(mg.tensor(np.ones((2, 6)), dtype="bfloat16", device="numpy")).dtype == "bfloat16"
+
+
+def test_refusals():
+    x = mg.randn(2, 5, device="numpy")
+    with pytest.raises(ValueError, match=r"layer_norm: weight is \(4,\); the last axis of x \(2, 5\) needs \(5,\)"):
+        mg.layer_norm(x, mg.ones(4, device="numpy"))
+    with pytest.raises(TypeError, match="rms_norm: x is float32 and weight float64; make it float32"):
+        mg.rms_norm(x, mg.ones(5, dtype="float64", device="numpy"))
+    with pytest.raises(ValueError, match="layer_norm: x has no axis"):
+        mg.layer_norm(mg.tensor(1.0, device="numpy"))
+    with pytest.raises(ValueError, match="LayerNorm: size=0"):
+        nn.LayerNorm(0)
