@@ -8,6 +8,7 @@ from minigrad.devices.dtypes import to_host
 from minigrad.errors import require
 from minigrad.nn.conv import Conv2d
 from minigrad.nn.dropout import Dropout
+from minigrad.nn.embedding import Embedding
 from minigrad.nn.fold import folded
 from minigrad.nn.linear import Linear
 from minigrad.nn.module import Module, Sequential
@@ -19,8 +20,9 @@ from minigrad.ops.cross_entropy import check_labels
 from minigrad.tensor import Tensor
 
 __all__ = [
-    "GRU", "LSTM", "RNN", "AvgPool2d", "BatchNorm2d", "Conv2d", "Dropout", "Flatten", "GlobalAvgPool2d", "LayerNorm",
-    "Linear", "MaxPool2d", "Module", "RMSNorm", "ResNet", "Residual", "Sequential", "accuracy", "folded", "resnet18",
+    "GRU", "LSTM", "RNN", "AvgPool2d", "BatchNorm2d", "Conv2d", "Dropout", "Embedding", "Flatten", "GlobalAvgPool2d",
+    "LayerNorm", "Linear", "MaxPool2d", "Module", "RMSNorm", "ResNet", "Residual", "Sequential", "accuracy", "folded",
+    "resnet18",
 ]  # fmt: skip
 
 
