@@ -103,6 +103,9 @@ class _Mode(threading.local):
 
 
 mode, _lock = _Mode(), threading.Lock()
+AFTER_BACKWARD: list[
+    Callable[[Sequence], None]
+] = []  # called in order with the leaves that a backward pass has reached
 
 
 class RequiresGrad:
