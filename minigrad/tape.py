@@ -103,9 +103,7 @@ class _Mode(threading.local):
 
 
 mode, _lock = _Mode(), threading.Lock()
-AFTER_BACKWARD: list[
-    Callable[[Sequence], None]
-] = []  # called in order with the leaves that a backward pass has reached
+AFTER_BACKWARD: list[Callable[[Sequence], None]] = []  # called at its end with the leaves that it has reached
 
 
 class RequiresGrad:

@@ -54,14 +54,14 @@ def _agreed(call: str, x: Any, **settings: Any) -> tuple[Any, Backend]:
     try:
         backend = _checked(call, x, world.size, **settings)
     except (TypeError, ValueError) as fault:
-        world.agree(str(fault).rstrip("."))
+        world.agree(f"an error: {fault}".rstrip("."))
         raise
     world.agree(", ".join([f"{call} of {x.dtype} {x.shape}", *(f"{name}={it!r}" for name, it in settings.items())]))
     return x.array if isinstance(x, Tensor) else x, backend
 
 
 def _checked(call: str, x: Any, ranks: int, op: str = "max", root: int = 0) -> Backend:
-    """The back end for x. Raises TypeError or ValueError."""
+    """The back end for x. Raises TypeError or ValueError. Without an op any dtype will do, as for "max"."""
     require(call, x, Tensor | np.ndarray, "a tensor or a NumPy array")
     require_words(call, "op", require(f"{call}: op", op, str, "a word"), OPS)
     if require_int(call, "root", root) >= ranks:

@@ -14,7 +14,7 @@ from minigrad.errors import require, require_number
 from minigrad.nn.module import Module
 from minigrad.tensor import Tensor
 
-ALIKE = "Every rank must make the same module, and run the same layers."
+ALIKE = "Every rank must make the same module, with the same dtypes."
 SAME_STEPS = "Every rank must change parameters in the same way: from the gradients of backward, without no_sync."
 
 
@@ -61,8 +61,9 @@ class DataParallel(Module):
 
         A parameter without a gradient keeps none. Raises ValueError on every rank where it has one on some ranks only.
         """
-        call, named = "DataParallel: the mean of gradients", [*self.module.named_parameters()]
-        init().agree(call, *(f"{name} has {'no' if x.grad is None else 'a'} gradient" for name, x in named))
+        named = self.module.named_parameters()
+        details = (f"{name} {'without' if x.grad is None else 'with'} a gradient" for name, x in named)
+        init().agree("the mean of gradients of DataParallel", *details)
         ready: list[Any] = [x for x in self.module.parameters() if x.grad is not None]
         for backend, bucket in self._buckets(ready):
             for x, mean in zip(bucket, backend.all_reduce([x.grad.array for x in bucket], "mean"), strict=True):

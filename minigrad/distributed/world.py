@@ -55,15 +55,18 @@ class World:
             raise self._difference(self.comm.allgather((call, *details)), way_out)
 
     def _difference(self, said: list[tuple[str, ...]], way_out: str) -> Exception:
-        """The error for ranks that differ."""
-        at, row = next(
-            (at, row) for at, row in enumerate(zip_longest(*said, fillvalue="nothing more")) if len({*row}) > 1
-        )
+        """The error for ranks that differ: first in the call, then in one detail after the other."""
+        rows = enumerate(zip_longest(*said, fillvalue="nothing more"))
+        at, row = next((at, row) for at, row in rows if len({*row}) > 1)
         ranks: dict[str, list[int]] = {}
         for rank, text in enumerate(row):
             ranks.setdefault(text, []).append(rank)
-        texts = [f"rank{'s' * (len(who) > 1)} {', '.join(map(str, who))}: {text}" for text, who in ranks.items()]
-        sentence = f"{said[0][0] if at else 'distributed'}: the ranks differ. {'; '.join(texts)}. {way_out}"
+        one, several = ("has", "have") if at else ("is at", "are at")
+        places = [
+            f"ranks {', '.join(map(str, who))} {several} {text}" if who[1:] else f"rank {who[0]} {one} {text}"
+            for text, who in ranks.items()
+        ]
+        sentence = f"{said[0][0] if at else 'distributed'}: {'; '.join(places)}. {way_out}"
         self._ended = END in row
         return RankError(sentence, ranks[END][0]) if self._ended else ValueError(sentence)
 

@@ -80,17 +80,17 @@ def test_collectives_give_what_numpy_gives(ranks):
 
 DIFFERENCES = {  # calls that differ on rank 1 of 3, and the sentence on all ranks
     "dist.all_reduce(np.ones((2 + one, 3)))": (
-        "ValueError: distributed: the ranks differ. ranks 0, 2: all_reduce of float64 (2, 3), op='sum'; "
-        "rank 1: all_reduce of float64 (3, 3), op='sum'. Every rank must make the same calls"
+        "ValueError: distributed: ranks 0, 2 are at all_reduce of float64 (2, 3), op='sum'; "
+        "rank 1 is at all_reduce of float64 (3, 3), op='sum'. Every rank must make the same calls"
     ),
     "dist.all_reduce(mg.tensor([1.0], device='sim').astype(['float32', 'float64'][one]))": (
-        "ranks 0, 2: all_reduce of float32 (1,), op='sum'; rank 1: all_reduce of float64 (1,)"
+        "ranks 0, 2 are at all_reduce of float32 (1,), op='sum'; rank 1 is at all_reduce of float64 (1,)"
     ),
-    "dist.all_reduce(np.ones(3), ['sum', 'max'][one])": "(3,), op='sum'; rank 1: all_reduce of float64 (3,), op='max'",
-    "dist.broadcast(np.ones(3), rank)": "(3,), root=0; rank 1: broadcast of float64 (3,), root=1; rank 2: broadcast",
-    "dist.barrier() if one else dist.all_gather(np.ones(2))": "ranks 0, 2: all_gather of float64 (2,); rank 1: barrier",
-    "dist.all_reduce(np.ones(3), ['sum', 'prod'][one])": "rank 1: all_reduce: op='prod' must be among sum, mean, max",
-    "dist.all_reduce([1.0] if one else np.ones(1))": "rank 1: all_reduce takes a tensor or a NumPy array; got list",
+    "dist.all_reduce(np.ones(3), ['sum', 'max'][one])": "rank 1 is at all_reduce of float64 (3,), op='max'",
+    "dist.broadcast(np.ones(3), rank)": "root=0; rank 1 is at broadcast of float64 (3,), root=1; rank 2 is at",
+    "dist.barrier() if one else dist.all_gather(np.ones(2))": "2 are at all_gather of float64 (2,); rank 1 is at barrier.",
+    "dist.all_reduce(np.ones(3), ['sum', 'prod'][one])": "rank 1 is at an error: all_reduce: op='prod' must be among",
+    "dist.all_reduce([1.0] if one else np.ones(1))": "rank 1 is at an error: all_reduce takes a tensor or a NumPy",
     "dist.all_reduce(np.ones(3, int), 'mean')": "TypeError: all_reduce cannot take the mean of int64; convert x",
     "dist.all_reduce(np.ones(3, bool))": "TypeError: all_reduce cannot take the sum of bool; convert x",
     "dist.all_gather(np.ones(3, complex))": "TypeError: all_gather cannot take complex128; convert x",
@@ -119,7 +119,7 @@ def test_a_rank_at_its_end_is_known_to_the_others_at_once(calls):
     again = "\ndef again():\n    print(said(dist.barrier))\n    dist.all_reduce(np.ones(5))\n"
     with pytest.raises(RankError, match=r"rank [02] of 3 raised .*RankError: ") as caught:
         launch(3, HEAD + again + calls)
-    known = "answers no more" if "again" in calls else "rank 1: the end of its program"
+    known = "answers no more" if "again" in calls else "rank 1 is at the end of its program"
     assert known in str(caught.value)
     assert time.monotonic() - start < 15
 
