@@ -69,9 +69,12 @@ class HostMemory:
             return flat
         if op in ("max", "min"):  # by NumPy: MPI leaves open what becomes of NaN
             return getattr(self._gathered(flat), op)(axis=0)
-        total = np.empty_like(flat)
-        self.world.comm.Allreduce(flat, total)
-        return total / self.world.size if op == "mean" else total
+        from mpi4py import MPI
+
+        self.world.comm.Allreduce(MPI.IN_PLACE, flat)
+        if op == "mean":
+            flat /= self.world.size
+        return flat
 
     def _gathered(self, flat: np.ndarray) -> np.ndarray:
         """Shape (size, elements)."""
@@ -107,7 +110,7 @@ def _split(flat: np.ndarray, like: Sequence[Any]) -> list[Any]:
 
 
 def _on_device_of(like: Any, host: np.ndarray) -> Any:
-    """A copy on the device and in the layout of this array."""
+    """The numbers on the device and in the layout of this array: on numpy a part of the message, else a copy."""
     if isinstance(like, Array):
         return Array.upload(like.device, host, like.channels_last)
-    return laid_out(host, is_last(like))
+    return laid_out(host, True) if is_last(like) else host
