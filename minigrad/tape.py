@@ -103,6 +103,7 @@ class _Mode(threading.local):
 
 
 mode, _lock = _Mode(), threading.Lock()
+AFTER_BACKWARD: list[Callable[[Sequence], None]] = []  # called at its end with the leaves that it has reached
 
 
 class RequiresGrad:

@@ -131,7 +131,7 @@ class Tensor(Operators):
         """Add d(self)/d(leaf), times `grad`, to `.grad` of every leaf. A non-scalar needs `grad`, of its own shape."""
         seed, recorder = self._seed(grad), tape.mode.recorder
         require_bool("backward", "retain_graph", retain_graph)
-        delivered = {memory(seed)}  # a rule may hand dy itself to several leaves; each gets memory of its own
+        delivered = {memory(seed): self}  # a rule may hand dy itself to several leaves; each gets memory of its own
         for at, total in tape.gradients(self.node or self, seed, _add):
             if isinstance(at, Tensor):
                 if device_of(total) != at.device:  # the leaf has moved since the forward pass
@@ -141,7 +141,7 @@ class Tensor(Operators):
                     total = _add(at._grad.array, total)
                 elif memory(total) in delivered:
                     total = copied(total)
-                delivered.add(memory(total))
+                delivered[memory(total)] = at
                 grad = Tensor(total)
                 if recorder:
                     recorder.delivers_grad(at, grad)
@@ -149,6 +149,8 @@ class Tensor(Operators):
             elif not retain_graph:
                 at.free()
             del total  # the next rule may reuse its memory
+        for call in [*tape.AFTER_BACKWARD]:
+            call([*delivered.values()])
 
     def _seed(self, grad: Union["Tensor", None]) -> Any:
         if not self.requires_grad:

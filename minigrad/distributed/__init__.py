@@ -1,9 +1,17 @@
-"""Many processes by MPI: a job of ranks, started from Python, a notebook or the shell.
+"""Many processes by MPI: a job of ranks, started from Python, a notebook or the shell; and training on all of them.
 
 `launch(4, "from mpi4py import MPI; print(MPI.COMM_WORLD.rank)")`, the cell magic `%%mpi 4`, or
-`python -m minigrad.distributed -n 4 script.py`.
+`python -m minigrad.distributed -n 4 script.py`. In the script, `rank()` and `size()`, collectives such as
+`all_reduce(x)`, and `DataParallel(model)`.
 """
 
+from minigrad.distributed.collectives import all_gather, all_reduce, barrier, broadcast, reduce_scatter
+from minigrad.distributed.data_parallel import DataParallel
 from minigrad.distributed.job import JobResult, launch
+from minigrad.distributed.sharding import shard
+from minigrad.distributed.world import World, device, init, local_rank, rank, size
 
-__all__ = ["JobResult", "launch"]
+__all__ = [
+    "DataParallel", "JobResult", "World", "all_gather", "all_reduce", "barrier", "broadcast", "device", "init",
+    "launch", "local_rank", "rank", "reduce_scatter", "shard", "size",
+]  # fmt: skip

@@ -1,0 +1,79 @@
+"""Collectives: all ranks call one of these functions together, each with a tensor or array of its own.
+
+Before anything is sent, the ranks compare the call, shape, dtype and op. Where they differ, or one has a wrong argument
+or is at the end of its program, all of them raise ValueError or RankError, with the ranks and their calls. Tensors and
+NumPy arrays of the devices numpy and sim are taken; results are new, on the same device, and off the tape.
+"""
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from minigrad.devices.dtypes import DTYPES, FLOATS
+from minigrad.distributed.host import Backend, backend_of
+from minigrad.distributed.world import init
+from minigrad.errors import require, require_int, require_words
+from minigrad.tensor import Tensor
+
+OPS = ("sum", "mean", "max", "min")
+T = TypeVar("T", Tensor, np.ndarray)
+
+
+def all_reduce(x: T, op: str = "sum") -> T:
+    """The sum of x over the ranks, element by element, on every rank; op may be "mean", "max" or "min", too."""
+    array, backend = _agreed("all_reduce", x, op=op)
+    return _like(x, backend.all_reduce([array], op)[0])
+
+
+def broadcast(x: T, root: int = 0) -> T:
+    """The x of the rank root, on every rank. All give an x of that shape and dtype."""
+    array, backend = _agreed("broadcast", x, root=root)
+    return _like(x, backend.broadcast([array], root)[0])
+
+
+def all_gather(x: T) -> T:
+    """The x of all ranks along a new first axis, (size, *x.shape), on every rank."""
+    array, backend = _agreed("all_gather", x)
+    return _like(x, backend.all_gather(array))
+
+
+def reduce_scatter(x: T, op: str = "sum") -> T:
+    """A part of `all_reduce(x, op)` for each rank, in their order: its first axis is cut into `size()` parts."""
+    array, backend = _agreed("reduce_scatter", x, op=op)
+    return _like(x, backend.reduce_scatter(array, op))
+
+
+def barrier() -> None:
+    """Wait until every rank has come here."""
+    init().agree("barrier")
+
+
+def _agreed(call: str, x: Any, **settings: Any) -> tuple[Any, Backend]:
+    """The array of x and its back end, once all ranks have made this call. Raises on every rank."""
+    world = init()
+    try:
+        backend = _checked(call, x, world.size, **settings)
+    except (TypeError, ValueError) as fault:
+        world.agree(f"an error: {fault}".rstrip("."))
+        raise
+    world.agree(", ".join([f"{call} of {x.dtype} {x.shape}", *(f"{name}={it!r}" for name, it in settings.items())]))
+    return x.array if isinstance(x, Tensor) else x, backend
+
+
+def _checked(call: str, x: Any, ranks: int, op: str = "max", root: int = 0) -> Backend:
+    """The back end for x. Raises TypeError or ValueError. Without an op any dtype will do, as for "max"."""
+    require(call, x, Tensor | np.ndarray, "a tensor or a NumPy array")
+    require_words(call, "op", require(f"{call}: op", op, str, "a word"), OPS)
+    if require_int(call, "root", root) >= ranks:
+        raise ValueError(f"{call}: root={root} is no rank; they are 0 to {ranks - 1}.")
+    numbers = {"mean": FLOATS, "sum": tuple(dtype for dtype in DTYPES if dtype != np.bool)}.get(op, DTYPES)
+    if x.dtype not in numbers:
+        what = f"the {op} of {x.dtype}" if x.dtype in DTYPES else str(x.dtype)
+        raise TypeError(f"{call} cannot take {what}; convert x with .astype('float32').")
+    if call == "reduce_scatter" and (not x.ndim or x.shape[0] % ranks):
+        raise ValueError(f"{call}: x is {x.shape}; its first axis must be a multiple of the {ranks} ranks.")
+    return backend_of(x.device if isinstance(x, Tensor) else "numpy")
+
+
+def _like(x: T, array: Any) -> T:
+    return Tensor(array) if isinstance(x, Tensor) else array

@@ -1,0 +1,153 @@
+"""Collectives against NumPy, on every number of ranks; ranks that differ are all answered by the same sentence."""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import distributed as dist
+from minigrad.distributed import launch, world
+from minigrad.errors import DeviceError, RankError
+
+HEAD = """
+import numpy as np
+import minigrad as mg
+from minigrad import distributed as dist
+rank, size = dist.rank(), dist.size()
+
+def said(call):
+    try:
+        return f"no error: {call()!r}"
+    except (TypeError, ValueError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"
+"""
+
+AGAINST_NUMPY = """
+def same(found, wanted, x):
+    assert type(found) is type(x) and found.dtype == x.dtype
+    assert getattr(found, "device", "") == getattr(x, "device", "")
+    np.testing.assert_array_equal(np.asarray(found), wanted, strict=True)
+
+def try_all(each, make):
+    x, kind, before = make(each[rank]), each[0].dtype.kind, each[rank].copy()
+    each = np.array(each)
+    ops = {"max": each.max(0), "min": each.min(0)}
+    ops |= {"sum": each.sum(0, each.dtype)} if kind != "b" else {}
+    ops |= {"mean": each.sum(0) / each.dtype.type(size)} if kind == "f" else {}
+    for op, wanted in ops.items():
+        same(dist.all_reduce(x, op), np.asarray(wanted, each.dtype), x)
+        if x.ndim and len(x) % size == 0:
+            rows = len(x) // size
+            same(dist.reduce_scatter(x, op), np.asarray(wanted, each.dtype)[rank * rows : (rank + 1) * rows], x)
+    same(dist.all_gather(x), each, x)
+    for root in range(size):
+        same(dist.broadcast(x, root), each[root], x)
+    np.testing.assert_array_equal(np.asarray(x), before)
+
+makers = [lambda x: x.copy("F"), lambda x: mg.tensor(x, device="sim")]
+last = [lambda x, d=d: mg.tensor(x, device=d).to(layout="NHWC") for d in ("numpy", "sim")]
+for shape in [(), (0,), (12, 0), (12,), (24, 5), (7, 3), (12, 3, 2, 5)]:
+    for dtype in ["float32", "float64", "int32", "int64", "uint8", "bool"]:
+        rngs = [np.random.default_rng(r) for r in range(size)]
+        each = [np.asarray(rng.integers(0, 60, shape)).astype(dtype) for rng in rngs]  # whole numbers: sums are exact
+        for make in makers + last * (len(shape) == 4):
+            try_all(each, make)
+for device in ("numpy", "sim"):
+    images = mg.tensor(np.ones((4, 3, 2, 2), "float32"), device=device).to(layout="NHWC")
+    assert dist.all_reduce(images).layout == dist.broadcast(images).layout == "NHWC"
+x = np.random.default_rng(rank).standard_normal(1000).astype("float32")
+one = dist.all_gather(dist.all_reduce(x, "mean"))
+assert (one == one[0]).all(), "the same to the last bit"
+found = dist.all_reduce(np.where(rank == size - 1, np.nan, rank), "max")
+assert np.isnan(found)
+leaf = mg.tensor([1.0], requires_grad=True, device="numpy")
+assert not dist.all_reduce(leaf * 2).requires_grad
+dist.barrier()
+done = [rank, size, dist.local_rank()]
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_collectives_give_what_numpy_gives(ranks):
+    found = launch(ranks, HEAD + AGAINST_NUMPY, get="done")["done"]
+    assert found == [[rank, ranks, rank] for rank in range(ranks)]
+
+
+DIFFERENCES = {  # calls that differ on rank 1 of 3, and the sentence on all ranks
+    "dist.all_reduce(np.ones((2 + one, 3)))": (
+        "ValueError: distributed: ranks 0, 2 are at all_reduce of float64 (2, 3), op='sum'; "
+        "rank 1 is at all_reduce of float64 (3, 3), op='sum'. Every rank must make the same calls"
+    ),
+    "dist.all_reduce(mg.tensor([1.0], device='sim').astype(['float32', 'float64'][one]))": (
+        "ranks 0, 2 are at all_reduce of float32 (1,), op='sum'; rank 1 is at all_reduce of float64 (1,)"
+    ),
+    "dist.all_reduce(np.ones(3), ['sum', 'max'][one])": "rank 1 is at all_reduce of float64 (3,), op='max'",
+    "dist.broadcast(np.ones(3), rank)": "root=0; rank 1 is at broadcast of float64 (3,), root=1; rank 2 is at",
+    "dist.barrier() if one else dist.all_gather(np.ones(2))": "at all_gather of float64 (2,); rank 1 is at barrier.",
+    "dist.all_reduce(np.ones(3), ['sum', 'prod'][one])": "rank 1 is at an error: all_reduce: op='prod' must be among",
+    "dist.all_reduce([1.0] if one else np.ones(1))": "rank 1 is at an error: all_reduce takes a tensor or a NumPy",
+    "dist.all_reduce(np.ones(3, int), 'mean')": "TypeError: all_reduce cannot take the mean of int64; convert x",
+    "dist.all_reduce(np.ones(3, bool))": "TypeError: all_reduce cannot take the sum of bool; convert x",
+    "dist.all_gather(np.ones(3, complex))": "TypeError: all_gather cannot take complex128; convert x",
+    "dist.broadcast(np.ones(3), 3)": "ValueError: broadcast: root=3 is no rank; they are 0 to 2.",
+    "dist.reduce_scatter(np.ones((4, 3)))": "reduce_scatter: x is (4, 3); its first axis must be a multiple of the 3 r",
+    "dist.reduce_scatter(np.array(1.0))": "reduce_scatter: x is (); its first axis must be a multiple of the 3 ranks.",
+}
+
+
+@pytest.mark.mpi
+def test_ranks_that_differ_are_all_answered_and_go_on():
+    calls = "".join(f"found.append(said(lambda: {call}))\n" for call in DIFFERENCES)
+    code = f"{HEAD}one, found = int(rank == 1), []\n{calls}total = int(dist.all_reduce(np.array(rank)))"
+    done = launch(3, code, get=["found", "total"])
+    assert done["total"] == [3, 3, 3] and done["found"][0] == done["found"][1] == done["found"][2]
+    for sentence, (call, wanted) in zip(done["found"][0], DIFFERENCES.items(), strict=True):
+        assert wanted in sentence, call
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    "calls", ["for _ in range(3 - (rank == 1)): dist.all_reduce(np.ones(5))", "rank == 1 or again()"]
+)
+def test_a_rank_at_its_end_is_known_to_the_others_at_once(calls):
+    start = time.monotonic()
+    again = "\ndef again():\n    print(said(dist.barrier))\n    dist.all_reduce(np.ones(5))\n"
+    with pytest.raises(RankError, match=r"rank [02] of 3 raised .*RankError: ") as caught:
+        launch(3, HEAD + again + calls)
+    known = "answers no more" if "again" in calls else "rank 1 is at the end of its program"
+    assert known in str(caught.value)
+    assert time.monotonic() - start < 15
+
+
+def test_a_process_without_mpi_is_a_world_of_one():
+    x = np.arange(6.0).reshape(2, 3)
+    for y in (dist.all_reduce(x, "mean"), dist.broadcast(x), dist.reduce_scatter(x, "max"), dist.all_gather(x)[0]):
+        assert (y == x).all() and not np.shares_memory(x, y)
+    dist.barrier()
+    assert (dist.rank(), dist.size(), dist.local_rank()) == (0, 1, 0)
+    code = "import sys, minigrad as mg; mg.distributed.init(); assert 'mpi4py' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_where_mpi_has_started_it_mpi4py_is_needed(monkeypatch):
+    monkeypatch.setenv("PMI_RANK", "0")
+    monkeypatch.delitem(sys.modules, "mpi4py.MPI", raising=False)
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(DeviceError, match=r"mpi4py cannot be imported: pip install 'minigrad-cuda\[mpi\]'"):
+        world.init.__wrapped__()
+
+
+def test_the_device_of_a_rank_is_its_gpu_where_there_is_one(two_gpus, monkeypatch):
+    found = []
+    for local_rank in range(3):
+        monkeypatch.setattr(world.init(), "local_rank", local_rank)
+        found.append(dist.device("sim"))
+    assert found == ["cuda", "cuda:1", "sim"]
+    with pytest.raises(ValueError, match=r"collectives do not take tensors on cuda:1 yet: .* x\.to\('numpy'\)"):
+        dist.all_reduce(mg.tensor([1.0], device="cuda:1"))
+    with pytest.raises(ValueError, match="do not take tensors on cuda yet"):
+        dist.DataParallel(mg.nn.Linear(2, 3, device="cuda"))
