@@ -7,7 +7,7 @@
 // nothing of each other: only blocks of the same blockIdx.y meet.
 //
 // Several layers are a wavefront: while one makes step t, the layer below makes step t + 1, and all meet at the same
-// barrier. The layers above the first have as many warps again, for the products of W_ih with the h of the layer below.
+// barrier. Each block has as many warps again, for the products of W_ih with the h of the layer below.
 #pragma once
 #include "async_copy.cuh"
 #include "grid_barrier.cuh"

@@ -1,8 +1,9 @@
 #include "recurrent/registers.cuh"
 
-// The blocks for the same sequences as a cluster: a GPU of 2022 or later runs them close together, each can write into the
-// shared memory of the others, and their barrier takes a third of the time of one through global memory. A step touches
-// no memory outside of them but its input and output. The simulator has no clusters: there h goes through ThroughL2.
+// The blocks for the same sequences as a cluster: a GPU of 2022 or later runs them close together, each can write into
+// the shared memory of the others, and their barrier takes less time than one of the whole grid through global memory.
+// A step touches no memory outside of them but its input and output. The simulator has no clusters: there h goes through
+// ThroughL2.
 #ifndef CLUSTER
 #define CLUSTER 8
 #endif

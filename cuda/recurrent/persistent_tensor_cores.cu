@@ -59,7 +59,6 @@ struct Fragments {
     __device__ void multiply(const Exchange& exchange, int tick, int layer, real* shared, int first) const {
         int row = threadIdx.x / 4, pair = threadIdx.x % 4 * 2;
         const Moved* h = exchange.row(tick, layer, blockIdx.y * SEQUENCES + row) + first + threadIdx.x % 4 * 4;
-        int eight = exchange.row(tick, layer, 8) - exchange.row(tick, layer, 0);
         Four<Moved> next[K / 16];  // of the next eight sequences: on their way while these are multiplied
 #pragma unroll
         for (int step = 0; step < K / 16; ++step) next[step] = exchange.read(h + 16 * step);
@@ -70,7 +69,7 @@ struct Fragments {
 #pragma unroll
             for (int step = 0; step < K / 16; ++step) {
                 to_fragment(b[step], next[step]);
-                if (n + 1 < EIGHTS) next[step] = exchange.read(h + (n + 1) * eight + 16 * step);
+                if (n + 1 < EIGHTS) next[step] = exchange.read(h + 8 * (n + 1) * exchange.width + 16 * step);
             }
             // [products]
             float sums[MROWS][4] = {};

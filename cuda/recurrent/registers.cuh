@@ -42,7 +42,7 @@ struct Registers {
     }
 
     // partial[s][row] = sum over k of w[row][k] h[s][k], of the K numbers of this warp, which it keeps in shared memory
-    // behind the partial sums of all.
+    // behind the partial sums of all. The threads of the block meet before the next product.
     template <class Exchange>
     __device__ void multiply(const Exchange& exchange, int tick, int layer, real* shared, int first) const {
         real *own = shared + blockDim.y * PARTIAL + threadIdx.y * SEQS * K, *partial = shared + threadIdx.y * PARTIAL;
@@ -87,6 +87,5 @@ struct Registers {
                 partial[(s + i / ROWS) * STRIDE + row(i % ROWS, threadIdx.x % SPLIT)] = sum[0];
             }
         }
-        __syncwarp();  // `own` is filled again at the next step
     }
 };

@@ -13,9 +13,9 @@ from minigrad.devices.caches import Cache
 from minigrad.errors import LaunchError
 from minigrad.kernels.launch import Launch
 from minigrad.ops import recurrence
-from minigrad.recurrent import CUDA
+from minigrad.recurrent import CUDA, cuda
 from minigrad.recurrent.cuda import RUNGS
-from minigrad.recurrent.tile import WARP, Layers, Room, choose, tiles
+from minigrad.recurrent.tile import ROUNDED, WARP, Layers, Room, Tile, choose, tiles
 from minigrad.rounding import rounded
 from minigrad.source import CUDA as CUDA_FILES
 from minigrad.source import Source
@@ -36,21 +36,48 @@ def by_rounded_factors(module, from_x, precision):
     return np.array(ys)
 
 
-@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def compare_rounded(module, precision, batch, steps):
+    """The runner by tensor cores, and NumPy with the same roundings."""
+    x = mg.randn(steps, batch, 7, device=module.weights("_l0")[0].device)
+    w_ih, _, b_ih, _ = module.weights("_l0")
+    with mg.precision(precision), mg.no_grad():
+        y, _ = CUDA(module)(x)
+        from_x = (x.reshape(-1, 7) @ w_ih.T + b_ih).reshape(steps, batch, -1).numpy()
+    off = np.abs(y.numpy() - by_rounded_factors(module, from_x, precision))
+    assert (off < 1e-5).mean() > 0.97 and off.max() < 2e-3  # an h between two roundings may go to the other one
+
+
+@pytest.mark.parametrize("precision", ROUNDED)
 @pytest.mark.parametrize("kind", MAKERS)
 def test_tensor_cores_give_the_numbers_of_rounded_factors(kind, precision, device):
     if device == "numpy":
         pytest.skip("NumPy has no tensor cores")
     mg.manual_seed(0)
     for hidden, batch, steps in [(1, 1, 1), (33, 3, 5), (70, 9, 3)]:
-        module = MAKERS[kind](7, hidden, device=device)
-        x = mg.randn(steps, batch, 7, device=device)
-        w_ih, _, b_ih, _ = module.weights("_l0")
-        with mg.precision(precision), mg.no_grad():
-            y, _ = CUDA(module)(x)
-            from_x = (x.reshape(-1, 7) @ w_ih.T + b_ih).reshape(steps, batch, -1).numpy()
-        off = np.abs(y.numpy() - by_rounded_factors(module, from_x, precision))
-        assert (off < 1e-5).mean() > 0.97 and off.max() < 2e-3  # an h between two roundings may go to the other one
+        compare_rounded(MAKERS[kind](7, hidden, device=device), precision, batch, steps)
+
+
+def with_tile(monkeypatch, *shape):
+    """Every launch has a tile of this shape, where small work would choose another one."""
+    monkeypatch.setattr(cuda, "choose", lambda work, kind, room: Tile(work, *shape, kind))
+
+
+# rows, columns of a warp, sequences, lanes that share columns
+@pytest.mark.parametrize("shape", [(16, 16, 64, 1), (32, 128, 16, 1), (64, 32, 32, 1), (64, 64, 8, 1)])
+@pytest.mark.parametrize("precision", ROUNDED)
+def test_tensor_cores_by_tiles_of_any_shape(monkeypatch, precision, shape):
+    mg.manual_seed(0)
+    with_tile(monkeypatch, *shape)
+    compare_rounded(nn.GRU(7, 21, device="sim"), precision, 35, 3)
+
+
+@pytest.mark.parametrize("shape", [(64, 16, 3, 4), (64, 32, 16, 2), (96, 64, 2, 1), (128, 16, 8, 4), (32, 128, 4, 1)])
+@pytest.mark.parametrize("rung", ["wavefront", "cluster"])
+def test_tiles_of_any_shape(monkeypatch, rung, shape):
+    mg.manual_seed(0)
+    with_tile(monkeypatch, *shape)
+    module = nn.GRU(7, 21, 2, device="sim", dtype="float64")
+    compare(CUDA(module, rung), module, 5, 3, [3, 1, 2, 3, 1])
 
 
 @pytest.mark.parametrize("precision", ["float32", "3xtf32"])
@@ -63,7 +90,7 @@ def test_float32_stays_float32(precision, device):
         compare(CUDA(module), module, 2, 3)
 
 
-@pytest.mark.parametrize("kind", ["registers", "tf32", "bf16", "cluster"])
+@pytest.mark.parametrize("kind", ["registers", "cluster", *ROUNDED])
 @pytest.mark.parametrize("cell", GATES)
 def test_a_chosen_tile_covers_the_work_and_fits(cell, kind):
     for hidden in (1, 31, 100, 256, 512, 1024):
@@ -117,6 +144,8 @@ LINES = {  # of the persistent kernel, without which its threads race
     "the write of h is not ordered before the arrival": ("        __threadfence();  // release", ""),
     "h may be read before the wait has ended": ("        __threadfence();  // acquire", ""),
     "the sums of other warps are not ready": ("            __syncthreads();\n            // [the cell]", ""),
+    "the copies of a lane have not arrived": ("        copy_wait<0>();\n", ""),
+    "those of other lanes may not have": ("        __syncwarp();\n", ""),
 }
 
 
@@ -124,18 +153,18 @@ class SeenError(Exception):
     """Ends a launch that the microscope has watched."""
 
 
-def inspected(monkeypatch, change=("", "")):
-    """The microscope's report on the persistent kernel for two layers of a GRU, with a line of its files replaced."""
-    text = (CUDA_FILES / "recurrent/persistent.cu").read_text()
+def inspected(monkeypatch, kind="registers", change=("", "")):
+    """The microscope's report on a persistent kernel for two layers of a GRU, with a line of its files replaced."""
+    mg.manual_seed(0)
+    run = CUDA(nn.GRU(3, 20, 2, device="sim"), "cluster" if kind == "cluster" else "wavefront")
+    kernel = copy.copy(run.kernels[kind])
+    text = kernel.source.text
     for header in ("recurrent/registers.cuh", "recurrent/persistent.cuh", "grid_barrier.cuh"):
         text = text.replace(f'#include "{header}"', (CUDA_FILES / header).read_text().replace("#pragma once", ""))
     assert change[0] in text
-    mg.manual_seed(0)
-    run = CUDA(nn.GRU(3, 20, 2, device="sim"), "wavefront")
-    kernel = copy.copy(run.kernels["registers"])
     kernel.source = Source(text.replace(*change), "persistent.cu", CUDA_FILES)
     kernel._modules, kernel._plans, reports = Cache(), Cache(), []
-    run.kernels = run.kernels | {"registers": kernel}
+    run.kernels = run.kernels | {kind: kernel}
     launch = Launch.__call__
 
     def watched(self, *args):
@@ -146,18 +175,19 @@ def inspected(monkeypatch, change=("", "")):
         raise SeenError
 
     monkeypatch.setattr(Launch, "__call__", watched)
-    with pytest.raises(SeenError):
+    with pytest.raises(SeenError), mg.precision(kind if kind in ROUNDED else "float32"):
         run(mg.randn(3, 3, 3, device="sim"))
     return reports[0]
 
 
-def test_the_microscope_finds_no_problem_in_the_persistent_kernel(monkeypatch):
-    assert "no problems" in repr(inspected(monkeypatch))
+@pytest.mark.parametrize("kind", ["registers", "cluster", *ROUNDED])
+def test_the_microscope_finds_no_problem_in_a_persistent_kernel(monkeypatch, kind):
+    assert "no problems" in repr(inspected(monkeypatch, kind))
 
 
 @pytest.mark.parametrize("missing", LINES)
 def test_the_microscope_finds_a_lost_barrier_or_fence(monkeypatch, missing):
-    problems = inspected(monkeypatch, LINES[missing]).problems
+    problems = inspected(monkeypatch, change=LINES[missing]).problems
     assert "race" in {problem.kind for problem in problems}
 
 

@@ -79,7 +79,8 @@ def holds(runner: CUDA, work: Sequences) -> bool:
     """True if the blocks of this rung hold the network."""
     try:
         with precision(work.precision):
-            _ = runner.rung in PLANNED and runner.planned(work.batch, 1)
+            if runner.rung in PLANNED:
+                runner.planned(work.batch, 1)
     except LaunchError:
         return False
     return True
@@ -114,20 +115,18 @@ def barrier_times() -> Times:
     """The time of one barrier: of the threads of a block, of the blocks of a cluster, and of those of a grid."""
     gpu: Any = get(DEVICE)
     most = gpu.chip.sms
-    block, cluster = (
-        Kernel("bench/barriers.cu", "meet_in_blocks"),
-        Kernel("bench/cluster_barriers.cu", "meet_in_clusters"),
-    )
+    block = Kernel("bench/barriers.cu", "meet_in_blocks")
+    cluster = Kernel("bench/cluster_barriers.cu", "meet_in_clusters")
     grid = Kernel("bench/barriers.cu", "meet_in_the_grid", cooperative=True)
 
-    def arrive(blocks: int, meetings: int) -> None:
+    def meet(blocks: int, meetings: int) -> None:
         grid(Array.zeros(gpu, (1,), np.dtype(np.uint32)), meetings, grid=blocks, block=THREADS)
 
     works = {
         "a block": lambda n: block(n, grid=1, block=THREADS),
         f"a cluster of {CLUSTER} blocks": lambda n: cluster(n, grid=CLUSTER, block=THREADS),
-        f"a grid of {CLUSTER} blocks": lambda n: arrive(CLUSTER, n),
-        f"a grid of {most} blocks": lambda n: arrive(most, n),
+        f"a grid of {CLUSTER} blocks": lambda n: meet(CLUSTER, n),
+        f"a grid of {most} blocks": lambda n: meet(most, n),
     }
     some, twice = (
         timer().interleaved({who: partial(work, n) for who, work in works.items()}, REPEATS)
