@@ -154,7 +154,9 @@ EXPORT void batch(const Layer& layer, const Team& team) {
 EXPORT void both(const Layer& layer, const Team& team) {
     const Team group = {team.threads / team.groups, 1, team.dynamic, team.cpus};
 #ifdef _OPENMP
-    omp_set_nested(1);  // what OpenMP 4 asks for, as the library that PyTorch brings
+#if _OPENMP < 201811
+    omp_set_nested(1);  // OpenMP 4 asks for it, as the library that PyTorch brings; later ones warn of it
+#endif
     omp_set_max_active_levels(2);
 #endif
 #pragma omp parallel for num_threads(team.groups) schedule(static, 1)
