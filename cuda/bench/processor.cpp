@@ -11,14 +11,17 @@ EXPORT const int operations = 2 * ACCUMULATORS * LANES;  // of one turn of the f
 EXPORT real multiply_add(int64_t n) {
     vector x[ACCUMULATORS], total = {};
     const vector factor = vector{} + real(0.999);
-    for (int j = 0; j < ACCUMULATORS; j++) {
+#pragma GCC unroll 32
+    for (int j = 0; j < ACCUMULATORS; j++) {  // unrolled, as all loops over x: else it would lie in memory
         x[j] = vector{} + real(j);
     }
     for (int64_t i = 0; i < n; i++) {
+#pragma GCC unroll 32
         for (int j = 0; j < ACCUMULATORS; j++) {
             x[j] = x[j] * factor + factor;
         }
     }
+#pragma GCC unroll 32
     for (int j = 0; j < ACCUMULATORS; j++) {
         total += x[j];
     }
@@ -30,11 +33,13 @@ EXPORT real read_again(const real* from, int64_t count, int64_t n) {
     vector sum[8] = {}, total = {};
     for (int64_t i = 0; i < n; i++) {
         for (int64_t at = 0; at < count; at += 8 * LANES) {
+#pragma GCC unroll 8
             for (int j = 0; j < 8; j++) {
                 sum[j] += load(from + at + j * LANES);
             }
         }
     }
+#pragma GCC unroll 8
     for (int j = 0; j < 8; j++) {
         total += sum[j];
     }

@@ -1,0 +1,197 @@
+"""attention: for each query a mean of the values, weighted by how well their keys fit."""
+
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from minigrad.devices.array import Array
+from minigrad.devices.dtypes import must_be_floats, wide
+from minigrad.errors import require_bool, require_number
+from minigrad.kernels.extents import ceil_div
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.view import broadcast
+from minigrad.op import Case, Op
+from minigrad.ops.elementwise import must_match
+
+FILE, WIDEST, ROWS = "attention.cu", 256, (4, 1, 2, 8, 16)
+
+
+def forward(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None, causal: bool = False,
+    scale: float | None = None,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """y = softmax(scale q k^T) v for each head of q, k and v (batch, heads, length, width); scale is 1 / sqrt(width)
+
+    mask, bool, broadcasts to (batch, heads, queries, keys): True where a query sees a key. With causal a query sees no
+    later key; both lengths end together. q may have a multiple of the heads of k and v: neighbors share them. A query
+    that sees no key gets 0. Source: Vaswani et al., "Attention is all you need", 2017.
+    """
+    dtype, (q, k, v), seen = q.dtype, grouped(q, k, v), visible(q, k, mask, causal)
+    scores = np.where(seen, q @ k.swapaxes(-1, -2) * q.dtype.type(scaling(q, scale)), -np.inf)
+    most = scores.max(-1, initial=-np.inf)
+    logs = np.log(np.exp(scores - np.where(most == -np.inf, 0, most)[..., None]).sum(-1)) + most
+    logs = np.where(most == -np.inf, np.inf, logs)
+    return total(np.exp(scores - logs[..., None]), v, seen).astype(dtype, copy=False), logs
+
+
+def backward(
+    dy: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, y: np.ndarray,
+    logs: np.ndarray, causal: bool, scale: float | None, shapes: tuple,
+) -> tuple:  # fmt: skip
+    """dv = p^T dy, ds = p (dy v^T - dy y), dq = scale ds k, dk = scale ds^T q, with p = softmax(scale q k^T)
+
+    Keys and values that several heads share get the sum of their gradients.
+    """
+    dtype, seen, heads = dy.dtype, visible(q, k, mask, causal), k.shape[1]
+    (q, k, v), (dy, y) = grouped(q, k, v), (x.astype(wide(x.dtype), copy=False) for x in (dy, y))
+    factor = q.dtype.type(scaling(q, scale))
+    p = np.where(seen, np.exp(q @ k.swapaxes(-1, -2) * factor - logs[..., None]), 0)
+    ds = np.where(seen, p * (dy @ v.swapaxes(-1, -2) - (dy * y).sum(-1, keepdims=True)), 0) * factor
+    turned = seen.swapaxes(-1, -2)
+    dq, dk, dv = total(ds, k, seen), total(ds.swapaxes(-1, -2), q, turned), total(p.swapaxes(-1, -2), dy, turned)
+    each = [dq, *(x.reshape(x.shape[0], heads, -1, *x.shape[2:]).sum(2) for x in (dk, dv))]
+    return (*(x.astype(dtype, copy=False) for x in each), None)[: len(shapes)]
+
+
+def grouped(q: np.ndarray, *shared: np.ndarray) -> list[np.ndarray]:
+    """All three in the type of arithmetic, keys and values with as many heads as the queries."""
+    group = q.shape[1] // max(shared[0].shape[1], 1)
+    return [x.astype(wide(x.dtype), copy=False) for x in (q, *(np.repeat(x, group, 1) for x in shared))]
+
+
+def visible(q: np.ndarray, k: np.ndarray, mask: np.ndarray | None, causal: bool) -> np.ndarray:
+    """True where a query sees a key: (batch, heads, queries, keys)."""
+    shape = (*q.shape[:3], k.shape[2])
+    seen = np.ones(shape, bool) if mask is None else np.broadcast_to(mask, shape)
+    return np.tril(seen, shape[3] - shape[2]) if causal else seen
+
+
+def total(weights: np.ndarray, rows: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """weights @ rows, without the rows that are not seen: 0 times NaN would be NaN."""
+    y = weights @ np.where(np.isfinite(rows), rows, 0)
+    for *head, row, column in np.argwhere(~np.isfinite(rows)):
+        users = seen[(*head, slice(None), row)]
+        y[(*head, users, column)] += weights[(*head, users, row)] * rows[(*head, row, column)]
+    return y
+
+
+def scaling(q: Any, scale: float | None) -> float:
+    return 1 / sqrt(max(q.shape[-1], 1)) if scale is None else scale
+
+
+def kernel(name: str, rows: str) -> Kernel:
+    """A kernel in which a warp owns a row of up to 256 numbers."""
+
+    def fit(width: int, **_: int) -> dict[str, int]:
+        return {"PER": max(ceil_div(width, 32), 1)}
+
+    per = (2, 1, *range(3, WIDEST // 32 + 1))
+    return Kernel(FILE, name, (f"{rows}/ROWS",), ("32", "ROWS"), f"{rows} width", None, fit, ROWS=ROWS, PER=per)
+
+
+def extents(q: Array, k: Array, mask: Array | None, causal: bool, scale: float | None) -> tuple:
+    """What all kernels take at their ends."""
+    (batch, heads, queries, width), keys = q.shape, k.shape[2]
+    at = broadcast(() if mask is None else mask.shape, (batch, heads, queries, keys))
+    group = heads // max(k.shape[1], 1)
+    return at, scaling(q, scale), group, batch * heads, queries, keys, width, int(causal)
+
+
+def launch(
+    kernels: dict[str, Kernel], q: Array, k: Array, v: Array, mask: Array | None = None, *, causal: bool,
+    scale: float | None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """One kernel."""
+    y, logs = Array.empty(q.device, q.shape, q.dtype), Array.empty(q.device, q.shape[:3], wide(q.dtype))
+    kernels["forward"].launch(prod(q.shape[:3]), q.shape[3])(
+        q, k, v, mask, y, logs, *extents(q, k, mask, causal, scale)
+    )
+    return y, logs
+
+
+def launch_backward(
+    kernels: dict[str, Kernel], needs: tuple, dy: Array, q: Array, k: Array, v: Array, mask: Array | None, y: Array,
+    logs: Array, causal: bool, scale: float | None, shapes: tuple,
+) -> tuple:  # fmt: skip
+    """A kernel for dq, which makes dy y as well, and one for dk and dv."""
+    dq, dk, dv = (Array.empty(x.device, x.shape, x.dtype) for x in (q, k, v))
+    dots, ends = Array.empty(q.device, logs.shape, logs.dtype), extents(q, k, mask, causal, scale)
+    queries = kernels["backward_queries"].launch(prod(q.shape[:3]), q.shape[3])
+    queries(dy, q, k, v, mask, y, logs, dots, dq, *ends)
+    keys = kernels["backward_keys"].launch(prod(k.shape[:3]), q.shape[3])
+    keys(dy, q, k, v, mask, logs, dots, dk, dv, *ends)
+    return (*(x if need else None for x, need in zip((dq, dk, dv), needs, strict=False)), None)[: len(shapes)]
+
+
+def prepare(q: Any, k: Any, v: Any, mask: Any = None, causal: Any = False, scale: Any = None) -> dict[str, Any]:
+    """Raises ValueError for shapes and TypeError for dtypes."""
+    must_be_floats("attention", q, k, v)
+    must_match("attention", q, k, v)
+    if any(x.ndim != 4 for x in (q, k, v)):
+        raise ValueError(
+            f"attention: q is {q.shape}, k {k.shape}, v {v.shape}; each must be (batch, heads, length, width)."
+        )
+    if k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
+        raise ValueError(
+            f"attention: q is {q.shape}, k {k.shape}, v {v.shape}; k and v must have one shape, and the batch and the "
+            "width of q."
+        )
+    if q.shape[1] % k.shape[1] if k.shape[1] else q.shape[1]:
+        raise ValueError(f"attention: q has {q.shape[1]} heads, k {k.shape[1]}; the first must be a multiple of these.")
+    if isinstance(q, Array) and q.shape[3] > WIDEST:
+        raise ValueError(f"attention: width {q.shape[3]} is more than the {WIDEST} that a kernel takes.")
+    if mask is not None:
+        shape = (*q.shape[:3], k.shape[2])
+        if mask.dtype != np.bool_:
+            raise TypeError(f"attention: mask is {mask.dtype}; it must be bool, True where a query sees a key.")
+        if mask.ndim > 4 or any(m not in (1, n) for m, n in zip(mask.shape[::-1], shape[::-1], strict=False)):
+            raise ValueError(
+                f"attention: mask {mask.shape} does not broadcast to (batch, heads, queries, keys) {shape}."
+            )
+    if scale is not None:
+        scale = require_number("attention", "scale", scale)
+    return {"causal": require_bool("attention", "causal", causal), "scale": scale}
+
+
+def cost(q: Any, k: Any, v: Any, *mask: Any, **params: Any) -> tuple[int, int]:
+    """4 FLOPs for each query, key and number of their width, and 5 for each score; q, k, v and y once."""
+    scores = prod(q.shape[:3]) * k.shape[2]
+    read = sum(x.size * x.dtype.itemsize for x in (q, k, v, *mask))
+    return (4 * q.shape[3] + 5) * scores, read + q.size * q.dtype.itemsize
+
+
+def _case(batch: int, heads: int, queries: int, width: int, keys: int = 0, shared: int = 0, **how: Any) -> Case:
+    size = batch, shared or heads, keys or queries, width
+    return Case(((batch, heads, queries, width), size, size), **how)
+
+
+def _masked(*shape: int) -> Case:
+    """Some queries see no key."""
+    case, mask = _case(2, 2, 5, 8, 7), np.arange(prod(shape)).reshape(shape) % 3 > 0
+    mask[..., :1, :] = False
+    return Case((*case.inputs, mask))
+
+
+attention = Op(
+    "attention",
+    forward,
+    backward,
+    kernels={
+        "forward": kernel("attention_forward", "queries"),
+        "backward_queries": kernel("attention_backward_queries", "queries"),
+        "backward_keys": kernel("attention_backward_keys", "keys"),
+    },
+    launch=launch,
+    launch_backward=launch_backward,
+    prepare=prepare,
+    saves=("logs",),
+    integers=True,
+    cost=cost,
+    cases=[
+        _case(1, 1, 1, 1), _case(2, 3, 5, 8), _case(1, 2, 33, 33), _case(1, 1, 3, 130, 31), _case(1, 1, 2, 256, 3),
+        *(_case(2, 2, 4, 5, keys, params={"causal": True}) for keys in (4, 7, 3)),
+        _case(1, 6, 5, 16, 9, 2, params={"scale": 0.3}), _case(2, 4, 6, 9, 6, 1, params={"causal": True}),
+        _masked(5, 7), _masked(2, 1, 5, 7), _masked(1, 2, 1, 7), _case(0, 2, 3, 4), _case(1, 2, 0, 4, 3),
+    ],
+)  # fmt: skip
