@@ -3,40 +3,42 @@
 // Attention of queries q (pairs, queries, WIDTH numbers) to keys k and values v (pairs / group, keys, as many): a pair is a
 // sequence and a head, and `group` neighboring heads of q share a head of k and v. All kernels: warp -> a query or a key,
 // a row of width numbers; lane -> every 32nd of them. Scores are never written: they are made again where needed.
-#ifndef PER
-#define PER 2  // numbers of a lane: a row has up to 32 PER
-#endif
 #ifndef ROWS
 #define ROWS 4
 #endif
 
-using Row = wide[PER];
+constexpr int PER = 8;  // numbers of a lane: a row has up to 32 PER
 
-__device__ inline void read_row(Row& row, const real* from, int width) {
-#pragma unroll
-    for (int j = 0; j < PER; ++j) row[j] = threadIdx.x + 32 * j < width ? wide(from[threadIdx.x + 32 * j]) : 0;
-}
+// A row of width numbers in the registers of a warp. Steps beyond it are skipped by all lanes.
+struct Row {
+    wide at[PER];
 
-__device__ inline void write_row(real* to, const Row& row, int width) {
+    template <class F>
+    static __device__ void each(int width, F f) {
 #pragma unroll
-    for (int j = 0; j < PER; ++j) {
-        if (threadIdx.x + 32 * j < width) to[threadIdx.x + 32 * j] = row[j];
+        for (int j = 0; j < PER; ++j) {
+            if (32 * j < width) f(j);
+        }
     }
-}
-
-// The product of two rows; all lanes get it.
-__device__ inline wide dot(const Row& a, const Row& b) {
-    wide sum = 0;
-#pragma unroll
-    for (int j = 0; j < PER; ++j) sum += a[j] * b[j];
-    return lanes_reduce<32>(sum, Add());
-}
-
-// row += factor * other
-__device__ inline void add(Row& row, wide factor, const Row& other) {
-#pragma unroll
-    for (int j = 0; j < PER; ++j) row[j] += factor * other[j];
-}
+    __device__ void read(const real* from, int width) {
+        each(width, [&](int j) { at[j] = threadIdx.x + 32 * j < width ? wide(from[threadIdx.x + 32 * j]) : 0; });
+    }
+    __device__ void write(real* to, int width) const {
+        each(width, [&](int j) {
+            if (threadIdx.x + 32 * j < width) to[threadIdx.x + 32 * j] = at[j];
+        });
+    }
+    // The product with another row; all lanes get it.
+    __device__ wide dot(const Row& other, int width) const {
+        wide sum = 0;
+        each(width, [&](int j) { sum += at[j] * other.at[j]; });
+        return lanes_reduce<32>(sum, Add());
+    }
+    // own * kept + factor * other
+    __device__ void add(wide kept, wide factor, const Row& other, int width) {
+        each(width, [&](int j) { at[j] = at[j] * kept + factor * other.at[j]; });
+    }
+};
 
 // Which keys a query sees: mask (null: all), a view of the shape (pairs, queries, keys), and with `causal` no key that is
 // further from its last than the query from its own: where there are more keys than queries, these are the last ones.
@@ -60,28 +62,26 @@ extern "C" __global__ void attention_forward(
     int i = blockIdx.x * ROWS + threadIdx.y, pair = i / max(queries, 1), query = i % max(queries, 1);
     if (pair >= pairs) return;
     Seen seen{mask, mask_at, queries, keys, causal};
-    Row own, sum = {}, other;
+    Row own = {}, sum = {}, other = {};
     wide most = -INFINITY, total = 0;
-    read_row(own, q + i * width, width);
+    own.read(q + i * width, width);
     for (int key = 0; key < keys; ++key) {
         if (!seen(pair, query, key)) continue;  // the same for the whole warp
         int at = (pair / group * keys + key) * width;
         // [score]
-        read_row(other, k + at, width);
-        wide score = scale * dot(own, other);
+        other.read(k + at, width);
+        wide score = scale * own.dot(other, width);
         // [rescale]
         wide larger = score > most || score != score ? score : most;
         wide kept = larger == -INFINITY ? 1 : exp(most - larger), weight = larger == -INFINITY ? 0 : exp(score - larger);
         most = larger, total = total * kept + weight;
         // [add]
-        read_row(other, v + at, width);
-#pragma unroll
-        for (int j = 0; j < PER; ++j) sum[j] = sum[j] * kept + weight * other[j];
+        other.read(v + at, width);
+        sum.add(kept, weight, other, width);
     }
     bool none = most == -INFINITY;
-#pragma unroll
-    for (int j = 0; j < PER; ++j) sum[j] = none ? 0 : sum[j] / total;
-    write_row(y + i * width, sum, width);
+    Row::each(width, [&](int j) { sum.at[j] = none ? 0 : sum.at[j] / total; });
+    sum.write(y + i * width, width);
     if (threadIdx.x == 0) logs[i] = none ? INFINITY : most + log(total);
 }
 
@@ -93,21 +93,21 @@ extern "C" __global__ void attention_backward_queries(
     int i = blockIdx.x * ROWS + threadIdx.y, pair = i / max(queries, 1), query = i % max(queries, 1);
     if (pair >= pairs) return;
     Seen seen{mask, mask_at, queries, keys, causal};
-    Row own, upstream, other, sum = {};
-    read_row(own, q + i * width, width);
-    read_row(upstream, dy + i * width, width);
-    read_row(other, y + i * width, width);
-    wide mine = dot(upstream, other), log_total = logs[i];
+    Row own = {}, upstream = {}, other = {}, sum = {};
+    own.read(q + i * width, width);
+    upstream.read(dy + i * width, width);
+    other.read(y + i * width, width);
+    wide mine = upstream.dot(other, width), log_total = logs[i];
     if (threadIdx.x == 0) dots[i] = mine;
     for (int key = 0; key < keys; ++key) {
         if (!seen(pair, query, key)) continue;
         int at = (pair / group * keys + key) * width;
-        read_row(other, v + at, width);
-        wide slope = dot(upstream, other) - mine;
-        read_row(other, k + at, width);
-        add(sum, exp(scale * dot(own, other) - log_total) * slope * scale, other);
+        other.read(v + at, width);
+        wide slope = upstream.dot(other, width) - mine;
+        other.read(k + at, width);
+        sum.add(1, exp(scale * own.dot(other, width) - log_total) * slope * scale, other, width);
     }
-    write_row(dq + i * width, sum, width);
+    sum.write(dq + i * width, width);
 }
 
 // dv = the sum over queries of p dy, dk = scale * that of ds q, over all heads of q that share this one.
@@ -117,18 +117,18 @@ extern "C" __global__ void attention_backward_keys(
     int i = blockIdx.x * ROWS + threadIdx.y, shared = i / max(keys, 1), key = i % max(keys, 1);
     if (shared * group >= pairs) return;
     Seen seen{mask, mask_at, queries, keys, causal};
-    Row own, value, other, upstream, key_sum = {}, value_sum = {};
-    read_row(own, k + i * width, width);
-    read_row(value, v + i * width, width);
+    Row own = {}, value = {}, other = {}, upstream = {}, key_sum = {}, value_sum = {};
+    own.read(k + i * width, width);
+    value.read(v + i * width, width);
     for (int j = 0; j < group * queries; ++j) {
         int pair = shared * group + j / queries, query = j % queries, at = pair * queries + query;
         if (!seen(pair, query, key)) continue;
-        read_row(other, q + at * width, width);
-        read_row(upstream, dy + at * width, width);
-        wide p = exp(scale * dot(own, other) - logs[at]);
-        add(value_sum, p, upstream);
-        add(key_sum, p * (dot(upstream, value) - dots[at]) * scale, other);
+        other.read(q + at * width, width);
+        upstream.read(dy + at * width, width);
+        wide p = exp(scale * own.dot(other, width) - logs[at]);
+        value_sum.add(1, p, upstream, width);
+        key_sum.add(1, p * (upstream.dot(value, width) - dots[at]) * scale, other, width);
     }
-    write_row(dk + i * width, key_sum, width);
-    write_row(dv + i * width, value_sum, width);
+    key_sum.write(dk + i * width, width);
+    value_sum.write(dv + i * width, width);
 }

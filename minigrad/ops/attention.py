@@ -8,7 +8,6 @@ import numpy as np
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import must_be_floats, wide
 from minigrad.errors import require_bool, require_number
-from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import broadcast
 from minigrad.op import Case, Op
@@ -43,14 +42,14 @@ def backward(
 
     Keys and values that several heads share get the sum of their gradients.
     """
-    dtype, seen, heads = dy.dtype, visible(q, k, mask, causal), k.shape[1]
+    dtype, seen, shared = dy.dtype, visible(q, k, mask, causal), (k.shape[1], q.shape[1] // max(k.shape[1], 1))
     (q, k, v), (dy, y) = grouped(q, k, v), (x.astype(wide(x.dtype), copy=False) for x in (dy, y))
     factor = q.dtype.type(scaling(q, scale))
     p = np.where(seen, np.exp(q @ k.swapaxes(-1, -2) * factor - logs[..., None]), 0)
     ds = np.where(seen, p * (dy @ v.swapaxes(-1, -2) - (dy * y).sum(-1, keepdims=True)), 0) * factor
     turned = seen.swapaxes(-1, -2)
     dq, dk, dv = total(ds, k, seen), total(ds.swapaxes(-1, -2), q, turned), total(p.swapaxes(-1, -2), dy, turned)
-    each = [dq, *(x.reshape(x.shape[0], heads, -1, *x.shape[2:]).sum(2) for x in (dk, dv))]
+    each = [dq, *(x.reshape(x.shape[0], *shared, *x.shape[2:]).sum(2) for x in (dk, dv))]
     return (*(x.astype(dtype, copy=False) for x in each), None)[: len(shapes)]
 
 
@@ -82,12 +81,7 @@ def scaling(q: Any, scale: float | None) -> float:
 
 def kernel(name: str, rows: str) -> Kernel:
     """A kernel in which a warp owns a row of up to 256 numbers."""
-
-    def fit(width: int, **_: int) -> dict[str, int]:
-        return {"PER": max(ceil_div(width, 32), 1)}
-
-    per = (2, 1, *range(3, WIDEST // 32 + 1))
-    return Kernel(FILE, name, (f"{rows}/ROWS",), ("32", "ROWS"), f"{rows} width", None, fit, ROWS=ROWS, PER=per)
+    return Kernel(FILE, name, (f"{rows}/ROWS",), ("32", "ROWS"), rows, ROWS=ROWS)
 
 
 def extents(q: Array, k: Array, mask: Array | None, causal: bool, scale: float | None) -> tuple:
@@ -104,9 +98,8 @@ def launch(
 ) -> tuple[Array, Array]:  # fmt: skip
     """One kernel."""
     y, logs = Array.empty(q.device, q.shape, q.dtype), Array.empty(q.device, q.shape[:3], wide(q.dtype))
-    kernels["forward"].launch(prod(q.shape[:3]), q.shape[3])(
-        q, k, v, mask, y, logs, *extents(q, k, mask, causal, scale)
-    )
+    run = kernels["forward"].launch(prod(q.shape[:3]))
+    run(q, k, v, mask, y, logs, *extents(q, k, mask, causal, scale))
     return y, logs
 
 
@@ -117,10 +110,8 @@ def launch_backward(
     """A kernel for dq, which makes dy y as well, and one for dk and dv."""
     dq, dk, dv = (Array.empty(x.device, x.shape, x.dtype) for x in (q, k, v))
     dots, ends = Array.empty(q.device, logs.shape, logs.dtype), extents(q, k, mask, causal, scale)
-    queries = kernels["backward_queries"].launch(prod(q.shape[:3]), q.shape[3])
-    queries(dy, q, k, v, mask, y, logs, dots, dq, *ends)
-    keys = kernels["backward_keys"].launch(prod(k.shape[:3]), q.shape[3])
-    keys(dy, q, k, v, mask, logs, dots, dk, dv, *ends)
+    kernels["backward_queries"].launch(prod(q.shape[:3]))(dy, q, k, v, mask, y, logs, dots, dq, *ends)
+    kernels["backward_keys"].launch(prod(k.shape[:3]))(dy, q, k, v, mask, logs, dots, dk, dv, *ends)
     return (*(x if need else None for x, need in zip((dq, dk, dv), needs, strict=False)), None)[: len(shapes)]
 
 
@@ -187,6 +178,7 @@ attention = Op(
     prepare=prepare,
     saves=("logs",),
     integers=True,
+    widens=False,
     cost=cost,
     cases=[
         _case(1, 1, 1, 1), _case(2, 3, 5, 8), _case(1, 2, 33, 33), _case(1, 1, 3, 130, 31), _case(1, 1, 2, 256, 3),

@@ -9,9 +9,10 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import must_be_floats, wide
-from minigrad.errors import require_number
+from minigrad.errors import UnfitKernel, require_number
 from minigrad.kernels.extents import ceil_div, next_power
 from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.launch import Launch
 from minigrad.op import OPS, Case, Op
 from minigrad.ops.elementwise import BLOCKS
 from minigrad.ops.reduction import reduce
@@ -97,7 +98,7 @@ def launch(
     y = Array.empty(x.device, x.shape, x.dtype)
     mean, inverse = (Array.zeros(x.device, x.shape[:-1], wide(x.dtype)) for _ in range(2))
     if x.size and (warp := held(kernels, "forward", n)):
-        warp.launch(rows, n)(x, weight, bias, y, mean, inverse, eps, rows, n)
+        launched(warp, rows, n)(x, weight, bias, y, mean, inverse, eps, rows, n)
     elif x.size:
         kernels["rows"].launch(rows)(x, weight, bias, y, mean, inverse, eps, n)
     return y, mean, inverse
@@ -112,7 +113,7 @@ def launch_backward(
     dx = Array.empty(x.device, x.shape, x.dtype) if needs[0] else None
     parts = Array.zeros(x.device, (2, 1, n), wide(x.dtype))
     if x.size and (warp := held(kernels, "backward", n)):
-        launch = warp.launch(rows, n, 1, 0)
+        launch = launched(warp, rows, n, 1, 0)
         count = min(ceil_div(rows, launch.values["ROWS"]), RESIDENT * x.device.processors)
         parts = Array.empty(x.device, (2, count, n), wide(x.dtype))
         launch = warp.launch(rows, n, count, 2 * n * parts.dtype.itemsize)
@@ -140,6 +141,17 @@ def held(kernels: Mapping[str, Kernel], way: str, n: int) -> Kernel | None:
     own = kernels[way]
     found = own if "warp" in own.name else kernels.get(f"{way}_warp")
     return found if n % 4 == 0 and n <= 128 * WIDEST else None
+
+
+def launched(kernel: Kernel, rows: int, n: int, *more: int) -> Launch:
+    """The launch of a warp for a row. Raises UnfitKernel where its lanes do not hold the row."""
+    launch = kernel.launch(rows, n, *more)
+    if n > 128 * launch.values["FOURS"]:
+        raise UnfitKernel(
+            f"{kernel.name}: 32 lanes hold FOURS={launch.values['FOURS']} times four numbers each, and a row has {n}. "
+            "Choose a larger FOURS."
+        )
+    return launch
 
 
 def around(x: Array) -> tuple[int, int]:
@@ -213,6 +225,7 @@ def norm(name: str, forward: Callable, backward: Callable, center: bool) -> Op:
         prepare=partial(prepare, name),
         saves=("mean", "inverse"),
         integers=True,
+        widens=False,
         cost=cost,
         cases=cases(2 if center else 1),
     )

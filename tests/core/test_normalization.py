@@ -5,6 +5,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn
+from minigrad.errors import UnfitKernel
 
 
 def test_rows_have_mean_0_and_variance_1(device):
@@ -48,3 +49,17 @@ def test_refusals():
         mg.layer_norm(mg.tensor(1.0, device="numpy"))
     with pytest.raises(ValueError, match="LayerNorm: size=0"):
         nn.LayerNorm(0)
+
+
+@pytest.mark.parametrize("fours", [1, 2, 4, 8])
+@pytest.mark.parametrize("rows", [1, 16])
+def test_a_warp_that_does_not_hold_its_row_is_refused(fours, rows, kernel_device):
+    x = np.random.default_rng(0).standard_normal((37, 260)).astype(np.float32)
+    op, given = mg.layer_norm.using("warp", FOURS=fours, ROWS=rows), mg.tensor(x, device=kernel_device)
+    if 128 * fours < 260:
+        with pytest.raises(
+            UnfitKernel, match=f"32 lanes hold FOURS={fours} times four numbers each, and a row has 260"
+        ):
+            op(given)
+    else:
+        np.testing.assert_allclose(op(given).numpy(), mg.layer_norm(mg.tensor(x, device="numpy")).numpy(), 0, 1e-5)
