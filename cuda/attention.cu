@@ -3,8 +3,8 @@
 // Attention of queries q (pairs, queries, WIDTH numbers) to keys k and values v (pairs / group, keys, as many): a pair is a
 // sequence and a head, and `group` neighboring heads of q share a head of k and v. All kernels: warp -> a query or a key,
 // a row of width numbers; lane -> every 32nd of them. Scores are never written: they are made again where needed.
-#ifndef ROWS
-#define ROWS 4
+#ifndef WARPS
+#define WARPS 4
 #endif
 
 constexpr int PER = 8;  // numbers of a lane: a row has up to 32 PER
@@ -59,7 +59,7 @@ struct Seen {
 extern "C" __global__ void attention_forward(
     const real* q, const real* k, const real* v, const bool* mask, real* y, wide* logs, View mask_at, wide scale,
     int group, int pairs, int queries, int keys, int width, int causal) {
-    int i = blockIdx.x * ROWS + threadIdx.y, pair = i / max(queries, 1), query = i % max(queries, 1);
+    int i = blockIdx.x * WARPS + threadIdx.y, pair = i / max(queries, 1), query = i % max(queries, 1);
     if (pair >= pairs) return;
     Seen seen{mask, mask_at, queries, keys, causal};
     Row own = {}, sum = {}, other = {};
@@ -90,7 +90,7 @@ extern "C" __global__ void attention_forward(
 extern "C" __global__ void attention_backward_queries(
     const real* dy, const real* q, const real* k, const real* v, const bool* mask, const real* y, const wide* logs,
     wide* dots, real* dq, View mask_at, wide scale, int group, int pairs, int queries, int keys, int width, int causal) {
-    int i = blockIdx.x * ROWS + threadIdx.y, pair = i / max(queries, 1), query = i % max(queries, 1);
+    int i = blockIdx.x * WARPS + threadIdx.y, pair = i / max(queries, 1), query = i % max(queries, 1);
     if (pair >= pairs) return;
     Seen seen{mask, mask_at, queries, keys, causal};
     Row own = {}, upstream = {}, other = {}, sum = {};
@@ -114,7 +114,7 @@ extern "C" __global__ void attention_backward_queries(
 extern "C" __global__ void attention_backward_keys(
     const real* dy, const real* q, const real* k, const real* v, const bool* mask, const wide* logs, const wide* dots,
     real* dk, real* dv, View mask_at, wide scale, int group, int pairs, int queries, int keys, int width, int causal) {
-    int i = blockIdx.x * ROWS + threadIdx.y, shared = i / max(keys, 1), key = i % max(keys, 1);
+    int i = blockIdx.x * WARPS + threadIdx.y, shared = i / max(keys, 1), key = i % max(keys, 1);
     if (shared * group >= pairs) return;
     Seen seen{mask, mask_at, queries, keys, causal};
     Row own = {}, value = {}, other = {}, upstream = {}, key_sum = {}, value_sum = {};

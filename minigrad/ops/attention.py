@@ -13,7 +13,7 @@ from minigrad.kernels.view import broadcast
 from minigrad.op import Case, Op
 from minigrad.ops.elementwise import must_match
 
-FILE, WIDEST, ROWS = "attention.cu", 256, (4, 1, 2, 8, 16)
+FILE, WIDEST, WARPS = "attention.cu", 256, (4, 1, 2, 8, 16)
 
 
 def forward(
@@ -81,11 +81,11 @@ def scaling(q: Any, scale: float | None) -> float:
 
 def kernel(name: str, rows: str) -> Kernel:
     """A kernel in which a warp owns a row of up to 256 numbers."""
-    return Kernel(FILE, name, (f"{rows}/ROWS",), ("32", "ROWS"), rows, ROWS=ROWS)
+    return Kernel(FILE, name, (f"{rows}/WARPS",), ("32", "WARPS"), rows, WARPS=WARPS)
 
 
 def extents(q: Array, k: Array, mask: Array | None, causal: bool, scale: float | None) -> tuple:
-    """What all kernels take at their ends."""
+    """The last arguments of all kernels."""
     (batch, heads, queries, width), keys = q.shape, k.shape[2]
     at = broadcast(() if mask is None else mask.shape, (batch, heads, queries, keys))
     group = heads // max(k.shape[1], 1)
