@@ -26,8 +26,8 @@ def thread_speedups(
 ) -> Picture | Text:
     """The speed-up of a step by more CPU threads: each rung over `packed` on one, and PyTorch over itself.
 
-    The limit is over `packed`, too: of the multiplications at the peak, and the weights from where they lie. Without a
-    report, the newest record; where there is none, a sentence.
+    The limit, where the record has it, is over `packed`, too: of the multiplications at the peak, and the weights from
+    where they lie. Without a report, the newest record; where there is none, a sentence.
     """
     source = report or _newest("processor")
     if isinstance(source, Text):
@@ -37,7 +37,7 @@ def thread_speedups(
     alone = seconds.pop("packed")[1]
     base = {name: by[1] if name == RIVAL else alone for name, by in seconds.items()}
     curves = {name: {n: base[name] / s for n, s in by.items()} for name, by in seconds.items()}
-    curves["ideal"] = {n: float(n) for n in seconds["limit"]}
+    curves["ideal"] = {n: float(n) for by in curves.values() for n in by}
     return _picture(f"{title}: speed-up over one thread, on {source.host}", "threads", "speed-up", curves)
 
 
@@ -46,7 +46,7 @@ def step_times(
 ) -> Picture | Text:
     """Microseconds of a step over "hidden", for `size` sequences, or over "batch", for `size` units.
 
-    The fastest rung on all threads of the record, next to PyTorch and to the limit on as many.
+    The fastest rung on all threads of the record, next to PyTorch and the limit on as many, where the record has them.
     """
     (along,) = require_words("step_times", "along", along, tuple(AXES))
     other = next(name for name in AXES if name != along)
@@ -58,7 +58,7 @@ def step_times(
         sizes = _sizes(title, cell)
         if sizes and sizes[other] == size:
             found = _by_name(times)
-            most = max(found["limit"])
+            most = max(n for by in found.values() for n in by)
             us = {name: by[most] * 1e6 for name, by in found.items() if most in by}
             ours = min(us[name] for name in RUNGS if name in us)
             for name in ("fastest rung", RIVAL, "limit"):
