@@ -68,10 +68,11 @@ extern "C" __global__ void adam_counts(int* t0, int* t1, int* t2, int* t3, int* 
 }
 
 // The t-th Adam step, with c1 = 1 - b1 and c2 = 1 - b2 from the host: here in float, 1 - 0.999 would be wrong by 1e-5.
-// For the same reason 1 - b1^t is written as -expm1(t log1p(-c1)). thread -> one element.
+// For the same reason 1 - b1^t is written as -expm1(t log1p(-c1)). decay enters the gradient, shrink is that of AdamW.
+// thread -> one element.
 __device__ inline bool adam(
     int& block, real* p, const real* g, real* m, real* v, const int* t, int n, real lr, real c1, real c2, real eps,
-    real decay) {
+    real decay, real shrink) {
     bool own = block < blocks_for(n);  // then both are computed once, not for each element
     real grown1 = own ? -expm1(*t * log1p(-c1)) : 1, grown2 = own ? -expm1(*t * log1p(-c2)) : 1;
     return owns(block, n, [=](int i) {
@@ -80,7 +81,7 @@ __device__ inline bool adam(
         real square = v[i] + c2 * (slope * slope - v[i]);
         m[i] = mean;
         v[i] = square;
-        p[i] -= lr * (mean / grown1) / (sqrt(square / grown2) + eps);
+        p[i] -= lr * (shrink * p[i] + (mean / grown1) / (sqrt(square / grown2) + eps));
     });
 }
 
@@ -93,15 +94,15 @@ extern "C" __global__ void adam_steps(
     real* p5, const real* g5, real* m5, real* v5, const int* t5, int n5,
     real* p6, const real* g6, real* m6, real* v6, const int* t6, int n6,
     real* p7, const real* g7, real* m7, real* v7, const int* t7, int n7,
-    const double* rate, real c1, real c2, real eps, real decay) {
+    const double* rate, real c1, real c2, real eps, real decay, real shrink) {
     int block = blockIdx.x;
     real lr = *rate;
-    if (adam(block, p0, g0, m0, v0, t0, n0, lr, c1, c2, eps, decay)
-        || adam(block, p1, g1, m1, v1, t1, n1, lr, c1, c2, eps, decay)
-        || adam(block, p2, g2, m2, v2, t2, n2, lr, c1, c2, eps, decay)
-        || adam(block, p3, g3, m3, v3, t3, n3, lr, c1, c2, eps, decay)
-        || adam(block, p4, g4, m4, v4, t4, n4, lr, c1, c2, eps, decay)
-        || adam(block, p5, g5, m5, v5, t5, n5, lr, c1, c2, eps, decay)
-        || adam(block, p6, g6, m6, v6, t6, n6, lr, c1, c2, eps, decay)
-        || adam(block, p7, g7, m7, v7, t7, n7, lr, c1, c2, eps, decay)) return;
+    if (adam(block, p0, g0, m0, v0, t0, n0, lr, c1, c2, eps, decay, shrink)
+        || adam(block, p1, g1, m1, v1, t1, n1, lr, c1, c2, eps, decay, shrink)
+        || adam(block, p2, g2, m2, v2, t2, n2, lr, c1, c2, eps, decay, shrink)
+        || adam(block, p3, g3, m3, v3, t3, n3, lr, c1, c2, eps, decay, shrink)
+        || adam(block, p4, g4, m4, v4, t4, n4, lr, c1, c2, eps, decay, shrink)
+        || adam(block, p5, g5, m5, v5, t5, n5, lr, c1, c2, eps, decay, shrink)
+        || adam(block, p6, g6, m6, v6, t6, n6, lr, c1, c2, eps, decay, shrink)
+        || adam(block, p7, g7, m7, v7, t7, n7, lr, c1, c2, eps, decay, shrink)) return;
 }

@@ -16,13 +16,14 @@ from minigrad.nn.normalization import BatchNorm2d, LayerNorm, RMSNorm
 from minigrad.nn.pool import AvgPool2d, Flatten, GlobalAvgPool2d, MaxPool2d
 from minigrad.nn.recurrent import GRU, LSTM, RNN
 from minigrad.nn.resnet import Residual, ResNet, resnet18
+from minigrad.nn.transformer import GPT, MultiHeadAttention, TransformerBlock, gpt
 from minigrad.ops.cross_entropy import check_labels
 from minigrad.tensor import Tensor
 
 __all__ = [
-    "GRU", "LSTM", "RNN", "AvgPool2d", "BatchNorm2d", "Conv2d", "Dropout", "Embedding", "Flatten", "GlobalAvgPool2d",
-    "LayerNorm", "Linear", "MaxPool2d", "Module", "RMSNorm", "ResNet", "Residual", "Sequential", "accuracy", "folded",
-    "resnet18",
+    "GPT", "GRU", "LSTM", "RNN", "AvgPool2d", "BatchNorm2d", "Conv2d", "Dropout", "Embedding", "Flatten",
+    "GlobalAvgPool2d", "LayerNorm", "Linear", "MaxPool2d", "Module", "MultiHeadAttention", "RMSNorm", "ResNet",
+    "Residual", "Sequential", "TransformerBlock", "accuracy", "folded", "gpt", "resnet18",
 ]  # fmt: skip
 
 

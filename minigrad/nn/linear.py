@@ -17,7 +17,7 @@ class Linear(Module):
     holds the weight as PyTorch does, (outputs, inputs).
     """
 
-    transposed = ("weight",)
+    transposed: tuple[str, ...] = ("weight",)
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, device: str | None = None, dtype: Any = "float32"):
         bound = 1 / sqrt(require_int("Linear", "inputs", inputs, 1))

@@ -1,4 +1,4 @@
-"""Adam: steps of a length that the gradients' own size does not change."""
+"""Adam and AdamW: steps of a length that the gradients' own size does not change."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
@@ -31,6 +31,7 @@ class Adam(Optimizer):
 
     states = ("m", "v", "t")
     reads_lr = True
+    decoupled = False  # weight_decay is a part of the gradient
     checks: ClassVar = Optimizer.checks | {
         "betas": two_below_one, "eps": require_number, "weight_decay": require_number
     }  # fmt: skip
@@ -52,15 +53,39 @@ class Adam(Optimizer):
     def _update(self, p: Any, g: Any, m: Any, v: Any, t: Any) -> None:
         if isinstance(p, Array):
             return Adam._launch(self, [(p, g, m, v, t)])
-        b1, b2 = self.betas
-        g = g + self.weight_decay * p if self.weight_decay else g
+        (b1, b2), (decay, shrink) = self.betas, self._decays()
+        g = g + decay * p if decay else g
         t += 1
         m += (1 - b1) * (g - m)
         v += (1 - b2) * (g * g - v)
+        p *= 1 - self.lr * shrink
         p -= self.lr / (1 - b1 ** int(t[0])) * m / (np.sqrt(v / (1 - b2 ** int(t[0]))) + self.eps)
+
+    def _decays(self) -> tuple[float, float]:
+        """weight_decay as a part of the gradient, and apart from it."""
+        return (0.0, self.weight_decay) if self.decoupled else (self.weight_decay, 0.0)
 
     def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
         """t counts the steps of a parameter, on the device: a graph replays only the work of the device."""
         ADAM_COUNTS.launch()(*arguments([row[-1:] for row in rows]))
         arrays, (c1, c2) = arguments([(*row, row[0].size) for row in rows]), (1 - beta for beta in self.betas)
-        ADAM_STEPS.launch(blocks(rows))(*arrays, self._lr, c1, c2, self.eps, self.weight_decay)
+        ADAM_STEPS.launch(blocks(rows))(*arrays, self._lr, c1, c2, self.eps, *self._decays())
+
+
+class AdamW(Adam):
+    """Adam, and before each step p = p - lr * weight_decay * p, which is not divided by the size of the gradients.
+
+    Source: Loshchilov and Hutter, Decoupled weight decay regularization, 2019.
+    """
+
+    decoupled = True
+
+    def __init__(
+        self,
+        parameters: Iterable[Tensor],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ):
+        super().__init__(parameters, lr, betas, eps, weight_decay)

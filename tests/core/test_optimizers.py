@@ -9,30 +9,35 @@ import minigrad as mg
 @pytest.mark.parametrize("decay", [0.0, 0.25])
 @pytest.mark.parametrize("device", mg.devices())
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_sgd_and_adam_take_the_steps_of_their_formulas(device, dtype, decay):
+def test_optimizers_take_the_steps_of_their_formulas(device, dtype, decay):
     start, gradients = np.array([1.0, -2.0, 3.0], dtype), np.array([[0.5, -1.0, 0.0], [0.25, 2.0, 1e-3]], dtype)
     p, v = start.copy(), np.zeros(3, dtype)
     q, m, s = start.copy(), np.zeros(3, dtype), np.zeros(3, dtype)
-    stepped, adapted = (mg.tensor(start, requires_grad=True, device=device) for _ in range(2))
+    r, m_r, s_r = start.copy(), np.zeros(3, dtype), np.zeros(3, dtype)
+    stepped, adapted, apart = (mg.tensor(start, requires_grad=True, device=device) for _ in range(3))
     like = {"lr": 0.1, "weight_decay": decay}
     optimizers = [mg.optim.SGD([stepped], momentum=0.9, **like), mg.optim.Adam([adapted], **like)]
+    optimizers.append(mg.optim.AdamW([apart], **like))
     for t, g in enumerate(gradients, 1):
         v = 0.9 * v + g + decay * p
         p = p - 0.1 * v
         slope = g + decay * q
         m, s = 0.9 * m + 0.1 * slope, 0.999 * s + 0.001 * slope * slope
         q = q - 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(s / (1 - 0.999**t)) + 1e-8)
-        stepped.grad = mg.tensor(g, device=device)
-        adapted.grad = mg.tensor(g, device=device)
+        m_r, s_r = 0.9 * m_r + 0.1 * g, 0.999 * s_r + 0.001 * g * g
+        r = r * (1 - 0.1 * decay) - 0.1 * (m_r / (1 - 0.9**t)) / (np.sqrt(s_r / (1 - 0.999**t)) + 1e-8)
+        for x in (stepped, adapted, apart):
+            x.grad = mg.tensor(g, device=device)
         for optimizer in optimizers:
             optimizer.step()
     rtol = {"float32": 5e-7, "float64": 1e-14}[dtype]
     np.testing.assert_allclose(stepped.numpy(), p, rtol=rtol)
     np.testing.assert_allclose(adapted.numpy(), q, rtol=rtol)
+    np.testing.assert_allclose(apart.numpy(), r, rtol=rtol)
 
 
 @pytest.mark.parametrize("device", mg.devices())
-@pytest.mark.parametrize("name", ["SGD", "Adam"])
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])
 def test_many_parameters_of_any_size_and_dtype_step_as_on_numpy(name, device):
     """More than a launch takes, some empty, some longer than a block, of two dtypes, some without a gradient."""
     sizes, rng = [3, 0, 256, 257, 1, 1025, 31, 2, 513, 5, 7, 600, 8, 9, 10, 11, 12, 13, 14], np.random.default_rng(0)

@@ -1,0 +1,179 @@
+"""Transformer: attention by several heads, a block of a GPT, the whole of it, and text that it continues."""
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from minigrad import create
+from minigrad.devices.dtypes import to_host
+from minigrad.errors import require_int, require_number
+from minigrad.nn.dropout import Dropout
+from minigrad.nn.embedding import Embedding
+from minigrad.nn.linear import Linear
+from minigrad.nn.module import Module, Sequential
+from minigrad.nn.normalization import LayerNorm
+from minigrad.operators import OPS
+from minigrad.tape import no_grad
+from minigrad.tensor import Tensor
+
+STD = 0.02  # of the weights at the start, as in GPT-2
+Past = list[
+    Tensor
+]  # keys and values of the places before, (batch, heads, length, width of a head) each; at first empty
+
+
+class Affine(Linear):
+    """Linear for x (..., inputs), whose weight a state holds as GPT-2 does, (inputs, outputs)."""
+
+    transposed = ()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x @ weight + bias."""
+        y = super().forward(x.reshape(-1, x.shape[-1]))
+        return y.reshape(*x.shape[:-1], y.shape[-1])
+
+
+class MultiHeadAttention(Module):
+    """Attention of x (batch, length, width) to itself, by heads that each see a part of the numbers.
+
+    c_attn makes the queries, keys and values of all heads, c_proj mixes what they bring. With causal a place sees only
+    those before it. Source: Vaswani et al., "Attention is all you need", 2017; names as in GPT-2.
+    """
+
+    def __init__(
+        self, width: int, heads: int, causal: bool = False, dropout: float = 0.0, device: str | None = None,
+        dtype: Any = "float32",
+    ):  # fmt: skip
+        if require_int("MultiHeadAttention", "width", width, 1) % require_int("MultiHeadAttention", "heads", heads, 1):
+            raise ValueError(f"MultiHeadAttention: width={width} must be a multiple of heads={heads}.")
+        self.heads, self.causal = heads, causal
+        self.c_attn = Affine(width, 3 * width, device=device, dtype=dtype)
+        self.c_proj, self.dropout = Affine(width, width, device=device, dtype=dtype), Dropout(dropout)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, past: Past | None = None) -> Tensor:
+        """attention(q, k, v, mask), heads side by side, through c_proj. past grows by the keys and values of x."""
+        batch, length, width = x.shape
+        parts = self.c_attn(x).reshape(batch, length, 3, self.heads, width // self.heads).transpose(2, 0, 3, 1, 4)
+        q, k, v = (parts[i] for i in range(3))
+        if past is not None:
+            if past:
+                k, v = (OPS["concatenate"]([before, now], axis=2) for before, now in zip(past, (k, v), strict=True))
+            past[:] = k, v
+        y = OPS["attention"](q, k, v, *(() if mask is None else (mask,)), causal=self.causal)
+        return self.dropout(self.c_proj(y.transpose(0, 2, 1, 3).reshape(batch, length, width)))
+
+    def __repr__(self) -> str:
+        causal = ", causal" if self.causal else ""
+        return f"MultiHeadAttention({self.c_proj.weight.shape[0]}, {self.heads} heads{causal})"
+
+
+class MLP(Module):
+    """Two layers with gelu_tanh between them, four times as wide inside."""
+
+    def __init__(self, width: int, dropout: float = 0.0, device: str | None = None, dtype: Any = "float32"):
+        self.c_fc = Affine(width, 4 * width, device=device, dtype=dtype)
+        self.c_proj, self.dropout = Affine(4 * width, width, device=device, dtype=dtype), Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """c_proj(gelu_tanh(c_fc(x)))."""
+        return self.dropout(self.c_proj(OPS["gelu_tanh"](self.c_fc(x))))
+
+
+class TransformerBlock(Module):
+    """x + attn(ln_1(x)), and of that h + mlp(ln_2(h)): each part adds to what came in, and reads it normalized."""
+
+    def __init__(
+        self, width: int, heads: int, causal: bool = True, dropout: float = 0.0, device: str | None = None,
+        dtype: Any = "float32",
+    ):  # fmt: skip
+        like: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.ln_1, self.attn = LayerNorm(width, **like), MultiHeadAttention(width, heads, causal, dropout, **like)
+        self.ln_2, self.mlp = LayerNorm(width, **like), MLP(width, dropout, **like)
+
+    def forward(self, x: Tensor, past: Past | None = None) -> Tensor:
+        """The block's output, of the shape of x."""
+        h = x + self.attn(self.ln_1(x), past=past)
+        return h + self.mlp(self.ln_2(h))
+
+
+class GPT(Module):
+    """A decoder: for each place of a text (batch, length) of word numbers the logits of the next word.
+
+    The table of words, wte, makes the logits, too. Source: Radford et al., "Language models are unsupervised multitask
+    learners", 2019 (GPT-2), whose names the parameters have.
+    """
+
+    def __init__(
+        self, words: int, length: int, width: int = 768, heads: int = 12, layers: int = 12, dropout: float = 0.0,
+        device: str | None = None, dtype: Any = "float32",
+    ):  # fmt: skip
+        self.length, layers = require_int("GPT", "length", length, 1), require_int("GPT", "layers", layers, 1)
+        like: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.wte, self.wpe = Embedding(words, width, **like), Embedding(length, width, **like)
+        self.dropout = Dropout(dropout)
+        self.h = Sequential(*(TransformerBlock(width, heads, True, dropout, **like) for _ in range(layers)))
+        self.ln_f = LayerNorm(width, **like)
+        with no_grad():  # what a block adds shrinks with their number, so that their sum does not grow with it
+            for name, x in self.named_parameters():
+                if x.ndim == 2:
+                    std = STD / sqrt(2 * layers) if name.endswith("c_proj.weight") else STD
+                    x.assign(create.randn(*x.shape, **like) * std)
+                elif name.endswith("bias"):
+                    x.assign(np.zeros(x.shape, x.dtype))
+
+    def forward(self, indices: Tensor, past: list[Past] | None = None) -> Tensor:
+        """Logits (batch, length, words). past: of each block, after the places that `indices` continue."""
+        start = past[0][0].shape[2] if past and past[0] else 0
+        if (end := start + indices.shape[1]) > self.length:
+            raise ValueError(f"GPT: {end} places are more than its length of {self.length}.")
+        places = create.tensor(np.arange(start, end)[None], device=self.wpe.weight.device)
+        x = self.dropout(self.wte(indices) + self.wpe(places))
+        each: list[Any] = past or [None] * len(self.h.parts)
+        for block, own in zip(self.h.parts, each, strict=True):
+            x = block(x, own)
+        x = self.ln_f(x)
+        logits = OPS["matmul"](x.reshape(-1, x.shape[2]), self.wte.weight.T)
+        return logits.reshape(*indices.shape, logits.shape[1])
+
+    def generate(
+        self, indices: Any, count: int, temperature: float = 1.0, top_k: int | None = None, seed: int = 0,
+        cached: bool = True,
+    ) -> np.ndarray:  # fmt: skip
+        """The text (batch, length) and `count` more words, each drawn from softmax(logits / temperature).
+
+        temperature 0 takes the likeliest word, top_k draws among the k likeliest. Keys and values of the words before
+        are kept; without `cached` they are made again for each word, with the same result.
+        """
+        text = np.atleast_2d(to_host(indices, who="generate: indices"))
+        require_number("generate", "temperature", temperature)
+        rng, device = np.random.default_rng(seed), self.wte.weight.device
+        past: list[Past] | None = [[] for _ in self.h.parts] if cached else None
+        new, training = text, self.training
+        self.eval()
+        try:
+            with no_grad():
+                for _ in range(require_int("generate", "count", count)):
+                    logits = self(create.tensor(new, device=device), past)[:, -1].numpy().astype(np.float64)
+                    word = np.array([drawn(row, temperature, top_k, rng) for row in logits])[:, None]
+                    text = np.concatenate([text, word], axis=1)
+                    new = word if cached else text
+        finally:
+            self.train(training)
+        return text
+
+
+def drawn(logits: np.ndarray, temperature: float, top_k: int | None, rng: np.random.Generator) -> int:
+    """The number of a word, drawn by its logit."""
+    if temperature == 0:
+        return int(logits.argmax())
+    if top_k is not None:
+        least = np.sort(logits)[-min(require_int("generate", "top_k", top_k, 1), len(logits))]
+        logits = np.where(logits >= least, logits, -np.inf)
+    weights = np.exp((logits - logits.max()) / temperature)
+    return int(rng.choice(len(weights), p=weights / weights.sum()))
+
+
+def gpt(words: int, length: int, **how: Any) -> GPT:
+    """A GPT; by default of the size of GPT-2 124M, which has words=50257 and length=1024."""
+    return GPT(words, length, **how)

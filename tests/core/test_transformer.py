@@ -1,0 +1,108 @@
+"""Transformers: names, causality, text continued with and without a cache, and training."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+
+SMALL = {"words": 11, "length": 12, "width": 16, "heads": 2, "layers": 2}
+
+
+def small(device="numpy", **how):
+    mg.manual_seed(0)
+    return nn.gpt(**SMALL | how, device=device)
+
+
+def text(*shape, device="numpy", seed=0):
+    return mg.tensor(np.random.default_rng(seed).integers(0, 11, shape), device=device)
+
+
+def test_names_and_shapes_are_those_of_gpt_2():
+    state = small().state_dict()
+    assert state["wte.weight"].shape == (11, 16) and state["wpe.weight"].shape == (12, 16)
+    assert state["h.1.attn.c_attn.weight"].shape == (16, 48) and state["h.0.mlp.c_fc.weight"].shape == (16, 64)
+    block = ["ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj"]
+    each = [f"{name}.{part}" for name in block for part in ("weight", "bias")]
+    wanted = ["wte.weight", "wpe.weight", *(f"h.{i}.{name}" for i in range(2) for name in each)]
+    assert [*state] == [*wanted, "ln_f.weight", "ln_f.bias"]
+
+
+def test_a_state_is_loaded_again(tmp_path):
+    model, other = small(), small(width=16)
+    mg.save(tmp_path / "gpt.safetensors", model.state_dict())
+    other.load_state_dict(mg.load(tmp_path / "gpt.safetensors"))
+    np.testing.assert_array_equal(other(text(2, 5)).numpy(), model(text(2, 5)).numpy())
+
+
+def test_a_word_sees_only_those_before(device):
+    model, first = small(device), text(1, 9, device=device)
+    changed = first.numpy().copy()
+    changed[0, 6] = (changed[0, 6] + 1) % 11
+    with mg.no_grad():
+        a, b = (model(mg.tensor(x, device=device)).numpy()[0] for x in (first.numpy(), changed))
+    np.testing.assert_array_equal(a[:6], b[:6])
+    assert np.abs(a[6:] - b[6:]).max(axis=1).min() > 0
+
+
+def test_heads_are_attentions_of_their_own():
+    mg.manual_seed(0)
+    layer = nn.MultiHeadAttention(12, 3, dtype="float64", device="numpy")
+    x = mg.tensor(np.random.default_rng(0).standard_normal((2, 5, 12)), device="numpy")
+    q, k, v = np.split((x @ layer.c_attn.weight + layer.c_attn.bias).numpy(), 3, axis=2)
+    heads = []
+    for h in range(3):
+        own = [mg.tensor(part[:, None, :, 4 * h : 4 * h + 4].copy(), device="numpy") for part in (q, k, v)]
+        heads.append(mg.attention(*own).numpy()[:, 0])
+    wanted = np.concatenate(heads, axis=2) @ layer.c_proj.weight.numpy() + layer.c_proj.bias.numpy()
+    np.testing.assert_allclose(layer(x).numpy(), wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("how", [{"temperature": 0}, {"seed": 3}, {"top_k": 2, "temperature": 0.7}])
+def test_the_cache_changes_no_word(how, device):
+    model = small(device)
+    start = text(3, 2).numpy()
+    with_cache, without = (model.generate(start, 9, cached=cached, **how) for cached in (True, False))
+    np.testing.assert_array_equal(with_cache, without)
+    assert with_cache.shape == (3, 11) and (with_cache[:, :2] == start).all() and model.training
+
+
+def test_the_likeliest_word_and_few_of_them():
+    model, start = small(), text(1, 3).numpy()
+    with mg.no_grad():
+        logits = model(mg.tensor(start, device="numpy")).numpy()[0, -1]
+    assert model.generate(start, 1, temperature=0)[0, -1] == logits.argmax()
+    drawn = {int(model.generate(start, 1, top_k=3, seed=seed)[0, -1]) for seed in range(40)}
+    assert drawn == {*np.argsort(logits)[-3:].tolist()}
+
+
+def losses(device, steps):
+    """A GPT that learns to sort four digits: the loss of each step."""
+    model, rng = small(device, length=8), np.random.default_rng(0)
+    optimizer, found = mg.optim.AdamW(model.parameters(), lr=3e-3), []
+    for _ in range(steps):
+        digits = rng.integers(0, 10, (32, 4))
+        whole = np.concatenate([digits, np.sort(digits, axis=1)], axis=1)
+        logits = model(mg.tensor(whole[:, :-1], device=device))[:, 3:]
+        labels = mg.tensor(whole[:, 4:].reshape(-1).copy(), device=device)
+        loss = mg.cross_entropy(logits.reshape(-1, 11), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
+def test_it_learns_and_kernels_train_as_numpy_does(kernel_device):
+    by_numpy = losses("numpy", 60)
+    assert np.mean(by_numpy[-5:]) < 0.75 * np.mean(by_numpy[:5])
+    np.testing.assert_allclose(losses(kernel_device, 30), by_numpy[:30], atol=1e-4)
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="MultiHeadAttention: width=10 must be a multiple of heads=3"):
+        nn.MultiHeadAttention(10, 3)
+    with pytest.raises(ValueError, match="GPT: 13 places are more than its length of 12"):
+        small()(text(1, 13))
+    with pytest.raises(ValueError, match="GPT: 13 places are more than its length of 12"):
+        small().generate(text(1, 3).numpy(), 11)
