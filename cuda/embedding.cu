@@ -24,18 +24,9 @@ extern "C" __global__ void embedding_vectorized(
     put(y, i, four);
 }
 
-// dweight[indices] += dy, from zeros. thread -> one number. Threads that add to the same row do so in any order, and
-// floats added in another order are rounded to another sum: two runs may differ.
-extern "C" __global__ void embedding_backward_atomic(
-    const wide* dy, const long long* indices, wide* dweight, int words, int width, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    long long word = indices[i / width];
-    if (known(word, words)) atomicAdd(&dweight[word * width + i % width], dy[i]);
-}
-
-// --- the same sum in one order ---
-// The rows of dy are sorted by their word, and those of one word by their number. Then a block adds up those of a word.
+// --- the gradient: for each row of the table the sum of dy where it was looked up ---
+// atomicAdd(&dweight[...], dy[...]) would add the floats in any order, and be rounded to another sum in each run. So the
+// rows of dy are sorted by their word, and those of one word by their number. Then a block adds up those of a word.
 
 // [count] counts = how often each word occurs, from zeros. Whole numbers have the same sum in any order. thread -> an index
 extern "C" __global__ void embedding_backward_count(
@@ -82,7 +73,7 @@ extern "C" __global__ void embedding_backward_sort(
 }
 
 // [sum] dweight = the sum of the rows of dy of each word, 0 without any. block -> BLOCK columns of a word
-extern "C" __global__ void embedding_backward_sum(
+extern "C" __global__ void embedding_backward(
     const real* dy, const unsigned* starts, const unsigned* counts, const unsigned* sorted, real* dweight, int width) {
     int column = blockIdx.y * blockDim.x + threadIdx.x;
     if (column >= width) return;

@@ -57,7 +57,7 @@ extern "C" __global__ void layer_norm_backward(
     }
 }
 
-// parts (2, parts, n) = the sums of dy * normal, for weight, and of dy, for bias, over CHUNK rows. thread -> a column of
+// parts (2, parts, n) = the sums of dy * normal, for weight, and of dy, for bias, over `chunk` rows. thread -> a column of
 // a chunk of rows
 extern "C" __global__ void layer_norm_backward_sums(
     const real* dy, const real* x, const wide* mean, const wide* inverse, wide* parts, int rows, int n, int chunk) {

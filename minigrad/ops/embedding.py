@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices.array import Array
-from minigrad.devices.dtypes import must_be_floats, wide
+from minigrad.devices.dtypes import must_be_floats
 from minigrad.kernels.kernel import Kernel
 from minigrad.op import Case, Op
-from minigrad.ops.astype import cast
 from minigrad.ops.elementwise import BLOCKS, per_element
 
 FILE = "embedding.cu"
@@ -29,17 +28,16 @@ def backward(dy: np.ndarray, indices: np.ndarray, weight: np.ndarray) -> tuple:
 
 
 def kernels_of() -> dict[str, Kernel]:
-    """The look-up, its gradient by atomics, and the steps of the gradient that has one order."""
+    """The look-up, and the steps of its gradient, whose sums have one order."""
     kernels = {"forward": per_element(FILE, "embedding_forward")}
     kernels["simple"] = kernels["forward"]  # by this name it is there whichever kernel has the role
     kernels["vectorized"] = Kernel(FILE, "embedding_vectorized", ("n/4*BLOCK",), ("BLOCK",), "n", BLOCK=BLOCKS)
-    kernels["backward"] = per_element(FILE, "embedding_backward_atomic")
     for step in ("count", "place", "sort"):
         kernels[f"backward_{step}"] = per_element(FILE, f"embedding_backward_{step}", "rows")
     blocks = (1024, 32, 64, 128, 256, 512)
     kernels["backward_starts"] = Kernel(FILE, "embedding_backward_starts", ("1",), ("BLOCK",), "words", BLOCK=blocks)
-    kernels["backward_sum"] = Kernel(
-        FILE, "embedding_backward_sum", ("words", "width/BLOCK"), ("BLOCK",), "words width", BLOCK=BLOCKS
+    kernels["backward"] = Kernel(
+        FILE, "embedding_backward", ("words", "width/BLOCK"), ("BLOCK",), "words width", BLOCK=BLOCKS
     )
     return kernels
 
@@ -58,13 +56,9 @@ def launch(kernels: dict[str, Kernel], indices: Array, weight: Array) -> Array:
 def launch_backward(
     kernels: dict[str, Kernel], needs: tuple, dy: Array, indices: Array, weight: Array
 ) -> tuple[None, Array]:
-    """Indices sorted by five kernels, and a sum for each row of the table; or atomics, where `using` selects them."""
+    """Indices sorted by four kernels, and a sum for each row of the table."""
     (words, width), rows = weight.shape, indices.size
     zeros = partial(Array.zeros, weight.device, dtype=COUNT)
-    if "atomic" in kernels["backward"].name:
-        sums = Array.zeros(weight.device, weight.shape, wide(weight.dtype))
-        kernels["backward"].launch(dy.size)(cast(dy, sums.dtype), indices, sums, words, width, dy.size)
-        return None, cast(sums, weight.dtype)
     counts, starts, taken, placed, order = (zeros((n,)) for n in (words, words, words, rows, rows))
     kernels["backward_count"].launch(rows)(indices, counts, words, rows)
     if words:
@@ -72,7 +66,7 @@ def launch_backward(
     kernels["backward_place"].launch(rows)(indices, starts, taken, placed, words, rows)
     kernels["backward_sort"].launch(rows)(indices, starts, counts, placed, order, words, rows)
     dweight = Array.empty(weight.device, weight.shape, weight.dtype)
-    kernels["backward_sum"].launch(words, width)(dy, starts, counts, order, dweight, width)
+    kernels["backward"].launch(words, width)(dy, starts, counts, order, dweight, width)
     return None, dweight
 
 
@@ -96,9 +90,9 @@ def prepare(indices: Any, weight: Any) -> dict[str, Any]:
 
 
 def cost(indices: Any, weight: Any) -> tuple[int, int]:
-    """No arithmetic; each row read and written."""
-    moved = indices.size * weight.shape[1]
-    return 0, 2 * moved * weight.dtype.itemsize + indices.size * indices.dtype.itemsize
+    """No arithmetic; the table and the indices read once."""
+    read = sum(x.size * x.dtype.itemsize for x in (indices, weight))
+    return 0, read + indices.size * weight.shape[1] * weight.dtype.itemsize
 
 
 def _case(words: int, width: int, *shape: int, **how: Any) -> Case:
@@ -111,7 +105,7 @@ embedding = Op(
     forward,
     backward,
     kernels=kernels_of(),
-    fast={"forward": "vectorized", "backward": "backward_sum"},
+    fast={"forward": "vectorized"},
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,

@@ -9,7 +9,7 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import must_be_floats, wide
-from minigrad.errors import UnfitKernel, require_number
+from minigrad.errors import LaunchError, require_number
 from minigrad.kernels.extents import ceil_div, next_power
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
@@ -18,7 +18,7 @@ from minigrad.ops.elementwise import BLOCKS
 from minigrad.ops.reduction import reduce
 
 FILE, WIDEST, ROWS = "layer_norm.cu", 8, (8, 4, 1, 2, 16)  # vectors of four numbers of a lane; rows of a block
-CHUNK = 64  # rows whose sums a thread makes
+CHUNK, PARTS = 64, 1024  # rows whose sums a thread makes at least; such parts at most
 RESIDENT = 4  # blocks of a multiprocessor that make all gradients, each of which leaves a row of sums
 FAST = {"forward_warp": "warp", "backward_warp": "warp_backward"}
 
@@ -122,9 +122,10 @@ def launch_backward(
         if dx:
             kernels["backward"].launch(rows)(dy, x, weight, mean, inverse, dx, n)
         if any(needs[1:]):
-            parts = Array.empty(x.device, (2, ceil_div(rows, CHUNK), n), wide(x.dtype))
+            chunk = max(CHUNK, ceil_div(rows, PARTS))
+            parts = Array.empty(x.device, (2, ceil_div(rows, chunk), n), wide(x.dtype))
             launch = kernels["backward_sums"].launch(n, parts.shape[1])
-            launch(dy, x, mean, inverse, parts, rows, n, CHUNK)
+            launch(dy, x, mean, inverse, parts, rows, n, chunk)
     if not any(needs[1:]):
         return (dx, None, None)[: len(shapes)]
     both = reduce(OPS["sum"].running, parts, (1,), False, 1).reshape((2, n))
@@ -144,10 +145,10 @@ def held(kernels: Mapping[str, Kernel], way: str, n: int) -> Kernel | None:
 
 
 def launched(kernel: Kernel, rows: int, n: int, *more: int) -> Launch:
-    """The launch of a warp for a row. Raises UnfitKernel where its lanes do not hold the row."""
+    """The launch of a warp for a row. Raises LaunchError where its lanes do not hold the row."""
     launch = kernel.launch(rows, n, *more)
     if n > 128 * launch.values["FOURS"]:
-        raise UnfitKernel(
+        raise LaunchError(
             f"{kernel.name}: 32 lanes hold FOURS={launch.values['FOURS']} times four numbers each, and a row has {n}. "
             "Choose a larger FOURS."
         )

@@ -55,6 +55,13 @@ def largest(op, device):
             return [array(device, n // 64, 64)], {"axis": 0}
         case "cross_entropy":
             return [array(device, n // 64, 64), array(device, n // 64, dtype="int64")], {"reduction": "mean"}
+        case "layer_norm" | "rms_norm":
+            columns = [array(device, 63) for _ in op.inputs.names[1:3]]
+            return [array(device, n // 63, 63), *columns[: 2 - (op.name == "rms_norm")]], {}
+        case "embedding":
+            return [array(device, n // 64, dtype="int64"), array(device, 64, 64)], {}
+        case "attention":
+            return [array(device, 1, 1, n // 64, 64), *(array(device, 1, 1, 3, 64) for _ in range(2))], {}
         case "batch_norm" | "batch_norm_relu":
             return [array(device, n // 1024, 1, 32, 32), *(array(device, 1) for _ in range(4))], {"training": True}
         case "max_pool2d" | "avg_pool2d":

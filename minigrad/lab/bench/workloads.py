@@ -25,6 +25,8 @@ CHAIN = "chain"  # of operations: op by op, fused and by the rivals
 BIG = 2**26  # elements: a GPU's cache holds a quarter of them at most
 USUAL = BIG // 2  # elements of each input of an op without sizes of its own
 LABELS = np.arange(8192, dtype=np.int64) * 7 % 1000
+WORDS = np.arange(8192, dtype=np.int64) ** 2 % 50257  # some of them often
+HEADS = (8, 12, 1024, 64)  # of the size of GPT-2
 FLAGS = np.tile([True, False, False], USUAL // 3 + 1)[:USUAL]
 NOT_TIMED = (ValueMismatch, MemoryError, LaunchError, CompileError)  # errors of one work; the run goes on
 More = Callable[[Record, Experiment], None]
@@ -62,6 +64,10 @@ OWN: dict[str, tuple[Size, ...]] = {
     "softmax": (at((8192, 1024)), at((16384, 16384))),
     "log_softmax": (at((8192, 1024)),),
     "cross_entropy": (at((8192, 1000), LABELS),),
+    "layer_norm": (at((8192, 1024), (1024,), (1024,)),),
+    "rms_norm": (at((8192, 1024), (1024,)),),
+    "embedding": (at(WORDS, (50257, 768)),),
+    "attention": (at(HEADS, HEADS, HEADS), at(HEADS, HEADS, HEADS, causal=True)),
     "transpose": (at((8192, 8192)), forward_at((16384, 16384)), forward_at((64, 512, 16, 128), axes=(0, 2, 1, 3))),
     "getitem": (at((8192, 8192), key=(slice(None, None, 2), slice(1, None))),),
     "concatenate": (at((4096, 8192), (4096, 8192), axis=1),),
