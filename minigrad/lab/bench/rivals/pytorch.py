@@ -117,6 +117,15 @@ class PyTorch:
                 return torch.nn.functional.conv2d(*xs, **params)
             case "conv2d_relu":
                 return torch.relu_(torch.nn.functional.conv2d(*xs[:3], **params).add_(xs[3]))
+            case "attention":
+                shown = {"is_causal" if name == "causal" else name: value for name, value in params.items()}
+                return torch.nn.functional.scaled_dot_product_attention(*xs, **shown)
+            case "layer_norm" | "rms_norm":
+                return getattr(torch.nn.functional, name)(xs[0], xs[0].shape[-1:], *xs[1:], eps=params.get("eps", 1e-5))
+            case "gelu_tanh":
+                return torch.nn.functional.gelu(*xs, approximate="tanh")
+            case "embedding" | "gelu" | "silu":
+                return getattr(torch.nn.functional, name)(*xs)
             case "dropout":
                 return torch.nn.functional.dropout(xs[0], **params)
             case "pad":
