@@ -2,7 +2,8 @@
 
 Before anything is sent, the ranks compare the call, shape, dtype and op. Where they differ, or one has a wrong argument
 or is at the end of its program, all of them raise ValueError or RankError, with the ranks and their calls. Tensors and
-NumPy arrays of the devices numpy and sim are taken; results are new, on the same device, and off the tape.
+NumPy arrays of the devices numpy and sim are taken; results are new, on the same device, and off the tape. A rank makes
+all calls in one thread: those of several threads could meet in any order.
 """
 
 from typing import Any, TypeVar
@@ -56,13 +57,16 @@ def _agreed(call: str, x: Any, **settings: Any) -> tuple[Any, Backend]:
     except (TypeError, ValueError) as fault:
         world.agree(f"an error: {fault}".rstrip("."))
         raise
-    world.agree(", ".join([f"{call} of {x.dtype} {x.shape}", *(f"{name}={it!r}" for name, it in settings.items())]))
+    words = (f"{name}={it.item() if isinstance(it, np.generic) else it!r}" for name, it in settings.items())
+    world.agree(", ".join([f"{call} of {x.dtype} {x.shape}", *words]))
     return x.array if isinstance(x, Tensor) else x, backend
 
 
 def _checked(call: str, x: Any, ranks: int, op: str = "max", root: int = 0) -> Backend:
     """The back end for x. Raises TypeError or ValueError. Without an op any dtype will do, as for "max"."""
     require(call, x, Tensor | np.ndarray, "a tensor or a NumPy array")
+    if np.ma.isMaskedArray(x):
+        raise TypeError(f"{call} would send what is under the mask, too; give x.filled(0) or another number.")
     require_words(call, "op", require(f"{call}: op", op, str, "a word"), OPS)
     if require_int(call, "root", root) >= ranks:
         raise ValueError(f"{call}: root={root} is no rank; they are 0 to {ranks - 1}.")

@@ -1,8 +1,10 @@
 """DataParallel: a module whose gradients are averaged over the ranks, each of which trains on data of its own."""
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
+from operator import add
 from typing import Any
 from zlib import crc32
 
@@ -14,8 +16,9 @@ from minigrad.errors import require, require_number
 from minigrad.nn.module import Module
 from minigrad.tensor import Tensor
 
-ALIKE = "Every rank must make the same module, with the same dtypes."
+ALIKE = "Every rank must make the same module, with the same dtypes and bucket_mb."
 SAME_STEPS = "Every rank must change parameters in the same way: from the gradients of backward, without no_sync."
+_numbers = count(1)
 
 
 class DataParallel(Module):
@@ -36,7 +39,8 @@ class DataParallel(Module):
             backend_of(x.device)
             if x.dtype not in DTYPES:
                 raise TypeError(f"DataParallel: {name} is {x.dtype}; parameters are float32 or float64.")
-        init().agree("DataParallel", *(f"{name}, {x.dtype} {x.shape}" for name, x in state.items()), way_out=ALIKE)
+        init().agree("DataParallel", f"bucket_mb={float(bucket_mb)}", *_described(state), way_out=ALIKE)
+        self._number = next(_numbers)  # the same on all ranks: two modules of the same shapes are not mixed up
         with tape.no_grad():
             for backend, bucket in self._buckets([*{id(x): x for x in state.values()}.values()]):
                 for x, array in zip(bucket, backend.broadcast([x.array for x in bucket], 0), strict=True):
@@ -61,9 +65,10 @@ class DataParallel(Module):
 
         A parameter without a gradient keeps none. Raises ValueError on every rank where it has one on some ranks only.
         """
-        named = self.module.named_parameters()
-        details = (f"{name} {'without' if x.grad is None else 'with'} a gradient" for name, x in named)
-        init().agree("the mean of gradients of DataParallel", *details)
+        named = dict(self.module.named_parameters())
+        grads = (f" with{'out' * (x.grad is None)} a gradient" for x in named.values())
+        details = map(add, _described(named), grads)
+        init().agree("the mean of gradients of DataParallel", f"DataParallel number {self._number}", *details)
         ready: list[Any] = [x for x in self.module.parameters() if x.grad is not None]
         for backend, bucket in self._buckets(ready):
             for x, mean in zip(bucket, backend.all_reduce([x.grad.array for x in bucket], "mean"), strict=True):
@@ -71,9 +76,9 @@ class DataParallel(Module):
 
     def check_parameters(self) -> None:
         """Raise ValueError, on every rank, unless all ranks have the same parameters, to the last bit."""
-        named = self.module.named_parameters(frozen=True)
-        sums = (f"{name}, {x.dtype} {x.shape} with checksum {crc32(x.numpy().tobytes()):08x}" for name, x in named)
-        init().agree("check_parameters", *sums, way_out=SAME_STEPS)
+        named = dict(self.module.named_parameters(frozen=True))
+        sums = (f" with checksum {crc32(x.numpy().tobytes()):08x}" for x in named.values())
+        init().agree("check_parameters", *map(add, _described(named), sums), way_out=SAME_STEPS)
 
     def _buckets(self, tensors: Sequence[Any]) -> Iterator[tuple[Backend, list[Any]]]:
         """The tensors from last to first, in lists of one back end and dtype, each within bucket_mb or of one."""
@@ -99,3 +104,11 @@ class DataParallel(Module):
 
     def __reduce__(self) -> tuple:
         raise TypeError("copy, pickle: DataParallel follows the backward passes of its own module; copy its .module.")
+
+
+def _described(named: Mapping[str, Tensor]) -> Iterator[str]:
+    """Each tensor in words; one that has come before under another name with that name, since it is sent once."""
+    first: dict[int, str] = {}
+    for name, x in named.items():
+        known = first.setdefault(id(x), name)
+        yield f"{name}, {x.dtype} {x.shape}" if known == name else f"{name}, which is {known}"

@@ -3,6 +3,7 @@
 import atexit
 import os
 import sys
+import threading
 from functools import cache
 from hashlib import blake2b
 from itertools import zip_longest
@@ -28,6 +29,7 @@ class World:
 
     def __init__(self, comm: Any = None):
         self.rank, self.size, self.local_rank = 0, 1, 0
+        self._thread: int | None = None  # that of its calls; those of several would meet in any order
         self._ended = False  # a rank is at its end: it would never come to another call
         if comm is not None:
             from mpi4py import MPI
@@ -42,10 +44,14 @@ class World:
         """Wait until every rank has come here with a call, and go on if it is the same with the same details.
 
         Else raises ValueError on every rank, or RankError where one is at the end of its program, with the first
-        difference and its ranks. Checksums travel first: 8 bytes a rank, unless there is something to say.
+        difference and its ranks; RuntimeError in a second thread. Checksums travel first: 8 bytes a rank, unless there
+        is something to say.
         """
         if self.size == 1:
             return
+        self._thread = self._thread or threading.get_ident()
+        if self._thread != threading.get_ident() and call != END:
+            raise RuntimeError(f"{call}: another thread of this rank has called the others; call them from one thread.")
         if self._ended:
             raise RankError(f"{call}: a rank has come to the end of its program, and answers no more.")
         mine = np.frombuffer(blake2b("\n".join((call, *details)).encode(), digest_size=8).digest(), np.uint64)

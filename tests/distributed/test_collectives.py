@@ -65,6 +65,8 @@ found = dist.all_reduce(np.where(rank == size - 1, np.nan, rank), "max")
 assert np.isnan(found)
 leaf = mg.tensor([1.0], requires_grad=True, device="numpy")
 assert not dist.all_reduce(leaf * 2).requires_grad
+dist.broadcast(x, np.int64(0) if rank else 0)  # equal arguments of several types
+dist.all_reduce(x, np.str_("sum") if rank else "sum")
 dist.barrier()
 done = [rank, size, dist.local_rank()]
 """
@@ -92,6 +94,7 @@ DIFFERENCES = {  # calls that differ on rank 1 of 3, and the sentence on all ran
     "dist.all_reduce([1.0] if one else np.ones(1))": "rank 1 is at an error: all_reduce takes a tensor or a NumPy",
     "dist.all_reduce(np.ones(3, int), 'mean')": "TypeError: all_reduce cannot take the mean of int64; convert x",
     "dist.all_reduce(np.ones(3, bool))": "TypeError: all_reduce cannot take the sum of bool; convert x",
+    "dist.all_reduce(np.ma.masked_less(np.ones(3), 2))": "TypeError: all_reduce would send what is under the mask, too",
     "dist.all_gather(np.ones(3, complex))": "TypeError: all_gather cannot take complex128; convert x",
     "dist.broadcast(np.ones(3), 3)": "ValueError: broadcast: root=3 is no rank; they are 0 to 2.",
     "dist.reduce_scatter(np.ones((4, 3)))": "reduce_scatter: x is (4, 3); its first axis must be a multiple of the 3 r",
@@ -107,6 +110,23 @@ def test_ranks_that_differ_are_all_answered_and_go_on():
     assert done["total"] == [3, 3, 3] and done["found"][0] == done["found"][1] == done["found"][2]
     for sentence, (call, wanted) in zip(done["found"][0], DIFFERENCES.items(), strict=True):
         assert wanted in sentence, call
+
+
+@pytest.mark.mpi
+def test_calls_of_a_second_thread_are_refused():
+    code = """
+from threading import Thread
+found = []
+def call():
+    found.append(said(lambda: dist.all_reduce(np.array(rank)).item()))
+calls = [call, Thread(target=call)][:: int(sys.argv[1])]
+for each in calls:
+    each() if each is call else (each.start(), each.join())
+"""
+    refused = "RuntimeError: all_reduce of int64 (), op='sum': another thread of this rank has called the others"
+    for order in ("1", "-1"):  # the main thread first, or the other
+        for first, second in launch(2, f"import sys{HEAD}{code}", [order], get="found")["found"]:
+            assert first == "no error: 1" and second.startswith(refused)
 
 
 @pytest.mark.mpi

@@ -135,6 +135,13 @@ run(large, rank).backward()
 assert large.module.parts[3].bias.grad is None and not large.module.training
 large.check_parameters()
 
+tied = nn.Sequential(*(nn.Linear(2, 2, device="numpy") for _ in range(2)))
+tied.parts[1].weight = tied.parts[0].weight
+tied = dist.DataParallel(tied)
+tied(mg.ones(1, 2, device="numpy") * rank).sum().backward()
+tied.check_parameters()
+assert (dist.all_gather(tied.module.parts[0].weight.grad).numpy() == tied.module.parts[1].weight.grad.numpy()).all()
+
 found = [said(lambda: dist.DataParallel(nn.Linear(3, 2 + (rank == 1), device="numpy")))]
 two = dist.DataParallel(nn.Sequential(nn.Linear(2, 2, device="numpy"), nn.Linear(2, 2, device="numpy")))
 x = mg.ones(1, 2, device="numpy")
@@ -142,15 +149,30 @@ found.append(said(lambda: (two.module.parts[0](x) if rank == 1 else two(x)).sum(
 with mg.no_grad():
     two.module.parts[1].weight *= 1 + 1e-6 * (rank == 1)
 found.append(said(two.check_parameters))
+
+twins = [dist.DataParallel(nn.Linear(2, 2, device="numpy")) for _ in range(2)]
+found.append(said(lambda: twins[rank == 1](x).sum().backward()))
+found.append(said(lambda: dist.DataParallel(two.module, bucket_mb=1e-5 if rank == 1 else 1)))
+if rank == 1:
+    two.module.parts[1].weight = two.module.parts[0].weight
+found.append(said(lambda: dist.DataParallel(two.module)))
+found.append(said(lambda: two(x).sum().backward()))
 """
 
+MEAN = "ValueError: the mean of gradients of DataParallel: ranks? 0.* ha(s|ve)"
 SENTENCES = [
     r"ValueError: DataParallel: ranks? 0.* ha(s|ve) weight, float32 \(3, 2\); rank 1 has weight, float32 \(3, 3\)\. "
-    r"Every rank must make the same module, with the same dtypes\.",
-    r"ValueError: the mean of gradients of DataParallel: ranks? 0.* ha(s|ve) 1.weight with a gradient; "
-    r"rank 1 has 1.weight without a gradient\. Every rank must",
+    r"Every rank must make the same module, with the same dtypes and bucket_mb\.",
+    rf"{MEAN} 1.weight, float32 \(2, 2\) with a gradient; "
+    r"rank 1 has 1.weight, float32 \(2, 2\) without a gradient\. Every rank must",
     r"ValueError: check_parameters: ranks? 0.* ha(s|ve) 1.weight, float32 \(2, 2\) with checksum .*; "
     r"rank 1 has 1.weight, .*\. Every rank must change parameters in the same way",
+    rf"{MEAN} DataParallel number 7; "
+    r"rank 1 has DataParallel number 8\. Every rank must make the same calls",
+    r"ValueError: DataParallel: ranks? 0.* ha(s|ve) bucket_mb=1.0; rank 1 has bucket_mb=1e-05\. Every rank must make",
+    r"ValueError: DataParallel: ranks? 0.* ha(s|ve) 1.weight, float32 \(2, 2\); rank 1 has 1.weight, which is 0.weight",
+    rf"{MEAN} 1.weight, float32 \(2, 2\) with a gradient; "
+    r"rank 1 has 1.weight, which is 0.weight with a gradient\. Every rank must",
 ]
 
 
