@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices.array import Array
-from minigrad.devices.dtypes import must_be_floats, wide
+from minigrad.devices.dtypes import copied, must_be_floats, wide
 from minigrad.errors import UnfitKernel, require_number
 from minigrad.kernels.extents import ceil_div, next_power
 from minigrad.kernels.kernel import Kernel
@@ -128,12 +128,13 @@ def launch_backward(
     if not any(needs[1:]):
         return (dx, None, None)[: len(shapes)]
     both = reduce(OPS["sum"].running, parts, (1,), False, 1).reshape((2, n))
-    return tuple(g if need else None for g, need in zip((dx, *map(one, (both, both), (0, 1))), needs, strict=False))
+    return dx, *(one(both, i) if need else None for i, need in enumerate(needs[1:]))
 
 
 def one(both: Array, i: int) -> Array:
-    """dweight or dbias."""
-    return both.rows(i, 1).reshape((both.shape[1],))
+    """dweight or dbias: a copy where the row begins at a place at which no vector of four numbers may."""
+    row = both.rows(i, 1).reshape((both.shape[1],))
+    return copied(row) if i and row.size % 4 else row
 
 
 def held(kernels: Mapping[str, Kernel], way: str, n: int) -> Kernel | None:

@@ -63,3 +63,14 @@ def test_a_warp_that_does_not_hold_its_row_is_refused(fours, rows, kernel_device
             op(given)
     else:
         np.testing.assert_allclose(op(given).numpy(), mg.layer_norm(mg.tensor(x, device="numpy")).numpy(), 0, 1e-5)
+
+
+@pytest.mark.parametrize("size", [4, 5, 8, 1501])
+def test_gradients_that_are_added_up(size, device):
+    """dbias may begin where no vector of four numbers does, and kernels that add read vectors."""
+    rng = np.random.default_rng(0)
+    x, dy = (mg.tensor(rng.standard_normal((3, size)), device=device) for _ in range(2))
+    layer = nn.LayerNorm(size, device=device, dtype="float64")
+    for _ in range(2):
+        layer(x).backward(dy)
+    np.testing.assert_allclose(layer.bias.grad.numpy(), 2 * dy.numpy().sum(0), atol=1e-12)
