@@ -131,8 +131,8 @@ class GPT(Module):
         start = past[0][0].shape[2] if past and past[0] else 0
         if (end := start + indices.shape[1]) > self.length:
             raise ValueError(f"GPT: {end} places are more than its length of {self.length}.")
-        places = create.tensor(np.arange(start, end)[None], device=self.wpe.weight.device)
-        x = self.dropout(self.wte(indices) + self.wpe(places))
+        places = self.wpe.weight[start:end]  # without indices, which a captured step could not send to the GPU
+        x = self.dropout(self.wte(indices) + places)
         each: list[Any] = past or [None] * len(self.h.parts)
         for block, own in zip(self.h.parts, each, strict=True):
             x = block(x, own)
