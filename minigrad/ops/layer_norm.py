@@ -116,7 +116,7 @@ def launch_backward(
         launch = launched(warp, rows, n, 1, 0)
         count = min(ceil_div(rows, launch.values["ROWS"]), RESIDENT * x.device.processors)
         parts = Array.empty(x.device, (2, count, n), wide(x.dtype))
-        launch = warp.launch(rows, n, count, 2 * n * parts.dtype.itemsize)
+        launch = launched(warp, rows, n, count, 2 * n * parts.dtype.itemsize)
         launch(dy, x, weight, mean, inverse, dx, parts, rows, n)
     elif x.size:
         if dx:
@@ -147,6 +147,8 @@ def held(kernels: Mapping[str, Kernel], way: str, n: int) -> Kernel | None:
 def launched(kernel: Kernel, rows: int, n: int, *more: int) -> Launch:
     """The launch of a warp for a row. Raises UnfitKernel where its lanes do not hold the row."""
     launch = kernel.launch(rows, n, *more)
+    if n > 128 * launch.values["FOURS"] and kernel.fit:  # tuned for a shorter row
+        launch = kernel.launch(rows, n, *more, **kernel.fit(rows, n))
     if n > 128 * launch.values["FOURS"]:
         raise UnfitKernel(
             f"{kernel.name}: 32 lanes hold FOURS={launch.values['FOURS']} times four numbers each, and a row has {n}. "
