@@ -7,7 +7,7 @@ import numpy as np
 
 from minigrad import create
 from minigrad.devices.dtypes import to_host
-from minigrad.errors import require_int, require_number
+from minigrad.errors import require_bool, require_int, require_number
 from minigrad.nn.dropout import Dropout
 from minigrad.nn.embedding import Embedding
 from minigrad.nn.linear import Linear
@@ -47,12 +47,14 @@ class MultiHeadAttention(Module):
     ):  # fmt: skip
         if require_int("MultiHeadAttention", "width", width, 1) % require_int("MultiHeadAttention", "heads", heads, 1):
             raise ValueError(f"MultiHeadAttention: width={width} must be a multiple of heads={heads}.")
-        self.heads, self.causal = heads, causal
+        self.heads, self.causal = heads, require_bool("MultiHeadAttention", "causal", causal)
         self.c_attn = Affine(width, 3 * width, device=device, dtype=dtype)
         self.c_proj, self.dropout = Affine(width, width, device=device, dtype=dtype), Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, past: Past | None = None) -> Tensor:
         """attention(q, k, v, mask), heads side by side, through c_proj. past grows by the keys and values of x."""
+        if x.ndim != 3:
+            raise ValueError(f"MultiHeadAttention: x is {x.shape}; it must be (batch, length, width).")
         batch, length, width = x.shape
         parts = self.c_attn(x).reshape(batch, length, 3, self.heads, width // self.heads).transpose(2, 0, 3, 1, 4)
         q, k, v = (parts[i] for i in range(3))
@@ -124,11 +126,13 @@ class GPT(Module):
 
     def forward(self, indices: Tensor, past: list[Past] | None = None) -> Tensor:
         """Logits (batch, length, words). past: of each block, after the places that `indices` continue."""
+        if indices.ndim != 2:
+            raise ValueError(f"GPT: indices are {indices.shape}; they must be (batch, length).")
         start = past[0][0].shape[2] if past and past[0] else 0
         if (end := start + indices.shape[1]) > self.length:
             raise ValueError(f"GPT: {end} places are more than its length of {self.length}.")
-        places = create.tensor(np.arange(start, end)[None], device=self.wpe.weight.device)
-        x = self.dropout(self.wte(indices) + self.wpe(places))
+        places = self.wpe.weight[start:end]  # without indices, which a captured step could not send to the GPU
+        x = self.dropout(self.wte(indices) + places)
         each: list[Any] = past or [None] * len(self.h.parts)
         for block, own in zip(self.h.parts, each, strict=True):
             x = block(x, own)
@@ -145,21 +149,26 @@ class GPT(Module):
         temperature 0 takes the likeliest word, top_k draws among the k likeliest. Keys and values of the words before
         are kept; without `cached` they are made again for each word, with the same result.
         """
-        text = np.atleast_2d(to_host(indices, who="generate: indices"))
+        text = np.array(to_host(indices, who="generate: indices"), ndmin=2)
+        if not text.shape[-1]:
+            raise ValueError(f"generate: indices are {text.shape}; a text begins with one word at least.")
         require_number("generate", "temperature", temperature)
+        if top_k is not None:
+            require_int("generate", "top_k", top_k, 1)
         rng, device = np.random.default_rng(seed), self.wte.weight.device
         past: list[Past] | None = [[] for _ in self.h.parts] if cached else None
-        new, training = text, self.training
+        new, modes = text, [(module, module.training) for _, module in self.named_modules()]
         self.eval()
         try:
             with no_grad():
                 for _ in range(require_int("generate", "count", count)):
                     logits = self(create.tensor(new, device=device), past)[:, -1].numpy().astype(np.float64)
-                    word = np.array([drawn(row, temperature, top_k, rng) for row in logits])[:, None]
+                    word = np.array([drawn(row, temperature, top_k, rng) for row in logits], np.int64)[:, None]
                     text = np.concatenate([text, word], axis=1)
                     new = word if cached else text
         finally:
-            self.train(training)
+            for module, training in modes:
+                module.training = training
         return text
 
 
@@ -168,7 +177,7 @@ def drawn(logits: np.ndarray, temperature: float, top_k: int | None, rng: np.ran
     if temperature == 0:
         return int(logits.argmax())
     if top_k is not None:
-        least = np.sort(logits)[-min(require_int("generate", "top_k", top_k, 1), len(logits))]
+        least = np.sort(logits)[-min(top_k, len(logits))]
         logits = np.where(logits >= least, logits, -np.inf)
     weights = np.exp((logits - logits.max()) / temperature)
     return int(rng.choice(len(weights), p=weights / weights.sum()))

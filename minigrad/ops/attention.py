@@ -87,7 +87,7 @@ def kernel(name: str, rows: str) -> Kernel:
 def extents(q: Array, k: Array, mask: Array | None, causal: bool, scale: float | None) -> tuple:
     """The last arguments of all kernels."""
     (batch, heads, queries, width), keys = q.shape, k.shape[2]
-    at = broadcast(() if mask is None else mask.shape, (batch, heads, queries, keys))
+    at = broadcast((), ()) if mask is None else broadcast(mask.shape, (batch, heads, queries, keys))
     group = heads // max(k.shape[1], 1)
     return at, scaling(q, scale), group, batch * heads, queries, keys, width, int(causal)
 
@@ -108,7 +108,8 @@ def launch_backward(
     logs: Array, causal: bool, scale: float | None, shapes: tuple,
 ) -> tuple:  # fmt: skip
     """A kernel for dq, which makes dy y as well, and one for dk and dv."""
-    dq, dk, dv = (Array.empty(x.device, x.shape, x.dtype) for x in (q, k, v))
+    new = Array.empty if q.shape[1] else Array.zeros  # keys and values that no head of q has get 0
+    dq, dk, dv = (new(x.device, x.shape, x.dtype) for x in (q, k, v))
     dots, ends = Array.empty(q.device, logs.shape, logs.dtype), extents(q, k, mask, causal, scale)
     kernels["backward_queries"].launch(prod(q.shape[:3]))(dy, q, k, v, mask, y, logs, dots, dq, *ends)
     kernels["backward_keys"].launch(prod(k.shape[:3]))(dy, q, k, v, mask, logs, dots, dk, dv, *ends)

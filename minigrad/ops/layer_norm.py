@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices.array import Array
-from minigrad.devices.dtypes import must_be_floats, wide
+from minigrad.devices.dtypes import copied, must_be_floats, wide
 from minigrad.errors import LaunchError, require_number
 from minigrad.kernels.extents import ceil_div, next_power
 from minigrad.kernels.kernel import Kernel
@@ -116,7 +116,7 @@ def launch_backward(
         launch = launched(warp, rows, n, 1, 0)
         count = min(ceil_div(rows, launch.values["ROWS"]), RESIDENT * x.device.processors)
         parts = Array.empty(x.device, (2, count, n), wide(x.dtype))
-        launch = warp.launch(rows, n, count, 2 * n * parts.dtype.itemsize)
+        launch = launched(warp, rows, n, count, 2 * n * parts.dtype.itemsize)
         launch(dy, x, weight, mean, inverse, dx, parts, rows, n)
     elif x.size:
         if dx:
@@ -129,12 +129,13 @@ def launch_backward(
     if not any(needs[1:]):
         return (dx, None, None)[: len(shapes)]
     both = reduce(OPS["sum"].running, parts, (1,), False, 1).reshape((2, n))
-    return tuple(g if need else None for g, need in zip((dx, *map(one, (both, both), (0, 1))), needs, strict=False))
+    return dx, *(one(both, i) if need else None for i, need in enumerate(needs[1:]))
 
 
 def one(both: Array, i: int) -> Array:
-    """dweight or dbias."""
-    return both.rows(i, 1).reshape((both.shape[1],))
+    """dweight or dbias: a copy where the row begins at a place at which no vector of four numbers may."""
+    row = both.rows(i, 1).reshape((both.shape[1],))
+    return copied(row) if i and row.size % 4 else row
 
 
 def held(kernels: Mapping[str, Kernel], way: str, n: int) -> Kernel | None:
@@ -147,6 +148,8 @@ def held(kernels: Mapping[str, Kernel], way: str, n: int) -> Kernel | None:
 def launched(kernel: Kernel, rows: int, n: int, *more: int) -> Launch:
     """The launch of a warp for a row. Raises LaunchError where its lanes do not hold the row."""
     launch = kernel.launch(rows, n, *more)
+    if n > 128 * launch.values["FOURS"] and kernel.fit:  # tuned for a shorter row
+        launch = kernel.launch(rows, n, *more, **kernel.fit(rows, n))
     if n > 128 * launch.values["FOURS"]:
         raise LaunchError(
             f"{kernel.name}: 32 lanes hold FOURS={launch.values['FOURS']} times four numbers each, and a row has {n}. "

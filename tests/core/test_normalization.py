@@ -63,3 +63,34 @@ def test_a_warp_that_does_not_hold_its_row_is_refused(fours, rows, kernel_device
             op(given)
     else:
         np.testing.assert_allclose(op(given).numpy(), mg.layer_norm(mg.tensor(x, device="numpy")).numpy(), 0, 1e-5)
+
+
+@pytest.mark.parametrize("size", [4, 5, 8, 1501])
+def test_gradients_that_are_added_up(size, device):
+    """dbias may begin where no vector of four numbers does, and kernels that add read vectors."""
+    rng = np.random.default_rng(0)
+    x, dy = (mg.tensor(rng.standard_normal((3, size)), device=device) for _ in range(2))
+    layer = nn.LayerNorm(size, device=device, dtype="float64")
+    for _ in range(2):
+        layer(x).backward(dy)
+    np.testing.assert_allclose(layer.bias.grad.numpy(), 2 * dy.numpy().sum(0), atol=1e-12)
+
+
+@pytest.mark.parametrize("tuned", [(8192, 128, 1, 0), (37, 512, 5, 4096)])
+def test_what_was_tuned_for_short_rows_holds_long_ones(tuned, kernel_device):
+    """The second is the size of the launch itself, the first that of another."""
+    kernels = [mg.layer_norm.kernels[name] for name in ("warp", "warp_backward")]
+    x, results = np.random.default_rng(0).standard_normal((37, 512)), []
+    try:
+        for kernel in kernels:
+            kernel.prefer(tuned[: len(kernel.sizes)], {"FOURS": 1, "ROWS": 8})
+        for device in (kernel_device, "numpy"):
+            rows, weight = mg.tensor(x, True, device), mg.tensor(x[0], True, device)
+            y = mg.layer_norm(rows, weight)
+            (y * y).sum().backward()
+            results.append([a.numpy() for a in (y, rows.grad, weight.grad)])
+    finally:
+        for kernel in kernels:
+            kernel.forget()
+    for found, wanted in zip(*results, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10)

@@ -76,6 +76,16 @@ def test_the_likeliest_word_and_few_of_them():
     assert drawn == {*np.argsort(logits)[-3:].tolist()}
 
 
+def test_generate_leaves_the_model_and_the_start_as_they_were():
+    model, start = small(dropout=0.5), text(2, 3).numpy()
+    model.h.eval()
+    whole = model.generate(start, 0)
+    whole[:] = 0
+    assert (start == text(2, 3).numpy()).all() and model.generate(start[:0], 2).shape == (0, 5)
+    assert model.training and model.dropout.training
+    assert not any(module.training for _, module in model.h.named_modules())
+
+
 def losses(device, steps):
     """A GPT that learns to sort four digits: the loss of each step."""
     model, rng = small(device, length=8), np.random.default_rng(0)
@@ -106,3 +116,13 @@ def test_refusals():
         small()(text(1, 13))
     with pytest.raises(ValueError, match="GPT: 13 places are more than its length of 12"):
         small().generate(text(1, 3).numpy(), 11)
+    with pytest.raises(ValueError, match=r"GPT: indices are \(3,\); they must be \(batch, length\)"):
+        small()(text(3))
+    with pytest.raises(ValueError, match=r"MultiHeadAttention: x is \(3, 4\); it must be \(batch, length, width\)"):
+        nn.MultiHeadAttention(4, 2, device="numpy")(mg.zeros(3, 4, device="numpy"))
+    with pytest.raises(TypeError, match="MultiHeadAttention: causal takes True or False; got str 'no'"):
+        nn.MultiHeadAttention(4, 2, "no")
+    with pytest.raises(ValueError, match=r"generate: indices are \(2, 0\); a text begins with one word at least"):
+        small().generate(text(2, 0), 1)
+    with pytest.raises(ValueError, match="generate: top_k=0 must be a whole number of at least 1"):
+        small().generate(text(1, 3), 1, temperature=0, top_k=0)

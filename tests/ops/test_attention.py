@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.devices import get
+from minigrad.devices.array import Array
+from minigrad.ops import attention
 
 
 def made(*shapes, seed=0, device="numpy", grad=False):
@@ -92,3 +95,14 @@ def test_refusals():
         mg.attention(q, k, k, mg.tensor(np.ones((6, 3), bool), device="numpy"))
     with pytest.raises(ValueError, match="width 257 is more than the 256 that a kernel takes"):
         mg.attention(*(mg.zeros(1, 1, 2, 257, device="sim") for _ in range(3)))
+
+
+def test_keys_without_a_query_get_a_gradient_of_0(device):
+    q, k, v = made((2, 0, 3, 4), (2, 2, 5, 4), (2, 2, 5, 4), device=device, grad=True)
+    mg.attention(q, k, v).backward(mg.tensor(np.ones((2, 0, 3, 4)), device=device))
+    assert q.grad.shape == q.shape and all((x.grad.numpy() == 0).all() for x in (k, v))
+
+
+def test_without_a_mask_there_may_be_more_scores_than_an_array_has_elements():
+    q = Array.empty(get("sim"), (1, 1, 2**16, 1), np.dtype(np.float32))
+    assert attention.extents(q, q, None, False, None)[1:] == (1.0, 1, 1, 2**16, 2**16, 1, 0)
