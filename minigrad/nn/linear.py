@@ -11,7 +11,7 @@ from minigrad.tensor import Tensor
 
 
 class Linear(Module):
-    """y = x @ weight + bias, with x (rows, inputs), weight (inputs, outputs), bias (outputs,).
+    """y = x @ weight + bias, with x (..., inputs), weight (inputs, outputs), bias (outputs,).
 
     Both start uniform in +-1/sqrt(inputs), as in PyTorch, from the generator that `mg.manual_seed` sets. `state_dict`
     holds the weight as PyTorch does, (outputs, inputs).

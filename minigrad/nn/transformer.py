@@ -24,14 +24,9 @@ Past = list[
 
 
 class Affine(Linear):
-    """Linear for x (..., inputs), whose weight a state holds as GPT-2 does, (inputs, outputs)."""
+    """Linear whose weight a state holds as GPT-2 does, (inputs, outputs)."""
 
     transposed = ()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x @ weight + bias."""
-        y = super().forward(x.reshape(-1, x.shape[-1]))
-        return y.reshape(*x.shape[:-1], y.shape[-1])
 
 
 class MultiHeadAttention(Module):
@@ -136,9 +131,7 @@ class GPT(Module):
         each: list[Any] = past or [None] * len(self.h.parts)
         for block, own in zip(self.h.parts, each, strict=True):
             x = block(x, own)
-        x = self.ln_f(x)
-        logits = OPS["matmul"](x.reshape(-1, x.shape[2]), self.wte.weight.T)
-        return logits.reshape(*indices.shape, logits.shape[1])
+        return OPS["matmul"](self.ln_f(x), self.wte.weight.T)
 
     def generate(
         self, indices: Any, count: int, temperature: float = 1.0, top_k: int | None = None, seed: int = 0,

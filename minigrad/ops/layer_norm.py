@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from minigrad.kernels.launch import Launch
 from minigrad.op import OPS, Case, Op
 from minigrad.ops.elementwise import BLOCKS
 from minigrad.ops.reduction import reduce
+from minigrad.ops.rowwise import around, requested
 
 FILE, WIDEST, ROWS = "layer_norm.cu", 8, (8, 4, 1, 2, 16)  # vectors of four numbers of a lane; rows of a block
 CHUNK, PARTS = 64, 1024  # rows whose sums a thread makes at least; such parts at most
@@ -94,9 +94,9 @@ def launch(
     kernels: Mapping[str, Kernel], x: Array, weight: Array | None = None, bias: Array | None = None, *, eps: float
 ) -> tuple:
     """A warp for each row that fits into its registers, else a block."""
-    rows, n = around(x)
-    y = Array.empty(x.device, x.shape, x.dtype)
-    mean, inverse = (Array.zeros(x.device, x.shape[:-1], wide(x.dtype)) for _ in range(2))
+    rows, n, _ = around(x.shape, x.ndim - 1)
+    y, new = Array.empty(x.device, x.shape, x.dtype), Array.empty if x.size else Array.zeros
+    mean, inverse = (new(x.device, x.shape[:-1], wide(x.dtype)) for _ in range(2))
     if x.size and (warp := held(kernels, "forward", n)):
         launched(warp, rows, n)(x, weight, bias, y, mean, inverse, eps, rows, n)
     elif x.size:
@@ -109,9 +109,8 @@ def launch_backward(
     inverse: Array, shapes: tuple,
 ) -> tuple:  # fmt: skip
     """All gradients by one kernel where a warp holds a row, else dx by one kernel and the sums by another."""
-    rows, n = around(x)
+    rows, n, _ = around(x.shape, x.ndim - 1)
     dx = Array.empty(x.device, x.shape, x.dtype) if needs[0] else None
-    parts = Array.zeros(x.device, (2, 1, n), wide(x.dtype))
     if x.size and (warp := held(kernels, "backward", n)):
         launch = launched(warp, rows, n, 1, 0)
         count = min(ceil_div(rows, launch.values["ROWS"]), RESIDENT * x.device.processors)
@@ -126,6 +125,8 @@ def launch_backward(
             parts = Array.empty(x.device, (2, ceil_div(rows, chunk), n), wide(x.dtype))
             launch = kernels["backward_sums"].launch(n, parts.shape[1])
             launch(dy, x, mean, inverse, parts, rows, n, chunk)
+    else:
+        parts = Array.zeros(x.device, (2, 1, n), wide(x.dtype))
     if not any(needs[1:]):
         return (dx, None, None)[: len(shapes)]
     both = reduce(OPS["sum"].running, parts, (1,), False, 1).reshape((2, n))
@@ -140,9 +141,7 @@ def one(both: Array, i: int) -> Array:
 
 def held(kernels: Mapping[str, Kernel], way: str, n: int) -> Kernel | None:
     """The kernel of a warp that holds its row, if `using` has not selected another and the row fits."""
-    own = kernels[way]
-    found = own if "warp" in own.name else kernels.get(f"{way}_warp")
-    return found if n % 4 == 0 and n <= 128 * WIDEST else None
+    return requested(kernels, way, "warp") if n % 4 == 0 and n <= 128 * WIDEST else None
 
 
 def launched(kernel: Kernel, rows: int, n: int, *more: int) -> Launch:
@@ -158,19 +157,14 @@ def launched(kernel: Kernel, rows: int, n: int, *more: int) -> Launch:
     return launch
 
 
-def around(x: Array) -> tuple[int, int]:
-    """Rows, and the numbers of each."""
-    return prod(x.shape[:-1]), x.shape[-1]
-
-
-def prepare(name: str, x: Any, *columns: Any, eps: Any = 1e-5, **others: Any) -> dict[str, Any]:
+def prepare(name: str, x: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5) -> dict[str, Any]:
     """Raises ValueError for shapes and TypeError for dtypes: with x in bfloat16 weight and bias are float32."""
-    given = {key: array for key, array in zip(("weight", "bias"), columns, strict=False) if array is not None}
-    given |= {key: array for key, array in others.items() if array is not None}
     must_be_floats(name, x)
     if x.ndim == 0:
         raise ValueError(f"{name}: x has no axis; it must have at least one, along which it is normalized.")
-    for key, array in given.items():
+    for key, array in (("weight", weight), ("bias", bias)):
+        if array is None:
+            continue
         if array.shape != x.shape[-1:]:
             raise ValueError(f"{name}: {key} is {array.shape}; the last axis of x {x.shape} needs {x.shape[-1:]}.")
         if array.dtype != (dtype := wide(x.dtype)):
@@ -196,19 +190,8 @@ def cases(affine: int) -> Sequence[Case]:
         return Case((x, *columns[:given]), **how)
 
     shapes = (
-        (4,),
-        (5, 3),
-        (1, 33),
-        (3, 128),
-        (2, 3, 36),
-        (17, 132),
-        (2, 1024),
-        (3, 1028),
-        (2, 2050),
-        (0, 8),
-        (3, 0),
-        (3, 1),
-    )
+        (4,), (5, 3), (1, 33), (3, 128), (2, 3, 36), (17, 132), (2, 1024), (3, 1028), (2, 2050), (0, 8), (3, 0), (3, 1),
+    )  # fmt: skip
     return (
         *(case(*shape) for shape in shapes),
         case(9, 64, given=0), case(70, 12, given=1), case(6, 5, params={"eps": 0.1}), case(4, 8, nan=True),

@@ -1,6 +1,6 @@
 """Ops along one axis: a block owns a row of any length and writes a row of the same length."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -57,7 +57,7 @@ def fitting(
 ) -> tuple[Launch, tuple[int, ...]]:
     """The launch for rows of n, and the extents that its kernel takes. Rows stay in registers if that fits and pays."""
     general = kernels["strided" if way == "forward" else way]
-    short, long = (_requested(kernels, way, kind) for kind in ("lanes", "held"))
+    short, long = (requested(kernels, way, kind) for kind in ("lanes", "held"))
     if inner in (None, 1) and n > 0:
         if short and n <= 8 * max(SHARES):
             launch = short.launch(rows, n)
@@ -72,7 +72,7 @@ def fitting(
     return general.launch(rows * (inner or 1)), (n,) if inner is None else (n, inner)
 
 
-def _requested(kernels: dict[str, Kernel], way: str, kind: str) -> Kernel | None:
+def requested(kernels: Mapping[str, Kernel], way: str, kind: str) -> Kernel | None:
     """The kernel of a kind, if it has its role by default or `using` selects it."""
     own = kernels[way]
     return own if own.name.endswith(f"_{kind}") else kernels.get(f"{way}_{kind}")

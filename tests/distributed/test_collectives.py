@@ -6,24 +6,12 @@ import time
 
 import numpy as np
 import pytest
+from rank_programs import HEAD
 
 import minigrad as mg
 from minigrad import distributed as dist
 from minigrad.distributed import launch, world
 from minigrad.errors import DeviceError, RankError
-
-HEAD = """
-import numpy as np
-import minigrad as mg
-from minigrad import distributed as dist
-rank, size = dist.rank(), dist.size()
-
-def said(call):
-    try:
-        return f"no error: {call()!r}"
-    except (TypeError, ValueError, RuntimeError) as error:
-        return f"{type(error).__name__}: {error}"
-"""
 
 AGAINST_NUMPY = """
 def same(found, wanted, x):

@@ -7,26 +7,13 @@ import time
 
 import numpy as np
 import pytest
+from rank_programs import HEAD
 
 import minigrad as mg
 from minigrad import distributed as dist
 from minigrad import tape
 from minigrad.distributed import launch
 from minigrad.errors import RankError
-
-HEAD = """
-import sys
-import numpy as np
-import minigrad as mg
-from minigrad import distributed as dist, nn
-rank, size = dist.rank(), dist.size()
-
-def said(call):
-    try:
-        return f"no error: {call()!r}"
-    except (TypeError, ValueError, RuntimeError) as error:
-        return f"{type(error).__name__}: {error}"
-"""
 
 TRAIN = """
 device, dtype, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])

@@ -37,9 +37,14 @@ class RecurrentReport(Tabular):
         return goals_table(self.record)
 
     @property
+    def processors(self) -> str:
+        """Those of the threads and ranks."""
+        return self.record.versions.get("processors", self.record.device)
+
+    @property
     def host(self) -> str:
-        """The processors of the threads and ranks, and the date."""
-        return f"{self.record.versions.get('processors', self.record.device)}, {self.record.date}"
+        """The processors, and the date."""
+        return f"{self.processors}, {self.record.date}"
 
     def tables(self, part: str | None = None) -> list[Table]:
         """The goals and every table with rows, or those of one part of the benchmark."""
@@ -72,8 +77,9 @@ class RecurrentReport(Tabular):
     def processor(self) -> Table:
         """A step by each rung of the OpenMP ladder next to PyTorch and the machine's limit."""
         times = {title: t for title, t in self.record.steps.items() if ", batch " in title}
-        device = self.record.versions.get("processors", self.record.device)
-        return RecurrentTimes(device, self.record.date, float(self.record.versions.get("load", 0)), times).table()
+        return RecurrentTimes(
+            self.processors, self.record.date, float(self.record.versions.get("load", 0)), times
+        ).table()
 
     @property
     def ranks(self) -> Table:
