@@ -13,7 +13,7 @@
 constexpr int GATES = CELL == LSTM ? 4 : CELL == GRU ? 3 : 1;  // rows of a weight for each unit
 
 // exp overflows to infinity far below 0, and 1 / infinity is the right 0. In float by the GPU's fast functions, without a
-// branch, so that the gates of a thread do not wait for each other; the result is off by 3e-7 at most.
+// branch, so that the gates of a thread do not wait for each other.
 __device__ inline double sigmoid(double a) { return 1 / (1 + exp(-a)); }
 __device__ inline float sigmoid(float a) { return __fdividef(1, 1 + __expf(-a)); }
 __device__ inline double hyperbolic(double a) { return tanh(a); }
