@@ -56,7 +56,7 @@ struct Seen {
 // y = the sum over keys of softmax(scale q k) v, and logs = the logarithm of the sum of exp(scale q k). The softmax is made
 // while the keys go by, as if each were the last: with a larger score, what was summed with the old maximum is scaled down.
 // A query that sees no key gets 0, and logs = infinity, so that exp(score - logs) is 0.
-extern "C" __global__ void attention_forward(
+extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_forward(
     const real* q, const real* k, const real* v, const bool* mask, real* y, wide* logs, View mask_at, wide scale,
     int group, int pairs, int queries, int keys, int width, int causal) {
     int i = blockIdx.x * WARPS + threadIdx.y, pair = i / max(queries, 1), query = i % max(queries, 1);
@@ -87,7 +87,7 @@ extern "C" __global__ void attention_forward(
 
 // dq = scale * the sum over keys of ds k, ds = p (dy v - dots), p = exp(score - logs), dots = dy y, which this kernel writes
 // for the next one.
-extern "C" __global__ void attention_backward_queries(
+extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_queries(
     const real* dy, const real* q, const real* k, const real* v, const bool* mask, const real* y, const wide* logs,
     wide* dots, real* dq, View mask_at, wide scale, int group, int pairs, int queries, int keys, int width, int causal) {
     int i = blockIdx.x * WARPS + threadIdx.y, pair = i / max(queries, 1), query = i % max(queries, 1);
@@ -111,7 +111,7 @@ extern "C" __global__ void attention_backward_queries(
 }
 
 // dv = the sum over queries of p dy, dk = scale * that of ds q, over all heads of q that share this one.
-extern "C" __global__ void attention_backward_keys(
+extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_keys(
     const real* dy, const real* q, const real* k, const real* v, const bool* mask, const wide* logs, const wide* dots,
     real* dk, real* dv, View mask_at, wide scale, int group, int pairs, int queries, int keys, int width, int causal) {
     int i = blockIdx.x * WARPS + threadIdx.y, shared = i / max(keys, 1), key = i % max(keys, 1);
