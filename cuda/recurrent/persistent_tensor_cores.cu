@@ -56,9 +56,9 @@ struct Fragments {
     }
 
     template <class Exchange>
-    __device__ void multiply(const Exchange& exchange, int tick, int layer, real* shared, int first) const {
+    __device__ void multiply(const Exchange& exchange, int tick, int layer, int sequence, real* shared, int first) const {
         int row = threadIdx.x / 4, pair = threadIdx.x % 4 * 2;
-        const Moved* h = exchange.row(tick, layer, blockIdx.y * SEQUENCES + row) + first + threadIdx.x % 4 * 4;
+        const Moved* h = exchange.row(tick, layer, sequence + row) + first + threadIdx.x % 4 * 4;
         Four<Moved> next[K / 16];  // of the next eight sequences: on their way while these are multiplied
 #pragma unroll
         for (int step = 0; step < K / 16; ++step) next[step] = exchange.read(h + 16 * step);

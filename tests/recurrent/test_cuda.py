@@ -59,11 +59,11 @@ def test_tensor_cores_give_the_numbers_of_rounded_factors(kind, precision, devic
 
 def with_tile(monkeypatch, *shape):
     """Every launch has a tile of this shape, where small work would choose another one."""
-    monkeypatch.setattr(cuda, "choose", lambda work, kind, room: Tile(work, *shape, kind))
+    monkeypatch.setattr(cuda, "choose", lambda work, kind, room: Tile(work, *shape[:4], kind, *shape[4:]))
 
 
-# rows, columns of a warp, sequences, lanes that share columns
-@pytest.mark.parametrize("shape", [(16, 16, 64, 1), (32, 128, 16, 1), (64, 32, 32, 1), (64, 64, 8, 1)])
+# rows, columns of a warp, sequences, lanes that share columns, and groups that take turns
+@pytest.mark.parametrize("shape", [(16, 16, 64, 1), (32, 128, 16, 1), (64, 32, 32, 1, 2), (64, 64, 8, 1, 2)])
 @pytest.mark.parametrize("precision", ROUNDED)
 def test_tensor_cores_by_tiles_of_any_shape(monkeypatch, precision, shape):
     mg.manual_seed(0)
@@ -78,6 +78,15 @@ def test_tiles_of_any_shape(monkeypatch, rung, shape):
     with_tile(monkeypatch, *shape)
     module = nn.GRU(7, 21, 2, device="sim", dtype="float64")
     compare(CUDA(module, rung), module, 5, 3, [3, 1, 2, 3, 1])
+
+
+@pytest.mark.parametrize("shape", [(64, 16, 1, 4, 2), (96, 32, 2, 1, 2), (32, 128, 4, 1, 2)])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_groups_that_take_turns(monkeypatch, layers, shape):
+    mg.manual_seed(0)
+    with_tile(monkeypatch, *shape)
+    module = nn.LSTM(7, 21, layers, device="sim", dtype="float64")
+    compare(CUDA(module, "wavefront"), module, 5, 3, [3, 1, 2, 3, 1])
 
 
 @pytest.mark.parametrize("precision", ["float32", "3xtf32"])
@@ -102,7 +111,7 @@ def test_a_chosen_tile_covers_the_work_and_fits(cell, kind):
                 assert hidden * batch >= 1024 * 32 or (kind == "cluster" and hidden * GATES[cell] > 512)
                 continue  # more than the chip, or eight blocks, hold
             assert tile in tiles(work, kind) and tile.blocks <= H200.blocks
-            assert tile.units * tile.columns >= hidden and tile.seqs * tile.groups >= batch
+            assert tile.units * tile.columns >= hidden and tile.seqs * tile.meetings >= batch
             assert tile.warps * tile.k >= hidden and tile.warps * WARP >= tile.units * tile.seqs
             others = [t for t in tiles(work, kind) if t.fits(H200) and t.resident(H200)]
             assert tile.cycles == min(other.cycles for other in others)
@@ -115,7 +124,7 @@ def test_work_that_is_not_resident_at_once_is_refused_with_the_numbers():
         choose(Layers(8192, 1, 4, 1, 8), "registers", H200)
     module = nn.LSTM(2, 512, device="sim")
     with pytest.raises(LaunchError, match=r"need \d+ blocks of \d+ threads at once, and this device runs 132"):
-        CUDA(module)(mg.zeros((1, 64, 2), device="sim"))
+        CUDA(module)(mg.zeros((1, 128, 2), device="sim"))
 
 
 def test_refusals():
@@ -138,12 +147,12 @@ def test_a_sequence_is_captured_as_a_graph(rung):
     assert fast.replays >= 2
 
 
-MEET = "{ grid_wait(arrived + blockIdx.y, gridDim.x * gridDim.z, meeting); }"
+MEET = "{ grid_wait(arrived + group, gridDim.x * gridDim.z, meeting); }"
 LINES = {  # of the persistent kernel, without which its threads race
     "h is read before other blocks have written it": (MEET, "{}"),
     "the write of h is not ordered before the arrival": ("        __threadfence();  // release", ""),
     "h may be read before the wait has ended": ("        __threadfence();  // acquire", ""),
-    "the sums of other warps are not ready": ("            __syncthreads();\n            // [the cell]", ""),
+    "the sums of other warps are not ready": ("                __syncthreads();\n                // [the cell]", ""),
     "the copies of a lane have not arrived": ("        copy_wait<0>();\n", ""),
     "those of other lanes may not have": ("        __syncwarp();\n", ""),
 }
@@ -153,9 +162,11 @@ class SeenError(Exception):
     """Ends a launch that the microscope has watched."""
 
 
-def inspected(monkeypatch, kind="registers", change=("", "")):
+def inspected(monkeypatch, kind="registers", change=("", ""), turns=1):
     """The microscope's report on a persistent kernel for two layers of a GRU, with a line of its files replaced."""
     mg.manual_seed(0)
+    if turns > 1:
+        with_tile(monkeypatch, 64, 16, 8 if kind in ROUNDED else 1, 1, turns)
     run = CUDA(nn.GRU(3, 20, 2, device="sim"), "cluster" if kind == "cluster" else "wavefront")
     kernel = copy.copy(run.kernels[kind])
     text = kernel.source.text
@@ -185,6 +196,11 @@ def test_the_microscope_finds_no_problem_in_a_persistent_kernel(monkeypatch, kin
     assert "no problems" in repr(inspected(monkeypatch, kind))
 
 
+@pytest.mark.parametrize("kind", ["registers", *ROUNDED])
+def test_the_microscope_finds_no_problem_where_groups_take_turns(monkeypatch, kind):
+    assert "no problems" in repr(inspected(monkeypatch, kind, turns=2))
+
+
 @pytest.mark.parametrize("missing", LINES)
 def test_the_microscope_finds_a_lost_barrier_or_fence(monkeypatch, missing):
     problems = inspected(monkeypatch, change=LINES[missing]).problems
@@ -195,7 +211,7 @@ def test_a_launch_of_a_sequence_is_written_as_a_program(tmp_path):
     launch, tile = CUDA(nn.LSTM(3, 20, device="sim")).planned(2, 1)
     weights = [mg.zeros(n, device="sim") for n in (1600, 80, 1600, 80)]
     lengths = mg.tensor(np.full(2, 2, np.int32), device="sim")
-    moved, arrived = (mg.tensor(np.zeros(n, np.uint32), device="sim") for n in (tile.words, tile.groups))
+    moved, arrived = (mg.tensor(np.zeros(n, np.uint32), device="sim") for n in (tile.words, tile.meetings))
     h, c, y = (mg.zeros(n, device="sim") for n in (40, 40, 80))
     given = mg.zeros((4, 80), device="sim"), *weights, lengths, h, c, y, moved, arrived, 2, 0, 2, 20
     program = launch.standalone(tmp_path / "lstm.cu", *given)
