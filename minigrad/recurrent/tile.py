@@ -39,7 +39,7 @@ class Layers(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """`rows` rows of the weights are a block's, for `turns` groups of `seqs` sequences, and `k` of their columns a warp's.
+    """A block has `rows` rows of the weights, for `turns` groups of `seqs` sequences, and a warp `k` of their columns.
 
     On CUDA cores `split` lanes share the columns, each with as many times the rows.
     """
