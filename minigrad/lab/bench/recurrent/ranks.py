@@ -1,12 +1,14 @@
 """The time of a recurrent network on ranks of MPI, for each split, and the part of it that is spent in messages.
 
-A message's time contains the wait for the ranks that come later.
+A message's time contains the wait for the ranks that come later. What a rank runs alone, sequences or layers, OpenMP's
+runner computes with one thread.
 """
 
 import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import product
 from time import perf_counter
 from typing import Any
@@ -23,6 +25,7 @@ from minigrad.lab.bench.timer import Timing
 from minigrad.lab.check import ValueMismatch
 from minigrad.nn import LSTM
 from minigrad.recurrent.mpi import MPI, SPLITS
+from minigrad.recurrent.openmp import OpenMP
 from minigrad.recurrent.runner import NumPy
 
 LIMIT = 1800  # seconds for a number of ranks
@@ -101,7 +104,7 @@ def seconds(work: RecurrentWork, repeats: int, comm: Any) -> tuple[list[float], 
     """Each rank's time of each call, after its result was compared with NumPy's."""
     manual_seed(0)
     module = LSTM(work.hidden, work.hidden, work.layers, device="numpy")
-    runner = MPI(module, comm, work.split)
+    runner = MPI(module, comm, work.split, inner=partial(OpenMP, rung="packed"))
     shape = (work.steps, work.batch, work.hidden)
     x = tensor(np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32), device="numpy")
     if not (off := np.abs(runner(x)[0].numpy() - NumPy(module)(x)[0].numpy()).max()) <= TOLERANCE:
