@@ -10,6 +10,6 @@ rank, size = dist.rank(), dist.size()
 def said(call):
     try:
         return f"no error: {call()!r}"
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
         return f"{type(error).__name__}: {error}"
 """

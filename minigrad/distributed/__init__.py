@@ -12,9 +12,10 @@ from minigrad.distributed.job import JobResult, launch
 from minigrad.distributed.sharding import shard
 from minigrad.distributed.sync_batch_norm import SyncBatchNorm2d
 from minigrad.distributed.world import World, device, init, local_rank, rank, size
+from minigrad.distributed.zero_redundancy import ZeroRedundancyOptimizer
 
 __all__ = [
-    "DataParallel", "JobResult", "SyncBatchNorm2d", "World", "all_gather", "all_reduce", "barrier", "broadcast",
-    "device", "init", "launch", "local_rank", "mean_over_ranks", "rank", "reduce_scatter", "shard", "size",
-    "sum_over_ranks",
+    "DataParallel", "JobResult", "SyncBatchNorm2d", "World", "ZeroRedundancyOptimizer", "all_gather", "all_reduce",
+    "barrier", "broadcast", "device", "init", "launch", "local_rank", "mean_over_ranks", "rank", "reduce_scatter",
+    "shard", "size", "sum_over_ranks",
 ]  # fmt: skip
