@@ -54,7 +54,8 @@ def same(found, wanted, exact, tolerance=1e-12):
 
 AS_WITHOUT = """
 for name, (rule, settings) in RULES.items():
-    for device, dtype, layout in (("numpy", "float64", "NCHW"), ("sim", "float32", "NHWC")):
+    kinds = ("numpy", "float64", "NCHW"), ("sim", "float32", "NHWC")
+    for device, dtype, layout in kinds if name in ("momentum", "AdamW") else kinds[:1]:
         plain, split = make(device, dtype, layout), make(device, dtype, layout)
         whole = rule(plain.parameters(), **settings)
         own = dist.ZeroRedundancyOptimizer(split.parameters(), rule, **settings)
@@ -80,7 +81,7 @@ done = repr(own)
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [2, 3])
 def test_parameters_and_states_are_those_without_ranks(ranks):
     done = launch(ranks, HEAD + AS_WITHOUT, get="done")["done"]
     assert done[0].startswith("ZeroRedundancyOptimizer of 6 parameters: lr=0.0025, betas=(0.8, 0.9), eps=1e-08")
@@ -124,10 +125,9 @@ after = model.state_dict()
 @pytest.mark.mpi
 def test_a_state_goes_on_with_another_number_of_ranks(tmp_path):
     path = str(tmp_path / "state.npz")
-    two, *others = (launch(n, HEAD + RESUME, [path], get="after")["after"] for n in (2, 1, 3))
-    for run in others:
-        for name, wanted in two[0].items():
-            np.testing.assert_allclose(run[0][name], wanted, 1e-12, 1e-12)
+    two, three = (launch(n, HEAD + RESUME, [path], get="after")["after"] for n in (2, 3))
+    for name, wanted in two[0].items():
+        np.testing.assert_allclose(three[0][name], wanted, 1e-12, 1e-12)
 
 
 DIFFERENCES = """
