@@ -1,6 +1,7 @@
 """SyncBatchNorm2d: batch norm with the statistics of the batches of all ranks."""
 
 from collections.abc import Sequence
+from itertools import count
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from minigrad.operators import OPS
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
+_numbers = count(1)
+
 
 class SyncBatchNorm2d(BatchNorm2d):
     """BatchNorm2d whose mean and variance, in training, are those of the batches of all ranks.
@@ -24,6 +27,8 @@ class SyncBatchNorm2d(BatchNorm2d):
     calls both. Raises ValueError on every rank where the modules differ. In evaluation nothing is sent.
     """
 
+    _number = 0  # by the order of first calls, the same on all ranks: two layers of the same shape are not mixed up
+
     @classmethod
     def convert(cls, module: Module) -> Module:
         """Make every BatchNorm2d of the module one of this class, in place, with the same parameters and buffers."""
@@ -33,8 +38,9 @@ class SyncBatchNorm2d(BatchNorm2d):
         return module
 
     def _terms(self, x: Tensor) -> int:
-        layer = f"eps={self.eps:g} momentum={self.momentum}"
-        who = f"SyncBatchNorm2d of {self.running_mean.shape[0]} channels in {x.dtype}, {layer}: the count"
+        self._number = self._number or next(_numbers)
+        settings = f"{self.running_mean.shape[0]} channels, eps={self.eps:g}, momentum={self.momentum}"
+        who = f"SyncBatchNorm2d number {self._number} with {settings}: the count"
         return all_reduce(np.array(super()._terms(x)), who=who).item()
 
     def _normalized(self, op: str, x: Tensor, given: Sequence[Tensor], terms: int, momentum: float) -> Tensor:
