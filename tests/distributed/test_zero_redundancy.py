@@ -174,6 +174,9 @@ def test_alone_settings_and_wrong_arguments():
     optimizer.momentum, w.grad = 0.25, mg.ones(3, device="numpy")
     optimizer.step()
     assert w.numpy().tolist() == [0.5] * 3 and optimizer.local.momentum == optimizer.momentum == 0.25
+    w.grad = None
+    optimizer.step()
+    assert w.numpy().tolist() == [0.5] * 3 and optimizer.state_dict()["0.v"].tolist() == [1.0] * 3
     with pytest.raises(ValueError, match="SGD: lr=-1"):
         optimizer.lr = -1
     with pytest.raises(AttributeError, match="no attribute 'betas'"):
