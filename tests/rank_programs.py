@@ -1,4 +1,8 @@
-"""The beginning of the programs that tests run on ranks."""
+"""The beginning of the programs that tests run on ranks, and the run of such a program in the test's own process."""
+
+import gc
+import sys
+from unittest.mock import patch
 
 HEAD = """
 import sys
@@ -10,6 +14,17 @@ rank, size = dist.rank(), dist.size()
 def said(call):
     try:
         return f"no error: {call()!r}"
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
         return f"{type(error).__name__}: {error}"
 """
+
+
+def alone(code, arguments, get):
+    """The variables of a program that runs here, in a world of one."""
+    names = {}
+    with patch.object(sys, "argv", ["code.py", *arguments]):
+        exec(compile(code, "code.py", "exec"), names)
+    found = {name: names[name] for name in get}
+    names.clear()
+    gc.collect()  # its modules follow no later backward pass
+    return found

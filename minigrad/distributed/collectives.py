@@ -20,9 +20,12 @@ OPS = ("sum", "mean", "max", "min")
 T = TypeVar("T", Tensor, np.ndarray)
 
 
-def all_reduce(x: T, op: str = "sum") -> T:
-    """The sum of x over the ranks, element by element, on every rank; op may be "mean", "max" or "min", too."""
-    array, backend = _agreed("all_reduce", x, op=op)
+def all_reduce(x: T, op: str = "sum", who: str = "all_reduce") -> T:
+    """The sum of x over the ranks, element by element, on every rank; op may be "mean", "max" or "min", too.
+
+    who: the name of the call in the sentence for ranks that differ.
+    """
+    array, backend = _agreed(who, x, op=op)
     return _like(x, backend.all_reduce([array], op)[0])
 
 

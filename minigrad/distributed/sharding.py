@@ -14,7 +14,8 @@ def shard(
 
     All ranks permute alike, and rank r of size takes order[r::size]: the k-th batches of b rows of all ranks are
     together the k-th batch of b * size rows of one rank. Where size does not divide n, the first rows of the order come
-    again at its end, or with drop_last the rest is left out, so that all ranks have equally many.
+    again at its end, or with drop_last the rest is left out, so that all ranks have equally many. `mg.data.Loader` with
+    rank and ranks makes the same parts of its batches, and has every row once.
     """
     size = world.size() if size is None else require_int("shard", "size", size, 1)
     rank = world.rank() if rank is None else require_int("shard", "rank", rank)

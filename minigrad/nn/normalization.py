@@ -1,5 +1,6 @@
 """Layers that normalize: BatchNorm2d each channel of a batch, LayerNorm and RMSNorm each row."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -52,19 +53,27 @@ class BatchNorm2d(Module):
     def _run(self, op: str, x: Tensor, *residual: Tensor) -> Tensor:
         """The op; a batch that it has taken in training is counted."""
         if x.ndim != 4:
-            raise ValueError(f"BatchNorm2d: x is {x.shape}; it must be (N, C, H, W).")
+            raise ValueError(f"{type(self).__name__}: x is {x.shape}; it must be (N, C, H, W).")
         affine = (self.weight, self.bias) if self.weight is not None else ()
-        counted = self.training and x.size > 0
-        batches = int(self.num_batches_tracked.numpy()) + 1 if counted else 0
-        momentum = self.momentum if self.momentum is not None else 1 / batches if counted else 0.0
-        params = {"training": self.training, "momentum": momentum, "eps": self.eps}
-        y = OPS[op](x, self.running_mean, self.running_var, *affine, *residual, **params)
-        if counted:
+        terms = self._terms(x) if self.training else 0
+        batches = int(self.num_batches_tracked.numpy()) + 1 if terms else 0
+        momentum = self.momentum if self.momentum is not None else 1 / batches if terms else 0.0
+        y = self._normalized(op, x, (*affine, *residual), terms, momentum)
+        if terms:
             self.num_batches_tracked.assign(np.array(batches))
         return y
 
+    def _terms(self, x: Tensor) -> int:
+        """The number of elements of a channel, of which a batch in training has its statistics."""
+        return x.size // x.shape[1] if x.size else 0
+
+    def _normalized(self, op: str, x: Tensor, given: Sequence[Tensor], terms: int, momentum: float) -> Tensor:
+        """The op, in training with the statistics of that many elements, which move the running ones."""
+        params = {"training": self.training, "momentum": momentum, "eps": self.eps}
+        return OPS[op](x, self.running_mean, self.running_var, *given, **params)
+
     def __repr__(self) -> str:
-        return f"BatchNorm2d({self.running_mean.shape[0]})"
+        return f"{type(self).__name__}({self.running_mean.shape[0]})"
 
 
 class LayerNorm(Module):

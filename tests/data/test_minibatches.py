@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.devices.random import random_state, set_random_state
 
 X, Y = np.arange(10.0).reshape(10, 1), np.arange(10)
 IMAGES = np.arange(6 * 3 * 5 * 7, dtype=np.float32).reshape(6, 3, 5, 7) + 1
@@ -71,6 +72,45 @@ def test_without_a_seed_orders_follow_from_manual_seed():
     assert mg.randn(3).numpy().tolist() == plain, "an evaluation draws nothing, and changes no training"
 
 
+@pytest.mark.parametrize("seed", [7, None])
+@pytest.mark.parametrize("stop", [1, 2, 3, 4, 7])
+def test_a_loader_goes_on_where_the_loop_was(seed, stop):
+    def make():
+        augment = lambda x, rng: x + rng.standard_normal(x.shape)  # noqa: E731
+        return mg.data.Loader(X, Y, 4, shuffle=True, augment=augment, seed=seed, device="numpy", ahead=3)
+
+    def steps(loader, count):
+        seen = []
+        while True:
+            for x, y in loader:
+                seen.append((x.numpy().tolist(), y.numpy().tolist()))
+                if len(seen) == count:
+                    return seen
+
+    mg.manual_seed(0)
+    wanted = steps(make(), 9)
+    mg.manual_seed(0)
+    loader = make()
+    assert steps(loader, stop) == wanted[:stop]
+    state, numbers = loader.state_dict(), random_state()
+    other = make()
+    steps(other, 2)
+    other.load_state_dict(state)
+    set_random_state(numbers)
+    assert {name: x.item() for name, x in other.state_dict().items()} == {k: x.item() for k, x in state.items()}
+    assert steps(other, 9 - stop) == wanted[stop:]
+    steps(other, 1)
+    assert len(list(other)) == 3, "without a state a loop begins a new epoch"
+
+
+def test_a_state_of_another_loader_is_rejected():
+    state = {"epoch": np.array(2), "row": np.array(8), "drawn": np.array(0)}
+    with pytest.raises(ValueError, match="row 8 was reached, and an epoch has 8 rows"):
+        mg.data.Loader(X, Y, 4, drop_last=True).load_state_dict(state)
+    with pytest.raises(KeyError, match=r"missing: drawn; unexpected: none\."):
+        mg.data.Loader(X, Y, 4).load_state_dict({name: state[name] for name in ("epoch", "row")})
+
+
 def test_a_crop_is_a_window_of_the_padded_image():
     crop, padded = mg.data.RandomCrop(5, padding=2), np.pad(IMAGES, ((0, 0), (0, 0), (2, 2), (2, 2)))
     seen = set()
@@ -116,6 +156,8 @@ def test_augmentation_is_made_anew_in_every_epoch_and_the_images_stay():
         (lambda: mg.data.Loader(X, Y, 11, drop_last=True), r"no batch of 11 from 10 images; choose batch_size <= 10"),
         (lambda: mg.data.Loader(X, Y, 0), "Loader: batch_size=0 must be a whole number of at least 1"),
         (lambda: mg.data.Loader(X, Y, ahead=0), "Loader: ahead=0 must be"),
+        (lambda: mg.data.Loader(X, Y, rank=2, ranks=2), "Loader: rank=2 must be below ranks=2"),
+        (lambda: mg.data.Loader(X, Y, shuffle=True, ranks=2), "Loader: each rank would shuffle in an order of its own"),
         (lambda: mg.data.Loader(X, Y, seed=-1), "Loader: seed=-1 must be"),
         (lambda: mg.data.Loader(X, Y, shuffle="no"), "Loader: shuffle takes True or False; got str 'no'"),
         (lambda: mg.data.Loader(X, Y, drop_last=1), "Loader: drop_last takes True or False"),
