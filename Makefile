@@ -9,6 +9,8 @@ STAMP  := $(VENV)/.installed
 LABFLAGS ?= $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 
 test soak: export OPENBLAS_NUM_THREADS = 1
+# What is compiled once at the first import is needed by each of the hundreds of processes that the tests start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help lab test soak notebooks venv gpu cuda clean
 

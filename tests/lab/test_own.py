@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from conftest import CUDA
 from minigrad.devices.guarded import guarded
 from minigrad.lab import own, progress
 from minigrad.lab.exercises.course import all_exercises
 from minigrad.op import OPS
 from minigrad.optim import SGD
 
+CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 EXERCISES = all_exercises()
 NAMES = ("matmul_tile", "matmul_gradient", "weights_gradient", "softmax_row", "bias_backward", "sgd_step")
 TEXTS = {
