@@ -1,4 +1,7 @@
-"""CUDA C++ as text: the kernels in a file, their signatures, macros, includes, and marked regions."""
+"""CUDA C++ as text: the kernels in a file, their signatures, macros, includes, and marked regions.
+
+A file may be one as downloaded: its host code is left out, a kernel gets its C name, a template its arguments.
+"""
 
 import re
 from dataclasses import dataclass
@@ -8,6 +11,7 @@ from typing import NamedTuple
 
 from minigrad.display import highlight
 from minigrad.errors import CompileError
+from minigrad.scan import TEMPLATE, Edit, TopLevel, apply, blank, is_function, items, matching, split, without_if_0
 
 
 class Param(NamedTuple):
@@ -36,15 +40,16 @@ class Signature:
 
 def parameter(text: str) -> Param:
     """`const real* __restrict__ x` -> Param("x", "real", pointer=True, const=True)."""
-    plain = re.sub(r"__restrict__|\brestrict\b|__grid_constant__", " ", text).partition("=")[0]
+    plain = re.sub(r"\b(?:__restrict__|__restrict|restrict|__grid_constant__)\b", " ", text).partition("=")[0]
+    plain = re.sub(r"(\w+)\s*\[[^\]]*\]\s*$", r"* \1", plain)
     if rows := re.search(r"\(\s*\*\s*(?:const\b\s*)?(\w+)\s*\)", plain):  # float (*x)[8]
         kind = " ".join(word for word in plain[: rows.start()].split() if word not in ("const", "volatile"))
         return Param(rows[1], kind + plain[rows.end() :].strip(), True, "const" in plain[: rows.start()].split())
     words = plain.replace("*", " * ").replace("&", " & ").split()
     name = words.pop()
     pointer, const = "*" in words, "const" in words[: words.index("*")] if "*" in words else "const" in words
-    kind = " ".join(word for word in words if word not in ("const", "*", "volatile"))
-    return Param(name, kind, pointer, const)
+    kind = " ".join(word for word in words if word not in ("const", "*", "volatile", "struct", "enum"))
+    return Param(name, kind + "*" * (words.count("*") - 1), pointer, const)
 
 
 _MARK = re.compile(r"^[ \t]*//[ \t]*\[([^\]]+)\]", re.M)
@@ -79,37 +84,41 @@ PACKAGE = Path(__file__).parent
 CUDA = next(folder for folder in (PACKAGE / "cuda", PACKAGE.parent / "cuda", PACKAGE) if folder.is_dir())
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"', re.M)
-_TOKENS = re.compile(r"//(?:\\\n|[^\n])*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.S)
-_BOUNDS = r"(?:__(?:launch_bounds|cluster_dims)__\s*\([^)]*\)\s*)*"
-_KERNEL = re.compile(rf"__global__\s+{_BOUNDS}void\s+{_BOUNDS}(\w+)\s*\(")
-_CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b([^\n]*)", re.M)
+_BOUNDS = r"__(?:launch_bounds|cluster_dims)__\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+_KERNEL = re.compile(rf"(?:\b(?:__global__|void|static|inline)\s+|{_BOUNDS}\s*)+(\w+)\s*\(")
+_TEMPLATE = re.compile(rf"(template\s*<([^{{}};]*?)>\s*){_KERNEL.pattern}")  # its head, its parameters, the name
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)\n]*\))?[ \t]+((?:\\\n|[^\n])*)", re.M)
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_ON_DEVICE = {"__global__", "__device__", "__constant__", "__shared__", "constexpr"}
+_NOT_HOST = re.compile(r"(?:typedef|using|struct|class|union|enum|template|static_assert|asm|extern|const|friend)\b")
+_HOST_FUNCTION = re.compile(r"\s*(?:[\w:<>,*&\s]+[\s*&>]~?[\w:]+|main)\s*\(")
+_HOST_HEADER = re.compile(
+    r"[ \t]*#[ \t]*include[ \t]*[<\"](?:cublas|cudnn|cufft|curand|cusparse|cusolver|nvToolsExt|helper_|thrust/)"
+    r"[^\n]*"
+)
+_ALIASES = (
+    re.compile(r"\btypedef\s+(?P<type>[\w\s:]+?)\s+(?P<name>\w+)\s*;"),
+    re.compile(r"\busing\s+(?P<name>\w+)\s*=\s*(?P<type>[\w\s:]+?)\s*;"),
+    re.compile(r"^[ \t]*#[ \t]*define[ \t]+(?P<name>\w+)[ \t]+(?P<type>[A-Za-z_][\w ]*?)[ \t]*$", re.M),
+)
 _EXTERN_C = re.compile(r'\bextern\s*" "\s*{?')  # extern "C" after `blank`
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TUNABLE = re.compile(r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+(\d+)[ \t]*$", re.M)
-
-
-def blank(text: str) -> str:
-    """The text with spaces in place of comments and the contents of strings: same length, same lines."""
-
-    def spaces(found: re.Match) -> str:
-        token = found.group()
-        filler = re.sub(r"[^\n]", " ", token)
-        return token[0] + filler[1:-1] + token[-1] if token[0] in "\"'" else filler
-
-    return _TOKENS.sub(spaces, text)
 
 
 @dataclass(frozen=True)
 class Source:
     """CUDA C++ text, its name in messages, and the folder of its includes.
 
-    `before` is compiled ahead of it: the rest of the file from which a kernel was taken out.
+    `before` is compiled ahead of it: the rest of the file from which a kernel was taken out. `template` names a kernel
+    and the arguments of its template, e.g. "sgemm<64, 8>".
     """
 
     text: str
     name: str
     folder: Path = CUDA
     before: "Source | None" = None
+    template: str = ""
 
     @staticmethod
     @cache
@@ -118,27 +127,85 @@ class Source:
         return Source((CUDA / file).read_text(), f"cuda/{file}")
 
     @cached_property
+    def code(self) -> str:
+        """The text without comments, strings and what stands under `#if 0`: same length, same lines."""
+        return without_if_0(blank(self.text))
+
+    @cached_property
     def kernels(self) -> dict[str, Signature]:
         """The kernels that the text defines, by name, in order."""
-        code = _without_if_0(blank(self.text))
-        found = {}
+        code, found = self.code, {}
         for match in _KERNEL.finditer(code):
-            close = _matching(code, match.end() - 1, "()")
+            close = matching(code, match.end() - 1, "()")
             body = code.find("{", close)
-            if body < 0 or code[close + 1 : body].strip():
-                continue  # a declaration only
+            if not {"__global__", "void"} <= set(match[0].split()) or body < 0 or code[close + 1 : body].strip():
+                continue  # another function, or a declaration only
             declared = code[match.end() : close]
-            params = () if declared.strip() in ("", "void") else tuple(map(parameter, declared.split(",")))
+            params = () if declared.strip() in ("", "void") else tuple(map(self._parameter, declared.split(",")))
             start = _first_line(self.text, code.rfind("\n", 0, match.start()) + 1)
-            stop = _matching(code, body, "{}") + 1
-            line = code.count("\n", 0, match.start()) + 1
+            stop = matching(code, body, "{}") + 1
+            line = code.count("\n", 0, match.start() + match[0].index("__global__")) + 1
             found[match.group(1)] = Signature(match[1], params, line, start, stop, _has_c_name(code, match.start()))
         return found
+
+    def _parameter(self, text: str) -> Param:
+        """A parameter with its type behind typedef, using and #define."""
+        param, seen = parameter(text), set[str]()
+        while (kind := param.type) in self.aliases and kind not in seen:
+            seen.add(kind)
+            param = parameter(f"{'const ' * param.const}{self.aliases[kind]} {'*' * param.pointer} {param.name}")
+        return param
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        """Types by their other names, e.g. {"real_t": "float"}, but for a name with two meanings."""
+        found: dict[str, set[str]] = {}
+        for text in self._texts:
+            for each in (match for pattern in _ALIASES for match in pattern.finditer(text)):
+                if each["name"] in ("real", "wide") and f"#ifndef {each['name']}" in text:
+                    continue  # minigrad's own words, which a launch defines
+                found.setdefault(each["name"], set()).add(" ".join(each["type"].split()))
+        mine = {name: value for name, kind, value in self._values if kind in ("class", "typename")}
+        return {name: kinds.pop() for name, kinds in found.items() if len(kinds) == 1} | mine
+
+    @cached_property
+    def edits(self) -> list[Edit]:
+        """Host code and its headers left out, and the kernel's template given its arguments: same lines."""
+        removed = [(item.start, item.stop) for item in self.host_code]
+        removed += [match.span() for match in _HOST_HEADER.finditer(self.text) if self.code[match.start()] != " "]
+        edits = [(start, stop, "\n" * self.text.count("\n", start, stop)) for start, stop in removed]
+        if self.template:
+            values = "".join(
+                f"using {name} = {value}; " if kind in ("class", "typename") else f"constexpr {kind} {name} = {value}; "
+                for name, kind, value in self._values
+            )
+            start, stop = self._head(self._name).span(1)  # type: ignore[union-attr]
+            newlines, end = "\n" * self.text.count("\n", start, stop), self.kernels[self._name].stop
+            edits += [(start, stop, f"namespace minigrad_of_{self._name} {{ {values}{newlines}"), (end, end, " }")]
+        return edits
+
+    @cached_property
+    def host_code(self) -> list[TopLevel]:
+        """The functions that only the host can call, such as main, and the host's variables."""
+        device = set(_ON_DEVICE)
+        for text in self._texts:
+            device |= {name for name, value in _MACRO.findall(text) if device & set(_WORD.findall(value))}
+        return [item for item in items(self.code) if self._is_host(item, device)]
+
+    def _is_host(self, item: TopLevel, device: set[str]) -> bool:
+        head = self.code[item.start : item.body]
+        if device & set(_WORD.findall(head)):
+            return False
+        if is_function(head):
+            return bool(_HOST_FUNCTION.match(TEMPLATE.sub("", head))) and not head.startswith(
+                ("typedef", "using", "static_assert")
+            )
+        return self.code[item.body] == ";" and not _NOT_HOST.match(head) and bool(_WORD.match(head))
 
     @cached_property
     def tunables(self) -> dict[str, int]:
         """The macros that a launch may set, with their defaults, in headers too: `#ifndef TILE`, `#define TILE 16`."""
-        return {name: int(value) for text in reversed(self.texts) for name, value in _TUNABLE.findall(blank(text))}
+        return {name: int(value) for text in reversed(self._texts) for name, value in _TUNABLE.findall(text)}
 
     @cached_property
     def unit(self) -> str:
@@ -146,7 +213,22 @@ class Source:
         if found := _SURROGATE.search(self.text):
             line = self.text.count("\n", 0, found.start()) + 1
             raise CompileError(f"{self.name}:{line}: {found[0]!r} is half a character, which no file can hold.")
-        return f'{self.before.unit if self.before else ""}\n#line 1 "{self.name}"\n{self.text}'
+        text = apply([*self.edits, *self._c_names()], self.text)
+        return f'{self.before.unit if self.before else ""}\n#line 1 "{self.name}"\n{text}'
+
+    def _c_names(self) -> list[Edit]:
+        """extern "C" ahead of each kernel that lacks it: a GPU's driver finds it by its name."""
+        edits = []
+        for item in items(self.code):
+            head = self.code[item.start : item.body]
+            name = _KERNEL.search(head)
+            template = _TEMPLATE.match(head)
+            mine = not head.startswith("template") or (template and template[3] == self._name)
+            if "__global__" in head and name and mine and not _has_c_name(self.code, item.start + name.start()):
+                at = item.start + (template.end(1) if template else 0)
+                words = re.finditer(r"\b(?:static|inline)\b", self.code[at : item.body])
+                edits += [(at, at, 'extern "C" '), *((at + w.start(), at + w.end(), "") for w in words)]
+        return edits
 
     def with_kernel(self, text: str, name: str) -> "Source":
         """Another text for a kernel of this file; the file without its kernels is compiled ahead of it."""
@@ -166,8 +248,51 @@ class Source:
                     found.append(path)
                     follow(path.read_text(), path.parent)
 
-        follow(self.unit, self.folder)
+        for source in self._chain:
+            follow(source.text, self.folder)
         return found
+
+    @property
+    def _chain(self) -> "list[Source]":
+        """The sources compiled ahead of this one, and this one."""
+        return [*(self.before._chain if self.before else []), self]
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        """The reader's texts and those that they include, without comments and strings."""
+        return [blank(text) for text in (*(each.text for each in self._chain), *(p.read_text() for p in self.included))]
+
+    @property
+    def _name(self) -> str:
+        """The name of the kernel whose template has arguments."""
+        return self.template.partition("<")[0].strip()
+
+    def _head(self, kernel: str) -> re.Match[str] | None:
+        """The head of a kernel's template up to its name, `template <typename T, int N = 4> __global__ void k(`."""
+        return next((match for match in _TEMPLATE.finditer(self.code) if match[3] == kernel), None)
+
+    def is_open(self, kernel: str) -> bool:
+        """True for a kernel that is a template without arguments."""
+        return kernel != self._name and self._head(kernel) is not None
+
+    @cached_property
+    def _values(self) -> list[tuple[str, str, str]]:
+        """The parameters of that template: name, kind and argument, e.g. ("BM", "int", "64")."""
+        if not self.template:
+            return []
+        if not (head := self._head(self._name)):
+            raise ValueError(f"{self._name} is no template of {self.name}; call it {self._name!r}.")
+        parameters = " ".join(head[2].split())
+        declared = [each.partition("=") for each in split(parameters)]
+        given = split(self.template.partition("<")[2].rpartition(">")[0])
+        values = [*given, *(default.strip() for _, _, default in declared[len(given) :])]
+        if len(values) != len(declared) or not all(values) or "..." in parameters:
+            raise ValueError(
+                f"{self._name} is a template of <{parameters}>; {self.template} gives it {len(given)} "
+                f"of {len(declared)} arguments."
+            )
+        words = [left.split() for left, _, _ in declared]
+        return [(kind[-1], " ".join(kind[:-1]), value) for kind, value in zip(words, values, strict=True)]
 
     @property
     def texts(self) -> list[str]:
@@ -184,10 +309,10 @@ class Source:
             names = ", ".join(self.kernels) or "no kernel (a kernel is `__global__ void name(...)`)"
             whole = "the text" if self.name == f"{kernel}.cu" else self.name  # a text is named after its kernel
             raise ValueError(f"{whole} has no kernel {kernel!r}; it defines {names}.")
-        if not (found := self.kernels[kernel]).c_name:
-            if "template" in blank(self.text[found.start : found.stop]).partition("__global__")[0]:
-                raise ValueError(f'{kernel} is a template; write it for one set of types and values, as extern "C".')
-            raise ValueError(f'{kernel}: write extern "C" before __global__; without it C++ gives it another name.')
+        found = self.kernels[kernel]
+        if self.is_open(kernel):
+            values = " ".join(self._head(kernel)[2].split())  # type: ignore[index]
+            raise ValueError(f"{kernel} is a template of <{values}>; give it arguments in its name: '{kernel}<...>'.")
         return found
 
     def kernel_text(self, kernel: str) -> tuple[int, str]:
@@ -210,47 +335,11 @@ class Source:
 def _has_c_name(code: str, at: int) -> bool:
     """True if extern "C" precedes this offset, or the braces around it."""
     return any(
-        _matching(code, found.end() - 1, "{}") > at
+        matching(code, found.end() - 1, "{}") > at
         if found.group().endswith("{")
         else not re.search("[{};]", code[found.end() : at])
         for found in _EXTERN_C.finditer(code, 0, at)
     )
-
-
-def _without_if_0(code: str) -> str:
-    """The code with spaces between `#if 0` and its #else, #elif or #endif."""
-    depth = start = 0  # nested #ifs since the `#if 0`; the offset after that one
-    for match in _CONDITION.finditer(code):
-        word = match[1]
-        if not depth:
-            depth, start = int((word, match[2].strip()) == ("if", "0")), match.end()
-        elif word.startswith("if"):
-            depth += 1
-        elif word == "endif" or depth == 1:
-            depth -= 1
-            if not depth:
-                code = code[:start] + re.sub(r"[^\n]", " ", code[start : match.start()]) + code[match.start() :]
-    return code
-
-
-def _matching(code: str, start: int, pair: str) -> int:
-    """The offset of the bracket that closes the one at `start`."""
-    depth = 0
-    for match in re.compile(f"[{re.escape(pair)}]").finditer(code, start):
-        depth += 1 if match[0] == pair[0] else -1
-        if depth == 0:
-            return match.start()
-    return len(code)
-
-
-def end_of(code: str, start: int, signs: str) -> int:
-    """The offset of the first of these signs outside of brackets, or of the bracket that closes around `start`."""
-    depth = 0
-    for match in re.compile(rf"[()\[\]{{}}{re.escape(signs)}]").finditer(code, start):
-        depth += (match[0] in "([{") - (match[0] in ")]}")
-        if depth < 0 or (depth == 0 and match[0] in signs):
-            return match.start()
-    return len(code)
 
 
 def _first_line(text: str, start: int) -> int:

@@ -10,7 +10,8 @@ from minigrad.devices import get
 from minigrad.devices.array import Array
 from minigrad.errors import short
 
-DTYPES = tuple(map(np.dtype, ("float32", "float64", "bool", "uint8", "int32", "uint32", "int64", "uint64")))
+INTEGERS = tuple(map(np.dtype, ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")))
+DTYPES = (*map(np.dtype, ("float32", "float64", "bool")), *INTEGERS)
 FLOATS = DTYPES[:2]
 
 

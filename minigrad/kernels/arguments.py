@@ -20,23 +20,31 @@ from minigrad.source import Param
 FLOAT32 = np.dtype(np.float32)
 # By dtype: the C type, its ctypes type, and the vector types that pointers may have, with their number of elements.
 _TYPES: dict[str, tuple[str, Any, dict[str, int]]] = {
-    "float32": ("float", ctypes.c_float, {"float2": 2, "float4": 4}),
-    "float64": ("double", ctypes.c_double, {"double2": 2}),
-    "int32": ("int", ctypes.c_int, {"int2": 2, "int4": 4}),
-    "uint32": ("unsigned", ctypes.c_uint, {"unsigned int": 1, "uint2": 2, "uint4": 4}),
+    "float32": ("float", ctypes.c_float, {"float2": 2, "float3": 3, "float4": 4}),
+    "float64": ("double", ctypes.c_double, {"double2": 2, "double3": 3, "double4": 4}),
+    "int32": ("int", ctypes.c_int, {"int2": 2, "int3": 3, "int4": 4}),
+    "uint32": ("unsigned", ctypes.c_uint, {"uint2": 2, "uint3": 3, "uint4": 4}),
     "int64": ("long long", ctypes.c_longlong, {}),
     "uint64": ("unsigned long long", ctypes.c_ulonglong, {}),
-    "uint8": ("unsigned char", ctypes.c_ubyte, {}),
+    "int8": ("signed char", ctypes.c_byte, {"char2": 2, "char4": 4}),
+    "uint8": ("unsigned char", ctypes.c_ubyte, {"uchar2": 2, "uchar4": 4}),
+    "int16": ("short", ctypes.c_short, {"short2": 2, "short4": 4}),
+    "uint16": ("unsigned short", ctypes.c_ushort, {"ushort2": 2, "ushort4": 4}),
     "bool": ("bool", ctypes.c_bool, {}),
 }
 C_NAMES = {np.dtype(name): c for name, (c, *_) in _TYPES.items()}
 _SCALARS: dict[str, Any] = {c: kind for c, kind, _ in _TYPES.values()}
-_SCALARS |= {"unsigned int": ctypes.c_uint, "size_t": ctypes.c_size_t}
 _ELEMENTS = {
     name: (np.dtype(dtype), lanes)
     for dtype, (c, _, vectors) in _TYPES.items()
     for name, lanes in {c: 1, **vectors}.items()
 }
+_ALIASES = {
+    "uint": "unsigned", "uchar": "unsigned char", "ushort": "unsigned short", "ulong": "unsigned long",
+    "int8_t": "signed char", "int16_t": "short", "int32_t": "int", "int64_t": "long long", "ptrdiff_t": "long long",
+    "uint8_t": "unsigned char", "uint16_t": "unsigned short", "uint32_t": "unsigned", "uint64_t": "unsigned long long",
+    "ssize_t": "long long", "intptr_t": "long long", "size_t": "unsigned long long", "uintptr_t": "unsigned long long",
+}  # fmt: skip
 # Structs that the package's kernels take by value, by their name in CUDA C++.
 STRUCTS: dict[str, type[ctypes.Structure]] = {"TensorMap": TensorMap, "View": View, "Window": Window, "Frame": Frame}
 
@@ -89,8 +97,25 @@ def _real(params: tuple[Param, ...], args: Sequence[Any]) -> np.dtype:
 def c_type(name: str, real: np.dtype) -> str:
     """A type of a parameter in C++: `real` is that of the arrays, `wide` that of arithmetic with their elements."""
     if name not in ("real", "wide"):
-        return name
+        return _plain(name)
     return C_NAMES[wide(real)] if name == "wide" or not is_bfloat16(real) else "bfloat16"
+
+
+@cache
+def _plain(name: str) -> str:
+    """The one name here for a type of C++: `unsigned int` and `uint32_t` are `unsigned`, `long` has its 64 or 32 bits.
+
+    `char` has a sign, as in CUDA on every host.
+    """
+    words = name.removeprefix("std::").split()
+    words = _ALIASES.get(" ".join(words), name).split()
+    if not words or not set(words) <= {"unsigned", "signed", "char", "short", "int", "long"}:
+        return name
+    enough = 1 if ctypes.sizeof(ctypes.c_long) == 8 else 2  # times `long` for 64 bits
+    kind = next((each for each in ("char", "short") if each in words), "int")
+    kind = "long long" if words.count("long") >= enough else kind
+    sign = "unsigned" if "unsigned" in words else "signed" if kind == "char" else ""
+    return sign if (sign, kind) == ("unsigned", "int") else f"{sign} {kind}".strip()
 
 
 def _array(kernel: str, i: int, param: Param, arg: Any) -> Array:
@@ -113,7 +138,7 @@ def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype
             raise TypeError(f"{_place(kernel, i, param)} takes bfloat16; got {array.dtype}. Use .astype('bfloat16').")
         return
     own = {"real": real, "wide": wide(real)}
-    dtype, lanes = (own[param.type], 1) if param.type in own else _ELEMENTS.get(param.type, (None, 1))
+    dtype, lanes = (own[param.type], 1) if param.type in own else _ELEMENTS.get(_plain(param.type), (None, 1))
     if dtype is None and param.type != "void":
         raise TypeError(
             f"{_place(kernel, i, param)}: pointers to {param.type} are not known here; those to real, wide, bfloat16, "
@@ -121,7 +146,7 @@ def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype
         )
     if dtype is not None and array.dtype != dtype:
         raise TypeError(f"{_place(kernel, i, param)} is {dtype}; got {array.dtype}. Use .astype({str(dtype)!r}).")
-    if lanes > 1 and (array.size % lanes or array.address % (lanes * array.dtype.itemsize)):
+    if lanes > 1 and (array.size % lanes or array.address % ((lanes & -lanes) * array.dtype.itemsize)):
         raise LaunchError(
             f"{_place(kernel, i, param)} holds {array.size} elements; {param.type} reads {lanes} at a time, "
             f"so give it a multiple of {lanes}."

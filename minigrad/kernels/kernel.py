@@ -133,9 +133,9 @@ class Kernel:
             device.synchronize()
 
     def macros(self, values: Mapping[str, int], real: np.dtype) -> dict[str, str]:
-        """The macros of a build: the user's, the tunables that the text contains, and the type of `real`."""
+        """The macros of a build: the user's, the tunables that the text contains, and `real` where it is open."""
         known = {key: str(value) for key, value in values.items() if key in self.source.tunables}
-        return self.defines | known | {"real": arguments.c_type("real", real)}
+        return self.defines | known | {w: arguments.c_type(w, real) for w in {"real"} - self.source.aliases.keys()}
 
     def _legal(self, values: dict[str, int]) -> dict[str, int]:
         for key, value in values.items():

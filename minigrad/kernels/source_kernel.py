@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ def kernel(
 ) -> Kernel:
     """Your own CUDA C++: `k = kernel(text, "scale"); k(x, y, 3.0, n, grid=4, block=256)`.
 
+    A template is named with its arguments: `kernel("sgemm.cu", "sgemm<64, 8>")`. Host code in the text is left out.
     source_or_path is the text itself or the path of a `.cu` file. Arguments are tensors and Python scalars; a pointer
     that is not const is an output and is written in place. It runs on the device of its tensors, `sim` or `cuda`.
     cooperative: its blocks may wait for each other, as at the barrier of `cuda/grid_barrier.cuh`, so all run at once.
@@ -25,7 +27,11 @@ def kernel(
         if not (isinstance(macro, str) and macro.isidentifier()) or value is None:
             raise ValueError(f"mg.kernel {name}: defines={{{macro!r}: {value!r}}} is no macro; write {{'TILE': 16}}.")
     require_bool(f"mg.kernel {name}", "cooperative", cooperative)
-    made = Kernel(source_of(f"mg.kernel {name}", source_or_path, name), name, defines=defines, cooperative=cooperative)
+    plain = name.partition("<")[0].strip()
+    source = source_of(f"mg.kernel {name}", source_or_path, plain)
+    if plain != name:
+        source = replace(source, template=name)
+    made = Kernel(source, plain, defines=defines, cooperative=cooperative)
     made.waits = True
     _ = made.signature  # raises where the text has no such kernel
     return made

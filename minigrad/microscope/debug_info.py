@@ -12,10 +12,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from minigrad.scan import blank, end_of
 from minigrad.simulator.compiled_file import CompiledFile
 from minigrad.simulator.diagnostics import InlinedCall, inlined_calls
 from minigrad.simulator.translate import column as original
-from minigrad.source import blank, end_of
 
 _LOOP = re.compile(r"\b(?:for|while|do)\b")
 _ADDRESS = itemgetter(0)

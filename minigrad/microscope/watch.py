@@ -18,9 +18,10 @@ from minigrad.microscope.debug_info import debug_info
 from minigrad.microscope.find import Finder
 from minigrad.microscope.problem import Problem, add_new
 from minigrad.microscope.record import Inspection
+from minigrad.scan import blank
 from minigrad.simulator.compiled_file import CompiledFile, compile_file
 from minigrad.simulator.runtime import runtime
-from minigrad.source import Source, blank
+from minigrad.source import Source
 
 LIMIT = 1 << 24  # recorded accesses; each takes some 100 bytes until it is counted
 # By bytes, the names of vectors that are one access; by four times these, `alignas` that lets a struct be one.

@@ -7,12 +7,12 @@ shared memory; each kernel gets an entry point.
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from minigrad.scan import Edit, blank, end_of, outside, split, without_directives
 from minigrad.simulator.indices import indices
-from minigrad.source import Source, blank, end_of
+from minigrad.source import Source
 
 BEFORE, AFTER = "({auto minigrad_index=", ";minigrad_index;})"  # around an index that is evaluated once
 PTX = "MINIGRAD_PTX"  # an undefined name: an `asm` is an error only where it is compiled
@@ -24,7 +24,6 @@ _ALIGNED = re.compile(r"\b(?:alignas|__align__)\s*\([^()]*\)")
 _HEAD = re.compile(rf"(?:{_ALIGNED.pattern}|[^(){{}}=\[;])*")  # of a declaration, up to its brackets
 _TOKEN = re.compile(r"\b(?:asm|__asm__|__asm)\b|(?<!\()\b__noinline__\b")
 _OPENS_NAMESPACE = re.compile(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"\s*")\s*$')
-_TEMPLATE = re.compile(r"\btemplate\s*<[^;{}]*>[^;{}>]*$")
 _NAME = re.compile(r"(\w+)[\s)]*$")  # the last word, also of `float (*rows`
 
 
@@ -74,7 +73,7 @@ def translate(source: Source, evaluate_once: bool = False) -> Translation:
 def _translate(source: Source, here: Path, translation: Translation) -> str:
     translation.parts[source.name] = source.text
     code = blank(source.text)
-    edits = [*_shared(code), *_device(code), *_tokens(code), *_entries(source, code)]
+    edits = [*source.edits, *_shared(code), *_device(code), *_tokens(code), *_entries(source, code)]
     edits += _includes(source, code, here, translation)
     if translation.evaluate_once:
         edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
@@ -87,9 +86,6 @@ def _translate(source: Source, here: Path, translation: Translation) -> str:
             changes = translation.changes.setdefault((source.name, line), [])
             changes.append(change(source.text, start, stop, replacement))
     return "".join([*chunks, source.text[at:]])
-
-
-Edit = tuple[int, int, str]
 
 
 def _includes(source: Source, code: str, here: Path, translation: Translation) -> list[Edit]:
@@ -119,11 +115,10 @@ def _tokens(code: str) -> list[Edit]:
 
 
 def _entries(source: Source, code: str) -> list[Edit]:
-    """An entry point after each kernel, on its last line; none where a brace stays open."""
+    """An entry point after each kernel, on its last line; none where a brace stays open, or for a template."""
     edits = []
     for name, at in source.kernels.items():
-        word = code.index("__global__", at.start)
-        if at.stop <= len(code) and not _TEMPLATE.search(code, max(0, word - 500), word):
+        if at.stop <= len(code) and not source.is_open(name):
             edits.append((at.stop, at.stop, f" MINIGRAD_KERNEL({name})"))
     return edits
 
@@ -143,14 +138,14 @@ def _shared(code: str) -> list[Edit]:
 
 def _device(code: str) -> list[Edit]:
     """A note after each __device__ variable, which describes it to a watch."""
-    edits = []
+    edits, code = [], without_directives(code)
     for match, stop in _declarations(_DEVICE, code):
         head = _HEAD.match(code, match.end())
         function = code[head.end() : head.end() + 1] in ("(", "{") or "operator" in head.group()  # type: ignore[union-attr]
         template = re.search(r"\btemplate\s*<[^;{}]*$", code[max(0, match.start() - 500) : match.start()])
         if not (function or template or _inside_function(code, match.start())):
             declaration = _ALIGNED.sub(" ", code[match.end() : stop])
-            names = [_NAME.search(re.split(r"[\[=]", each)[0])[1] for each in _split(declaration)]  # type: ignore[index]
+            names = [_NAME.search(re.split(r"[\[=]", each)[0])[1] for each in split(declaration)]  # type: ignore[index]
             edits.append((stop + 1, stop + 1, "".join(f" MINIGRAD_NOTE_DEVICE({name})" for name in names)))
     return edits
 
@@ -165,7 +160,7 @@ def _declarations(start: re.Pattern, code: str) -> Iterator[tuple[re.Match, int]
 
 def _static(declaration: str) -> str:
     """`float a[2][3], b` -> typedefs with the same declarators, and a slot and a reference for each name."""
-    declarators = _split(declaration)
+    declarators = split(declaration)
     names = [_NAME.search(_head(each))[1] for each in declarators]  # type: ignore[index]
     renamed = ", ".join(_rename(each) for each in declarators)
     text = f"typedef {renamed}; "
@@ -186,27 +181,12 @@ def _dynamic(declaration: str, in_function: bool) -> str:
 
 def _head(declarator: str) -> str:
     """The declarator up to its extents."""
-    return declarator[: next(_outside(declarator, "[", "(<{", ")>}"), None)]
+    return declarator[: next(outside(declarator, "[", "(<{", ")>}"), None)]
 
 
 def _rename(declarator: str) -> str:
     head = _head(declarator)
     return _NAME.sub(lambda m: f"minigrad_{m[1]}_type" + m.group()[len(m[1]) :], head) + declarator[len(head) :]
-
-
-def _split(declaration: str) -> list[str]:
-    """Split at the commas outside of brackets."""
-    commas = _outside(declaration, ",", "([{<", ")]}>")
-    return [declaration[start + 1 : stop] for start, stop in pairwise([-1, *commas, len(declaration)])]
-
-
-def _outside(code: str, sign: str, opening: str, closing: str) -> Iterator[int]:
-    """The places of a sign outside of these brackets."""
-    depth = 0
-    for i, each in enumerate(code):
-        if each == sign and depth == 0:
-            yield i
-        depth += (each in opening) - (each in closing)
 
 
 def _inside_function(code: str, position: int) -> bool:

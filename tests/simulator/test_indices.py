@@ -2,9 +2,9 @@
 
 import pytest
 
+from minigrad.scan import blank
 from minigrad.simulator.indices import indices
 from minigrad.simulator.translate import Change, change, column
-from minigrad.source import blank
 
 # <> marks the indices.
 MARKED = [

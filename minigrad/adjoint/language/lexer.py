@@ -8,7 +8,7 @@ from itertools import count
 from typing import NamedTuple
 
 from minigrad.adjoint.language.ast import Place, base_name
-from minigrad.source import blank
+from minigrad.scan import blank
 
 _TOKEN = re.compile(
     r"(?P<number>(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[fFuUlL]*)"

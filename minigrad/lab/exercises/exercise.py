@@ -13,7 +13,7 @@ import numpy as np
 
 from minigrad.display import Text, folded
 from minigrad.lab.check.answer import RAISED, Answer, answer, arguments_of, raised
-from minigrad.source import blank
+from minigrad.scan import blank
 
 # `//> text` (in Python `#> text`) begins the reader's part, and `//<` ends it; the skeleton has the text instead, which
 # may be several such lines. A single `//>` without text leaves no line.

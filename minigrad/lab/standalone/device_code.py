@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from minigrad.source import Source, blank, end_of
+from minigrad.scan import blank, end_of
+from minigrad.source import Source
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _IF = re.compile(r"^[ \t]*#[ \t]*(if|endif)", re.M)

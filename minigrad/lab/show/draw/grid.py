@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from minigrad.display import plural
 from minigrad.kernels.launch import Launch
-from minigrad.source import blank
+from minigrad.scan import blank
 
 _ROW = re.compile(r"\brow\s*=\s*blockIdx\.([xy])")
 
