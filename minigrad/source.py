@@ -172,7 +172,9 @@ class Source:
     def edits(self) -> list[Edit]:
         """Host code and its headers left out, and the kernel's template given its arguments: same lines."""
         removed = [(item.start, item.stop) for item in self.host_code]
-        removed += [match.span() for match in _HOST_HEADER.finditer(self.text) if self.code[match.start()] != " "]
+        removed += [
+            match.span() for match in _HOST_HEADER.finditer(self.text) if "#" in self.code[slice(*match.span())]
+        ]
         edits = [(start, stop, "\n" * self.text.count("\n", start, stop)) for start, stop in removed]
         if self.template:
             values = "".join(
@@ -191,6 +193,12 @@ class Source:
         for text in self._texts:
             device |= {name for name, value in _MACRO.findall(text) if device & set(_WORD.findall(value))}
         return [item for item in items(self.code) if self._is_host(item, device)]
+
+    @property
+    def host_names(self) -> list[str]:
+        """The names of these functions and variables, each once."""
+        heads = (TEMPLATE.sub("", self.code[item.start : item.body]) for item in self.host_code)
+        return list(dict.fromkeys(_WORD.findall(re.split(r"[(=\[]", head)[0])[-1] for head in heads))
 
     def _is_host(self, item: TopLevel, device: set[str]) -> bool:
         head = self.code[item.start : item.body]

@@ -1,6 +1,7 @@
 """mg.kernel: a kernel from a reader's own CUDA C++, given as text or as the path of a file."""
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,8 @@ def kernel(
     made = Kernel(source, plain, defines=defines, cooperative=cooperative)
     made.waits = True
     _ = made.signature  # raises where the text has no such kernel
+    if left := source.host_names:
+        warnings.warn(f"{source.name}: code for the host is left out: {', '.join(left)}.", stacklevel=2)
     return made
 
 

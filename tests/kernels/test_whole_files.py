@@ -60,6 +60,8 @@ int main(int argc, char** argv) {
 }
 """
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*code for the host is left out")
+
 
 def numbers(count, device, dtype=np.float32):
     return mg.tensor(np.arange(count).astype(dtype), device=device)
@@ -117,10 +119,10 @@ def test_a_name_that_does_not_fit_is_rejected(name, message):
 
 
 def test_host_code_is_what_only_the_host_can_call():
-    source = Source(FILE, "whole.cu")
-    heads = [FILE[item.start : item.body].split("(")[0].split()[-1] for item in source.host_code]
-    assert heads == ["0", "handle", "fill", "fill", "main"]  # `launches = 0` among them
+    with pytest.warns(UserWarning, match=r"^scale.cu: code for the host is left out: launches, handle, fill, main\.$"):
+        source = mg.kernel(FILE, "scale").source
     assert source.unit.count("\n") == FILE.count("\n") + 2  # lines keep their numbers
+    assert Source(source.unit, "again.cu").host_names == []
 
 
 def test_an_error_names_the_line_of_the_file():
