@@ -12,8 +12,8 @@ _CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b([^\n
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
 _SIGN = re.compile(rf"[()\[\]{{}};]|{_DIRECTIVE.pattern}", re.M)
 _OPENS = re.compile(r'\s*(?:(?:inline\s+)?namespace\b[^;=()]*|extern\s*" "\s*)$')
-_ALIGNED = re.compile(r"\b(?:alignas|__align__|__attribute__)\s*\((?:[^()]|\([^()]*\))*\)")
-TEMPLATE = re.compile(r"\btemplate\s*<[^{};]*?>(?=\s*[A-Za-z_])")
+_ATTRIBUTE = re.compile(r"\b(?:alignas|__align__|__attribute__)\s*\((?:[^()]|\([^()]*\))*\)|\[\[[^\]]*\]\]")
+_TEMPLATE = re.compile(r"\btemplate\s*<[^{};]*?>(?=\s*[A-Za-z_\[])")
 _TYPE = re.compile(r"\s*(?:typedef\s+)?(?:struct|class|union|enum)\b[^()]*$")
 
 Edit = tuple[int, int, str]  # the text between two offsets, and what replaces it
@@ -52,9 +52,14 @@ def items(code: str) -> Iterator[TopLevel]:
             start, body = sign.end(), -1
 
 
+def bare(head: str) -> str:
+    """A declaration without its template parameters, attributes and alignment."""
+    return _ATTRIBUTE.sub(" ", _TEMPLATE.sub(" ", head)).strip()
+
+
 def is_function(head: str) -> bool:
     """True for a definition's text up to its brace, if that brace opens a function."""
-    head = _ALIGNED.sub(" ", TEMPLATE.sub(" ", head))
+    head = bare(head)
     before = head.partition("(")[0]
     return "(" in head and not _TYPE.match(head) and ("=" not in before or "operator" in before)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from minigrad.display import highlight
 from minigrad.errors import CompileError
-from minigrad.scan import TEMPLATE, Edit, TopLevel, apply, blank, is_function, items, matching, split, without_if_0
+from minigrad.scan import Edit, TopLevel, apply, bare, blank, is_function, items, matching, split, without_if_0
 
 
 class Param(NamedTuple):
@@ -90,10 +90,10 @@ _TEMPLATE = re.compile(rf"(template\s*<([^{{}};]*?)>\s*){_KERNEL.pattern}")  # i
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)\n]*\))?[ \t]+((?:\\\n|[^\n])*)", re.M)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _ON_DEVICE = {"__global__", "__device__", "__constant__", "__shared__", "constexpr"}
-_NOT_HOST = re.compile(r"(?:typedef|using|struct|class|union|enum|template|static_assert|asm|extern|const|friend)\b")
-_HOST_FUNCTION = re.compile(r"\s*(?:[\w:<>,*&\s]+[\s*&>]~?[\w:]+|main)\s*\(")
+_NOT_HOST = re.compile(r"(?:(?:typedef|using|struct|class|union|enum|static_assert|asm|template)\b|extern\s*[\"t])")
+_HOST_FUNCTION = re.compile(r"(?:[\w:<>,*&\s]+[\s*&>]~?[\w:]+|main)\s*\(")
 _HOST_HEADER = re.compile(
-    r"[ \t]*#[ \t]*include[ \t]*[<\"](?:cublas|cudnn|cufft|curand|cusparse|cusolver|nvToolsExt|helper_|thrust/)"
+    r"[ \t]*#[ \t]*include[ \t]*[<\"](?:cublas|cudnn|cufft|curand|cusparse|cusolver|nvToolsExt|nvtx3/|mpi\.h|nccl\.h|helper_|thrust/)"
     r"[^\n]*"
 )
 _ALIASES = (
@@ -197,18 +197,20 @@ class Source:
     @property
     def host_names(self) -> list[str]:
         """The names of these functions and variables, each once."""
-        heads = (TEMPLATE.sub("", self.code[item.start : item.body]) for item in self.host_code)
+        heads = (bare(self.code[item.start : item.body]) for item in self.host_code)
         return list(dict.fromkeys(_WORD.findall(re.split(r"[(=\[]", head)[0])[-1] for head in heads))
 
     def _is_host(self, item: TopLevel, device: set[str]) -> bool:
-        head = self.code[item.start : item.body]
-        if device & set(_WORD.findall(head)):
+        whole = self.code[item.start : item.body]
+        head = bare(whole)
+        if device & set(_WORD.findall(whole)) or _NOT_HOST.match(head):
             return False
-        if is_function(head):
-            return bool(_HOST_FUNCTION.match(TEMPLATE.sub("", head))) and not head.startswith(
-                ("typedef", "using", "static_assert")
-            )
-        return self.code[item.body] == ";" and not _NOT_HOST.match(head) and bool(_WORD.match(head))
+        if is_function(whole):
+            return bool(_HOST_FUNCTION.match(head))
+        variable = (
+            self.code[item.body] == ";" and _WORD.match(head) and not re.match(r"template|.*\bconst\b", whole, re.S)
+        )
+        return bool(variable)
 
     @cached_property
     def tunables(self) -> dict[str, int]:

@@ -147,7 +147,7 @@ def _launch(
 
 def _only_kernel(source: Source) -> str:
     if not source.kernels:
-        raise LaunchError('the source has no kernel: extern "C" __global__ void name(...) { ... }.')
+        raise LaunchError("the source has no kernel: __global__ void name(...) { ... }.")
     if len(source.kernels) > 1:
         raise LaunchError(f"the source has {len(source.kernels)} kernels ({', '.join(source.kernels)}); say name=.")
     return next(iter(source.kernels))

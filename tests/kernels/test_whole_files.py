@@ -1,9 +1,12 @@
 """Whole files as people have them: host code, C++ names, templates, aliases of types, integers of every width."""
 
+import subprocess
+
 import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.devices.cuda.toolkit import find_nvcc
 from minigrad.errors import LaunchError
 from minigrad.source import Source
 
@@ -18,9 +21,13 @@ typedef float real_t;
 using index_t = unsigned long;
 enum class Mode { PLAIN, TWICE };
 static int launches = 0;
+const int FACTOR = (1 << 1), SHIFTS[2] = {1, 2};
+const char* name_of(int device) { return cudaName(device); }
 cublasHandle_t handle;
+extern cudaDeviceProp chip;
+[[nodiscard]] cudaError_t copy(float* to, const float* from) { return cudaSuccess; }
 
-template <typename T> struct Twice { __device__ T operator()(T x) const { return x + x; } };
+template <typename T> struct Twice { __device__ T operator()(T x) const { return x * FACTOR; } };
 DEVICE real_t twice(real_t x) { return Twice<real_t>()(x); }
 void fill(float* x, int n);
 void fill(float* x, int n) { for (int i = 0; i < n; ++i) x[i] = i; }
@@ -48,7 +55,7 @@ row_sum(const T* x, T* y, int n) {
 }
 }  // namespace rows
 
-void __global__ last(uint16_t* y) { y[0] = 7; }
+void __global__ last(uint16_t* y) { y[0] = INT_MAX > 0 ? 7 : 0; }
 
 int main(int argc, char** argv) {
     float *x;
@@ -119,14 +126,17 @@ def test_a_name_that_does_not_fit_is_rejected(name, message):
 
 
 def test_host_code_is_what_only_the_host_can_call():
-    with pytest.warns(UserWarning, match=r"^scale.cu: code for the host is left out: launches, handle, fill, main\.$"):
+    with pytest.warns(
+        UserWarning,
+        match=r"^scale.cu: code for the host is left out: launches, name_of, handle, chip, copy, fill, main\.$",
+    ):
         source = mg.kernel(FILE, "scale").source
     assert source.unit.count("\n") == FILE.count("\n") + 2  # lines keep their numbers
     assert Source(source.unit, "again.cu").host_names == []
 
 
 def test_an_error_names_the_line_of_the_file():
-    with pytest.raises(mg.errors.CompileError, match=r"scale\.cu\(23\): error: .*missing"):
+    with pytest.raises(mg.errors.CompileError, match=r"scale\.cu\(27\): error: .*missing"):
         mg.kernel(FILE.replace("twice(x[i])", "missing(x[i])"), "scale")(*[numbers(4, "sim")] * 2, 4, grid=1, block=4)
 
 
@@ -134,6 +144,15 @@ def test_kernels_get_their_c_names():
     units = [Source(FILE, "whole.cu", template=name).unit for name in ("", "row_sum<float>")]
     assert [unit.count('extern "C" ') for unit in units] == [3, 4]  # a declaration of scale, scale, last; and row_sum
     assert "static" not in units[0].split("extern", 1)[1].split("(")[0]
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc")
+def test_nvcc_compiles_what_the_simulator_does(tmp_path):
+    (tmp_path / "unit.cu").write_text(Source(FILE, "whole.cu", template="row_sum<float>").unit)
+    command = [str(find_nvcc()), "-cubin", "-arch=sm_90", "-std=c++17", "-o", "unit.cubin", "unit.cu"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    names = (tmp_path / "unit.cubin").read_bytes()
+    assert all(f".text.{name}\0".encode() in names for name in ("scale", "last", "row_sum"))
 
 
 @pytest.mark.parametrize(

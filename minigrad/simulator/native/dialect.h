@@ -6,6 +6,7 @@
 // <math.h> takes three times as long to compile with the Bessel functions. <cstddef> has defined the macro unset here.
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
 #endif
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
