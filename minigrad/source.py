@@ -92,10 +92,8 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _ON_DEVICE = {"__global__", "__device__", "__constant__", "__shared__", "constexpr"}
 _NOT_HOST = re.compile(r"(?:(?:typedef|using|struct|class|union|enum|static_assert|asm|template)\b|extern\s*[\"t])")
 _HOST_FUNCTION = re.compile(r"(?:[\w:<>,*&\s]+[\s*&>]~?[\w:]+|main)\s*\(")
-_HOST_HEADER = re.compile(
-    r"[ \t]*#[ \t]*include[ \t]*[<\"](?:cublas|cudnn|cufft|curand|cusparse|cusolver|nvToolsExt|nvtx3/|mpi\.h|nccl\.h|helper_|thrust/)"
-    r"[^\n]*"
-)
+_LIBRARIES = r"cublas|cudnn|cufft|curand|cusparse|cusolver|nvToolsExt|nvtx3/|mpi\.h|nccl\.h|helper_|thrust/"
+_HOST_HEADER = re.compile(rf"[ \t]*#[ \t]*include[ \t]*[<\"](?:{_LIBRARIES})[^\n]*")
 _ALIASES = (
     re.compile(r"\btypedef\s+(?P<type>[\w\s:]+?)\s+(?P<name>\w+)\s*;"),
     re.compile(r"\busing\s+(?P<name>\w+)\s*=\s*(?P<type>[\w\s:]+?)\s*;"),

@@ -10,7 +10,8 @@ from minigrad.devices.cuda.toolkit import find_nvcc
 from minigrad.errors import LaunchError
 from minigrad.source import Source
 
-FILE = """#include <cstdio>
+FILE = """#include <cstdint>
+#include <cstdio>
 #include <cublas_v2.h>
 #include "helper_cuda.h"
 #define CHECK(call) do { cudaError_t error = (call); \\
@@ -136,7 +137,7 @@ def test_host_code_is_what_only_the_host_can_call():
 
 
 def test_an_error_names_the_line_of_the_file():
-    with pytest.raises(mg.errors.CompileError, match=r"scale\.cu\(27\): error: .*missing"):
+    with pytest.raises(mg.errors.CompileError, match=r"scale\.cu\(28\): error: .*missing"):
         mg.kernel(FILE.replace("twice(x[i])", "missing(x[i])"), "scale")(*[numbers(4, "sim")] * 2, 4, grid=1, block=4)
 
 
