@@ -167,13 +167,18 @@ class Source:
         return {name: kinds.pop() for name, kinds in found.items() if len(kinds) == 1} | mine
 
     @cached_property
-    def edits(self) -> list[Edit]:
-        """Host code and its headers left out, and the kernel's template given its arguments: same lines."""
+    def device_text(self) -> str:
+        """The text with spaces in place of host code and its headers: same length, same lines."""
         removed = [(item.start, item.stop) for item in self.host_code]
         removed += [
             match.span() for match in _HOST_HEADER.finditer(self.text) if "#" in self.code[slice(*match.span())]
         ]
-        edits = [(start, stop, "\n" * self.text.count("\n", start, stop)) for start, stop in removed]
+        return apply([(*span, re.sub(r"[^\n]", " ", self.text[slice(*span)])) for span in removed], self.text)
+
+    @cached_property
+    def edits(self) -> list[Edit]:
+        """A template's kernel put into a namespace in which its parameters have their arguments."""
+        edits: list[Edit] = []
         if self.template:
             values = "".join(
                 f"using {name} = {value}; " if kind in ("class", "typename") else f"constexpr {kind} {name} = {value}; "
@@ -221,7 +226,7 @@ class Source:
         if found := _SURROGATE.search(self.text):
             line = self.text.count("\n", 0, found.start()) + 1
             raise CompileError(f"{self.name}:{line}: {found[0]!r} is half a character, which no file can hold.")
-        text = apply([*self.edits, *self._c_names()], self.text)
+        text = apply([*self.edits, *self._c_names()], self.device_text)
         return f'{self.before.unit if self.before else ""}\n#line 1 "{self.name}"\n{text}'
 
     def _c_names(self) -> list[Edit]:

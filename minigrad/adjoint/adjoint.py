@@ -38,7 +38,7 @@ class Adjoint:
         self.slots = launches.SLOTS
         tunables = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **tunables}
-        self.file = parse(primal.source.text, primal.source.name, primal.name, self.defines)
+        self.file = parse(primal.source.device_text, primal.source.name, primal.name, self.defines)
         kernel = self.file.kernel
         try:
             self._deciding = "iubf" if floats_decide(kernel) else "iub"  # kinds that decide on elements touched

@@ -72,7 +72,8 @@ def translate(source: Source, evaluate_once: bool = False) -> Translation:
 
 def _translate(source: Source, here: Path, translation: Translation) -> str:
     translation.parts[source.name] = source.text
-    code = blank(source.text)
+    text = source.device_text
+    code = blank(text)
     edits = [*source.edits, *_shared(code), *_device(code), *_tokens(code), *_entries(source, code)]
     edits += _includes(source, code, here, translation)
     if translation.evaluate_once:
@@ -80,18 +81,18 @@ def _translate(source: Source, here: Path, translation: Translation) -> str:
     chunks, at = [], 0
     for start, stop, replacement in sorted(edits):
         if start >= at:  # outside the previous replacement
-            chunks += [source.text[at:start], replacement]
+            chunks += [text[at:start], replacement]
             at = stop
             line = source.text.count("\n", 0, stop) + 1
             changes = translation.changes.setdefault((source.name, line), [])
             changes.append(change(source.text, start, stop, replacement))
-    return "".join([*chunks, source.text[at:]])
+    return "".join([*chunks, text[at:]])
 
 
 def _includes(source: Source, code: str, here: Path, translation: Translation) -> list[Edit]:
     """`#include "common.cuh"` -> its text. Files that are not found are left to the compiler."""
     edits = []
-    for match in _INCLUDE.finditer(source.text):
+    for match in _INCLUDE.finditer(source.device_text):
         if code[match.start() : match.end()].lstrip()[:1] != "#":
             continue  # inside a comment
         if (path := source.find(match[1], here)) is None:

@@ -21,6 +21,12 @@ def ahead(text, body):
 RIGHT = {
     "bounds before void": source(head='extern "C" __global__ __launch_bounds__(256, 2) void'),
     "bounds behind void": source(head='extern "C" __global__ void __launch_bounds__(B)', ahead="#define B 256"),
+    "a whole file": source(
+        head="namespace a { namespace b::c {\nstatic __global__ void __launch_bounds__((8 * 2) / 2, 1)",
+        params="const double* __restrict x, double *__restrict y",
+        ahead="#include <cublas_v2.h>\n#define CHECK(call) do { \\\n    call; } while (0)\nint count = 'a';\n"
+        "int main() { CHECK(cudaMalloc()); f<<<1, 8>>>(0, 0); return count == '}' ? 017 : 0; }\n",
+    ) + "} }",
     "braces of C": f"extern \"C\" {{\n{source(head='__global__ void')}}}\n",
     "declared ahead": ahead(f"__global__ void g(int n);\n{HEAD} f({PARAMS});", "y[i] = x[i] * x[i];"),
     "for the host too": ahead("__host__ __device__ inline double g(double v) { return v * v; };", "y[i] = g(x[i]);"),
@@ -62,6 +68,7 @@ RIGHT = {
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:.*code for the host is left out")
 @pytest.mark.parametrize("case", RIGHT)
 def test_right(case):
     check(RIGHT[case])

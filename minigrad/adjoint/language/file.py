@@ -114,7 +114,7 @@ class FileParser:
         self.tokens, self.symbols, self.statements = tokens, symbols, StatementParser(tokens, symbols)
         self.kernel: Function | None = None
         self.tables: list[Declare] = []
-        self.open_braces = 0  # of extern "C"
+        self.open_braces = 0  # of extern "C" and namespaces
 
     def items(self, kernel: str) -> None:
         """Parse all items. One outside the subset is rejected only where the kernel uses it."""
@@ -137,7 +137,7 @@ class FileParser:
         """A kernel, a device function, constants, or the braces of extern "C"."""
         tokens, start, place = self.tokens, self.tokens.at, self.tokens.next.place
         words = self.qualifiers()
-        if "extern" in words and tokens.accept("{"):
+        if ("extern" in words or self.opens_namespace()) and tokens.accept("{"):
             self.open_braces += 1
         elif self.open_braces and tokens.accept("}"):
             self.open_braces -= 1
@@ -161,6 +161,14 @@ class FileParser:
                 "kernel, or a constant with its values."
             )  # fmt: skip
 
+    def opens_namespace(self) -> bool:
+        """Step over `namespace`, or `namespace a::b`, ahead of its brace."""
+        if not (found := self.tokens.accept("namespace")):
+            return False
+        while self.tokens.next.kind == "name" or self.tokens.next.text == "::":
+            self.tokens.take()
+        return found
+
     def qualifiers(self) -> set[str]:
         """The words ahead of a declaration; the numbers of __launch_bounds__(256, 2) do not change the adjoint."""
         words = set()
@@ -168,9 +176,9 @@ class FileParser:
             words.add(word := self.tokens.take().text)
             if word == "__launch_bounds__":
                 self.tokens.expect("(")
-                while self.tokens.next.kind != "end" and self.tokens.next.text != ")":
-                    self.tokens.take()
-                self.tokens.expect(")")
+                depth = 1
+                while self.tokens.next.kind != "end" and depth:
+                    depth += {"(": 1, ")": -1}.get(self.tokens.take().text, 0)
         return words
 
     def function(self, start: int, place: Place, returns: str) -> None:

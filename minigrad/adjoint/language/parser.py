@@ -44,8 +44,8 @@ class StatementParser:
             raise tokens.rejected(tokens.next) or tokens.error(place, why)
         const = tokens.accept("const") or const
         pointer, restrict = tokens.accept("*"), False
-        while pointer and tokens.next.text in ("const", "__restrict__"):
-            restrict |= tokens.take().text == "__restrict__"
+        while pointer and tokens.next.text in ("const", "__restrict__", "__restrict"):
+            restrict |= tokens.take().text != "const"
         why = "references and pointers to pointers are outside the subset; pass an array and an index, and return the "
         tokens.forbid(f"{why}value.", "*", "&", "**", "&&")
         name = tokens.identifier("the parameter's name")
