@@ -32,8 +32,8 @@ _VECTORS = {
     16: re.compile(r"\b(?:u?int|float)4\b|\b(?:double|u?longlong)[24]\b"),
     8: re.compile(r"\b(?:u?int|float)2\b|\bu?short4\b"),
 }
-# These order some threads and not all: a fence, or a __syncwarp of some lanes.
-_ORDERS_SOME = re.compile(r"\b__threadfence|\b__syncwarp\s*\(\s*(?!0xffffffffu?\s*\)|\))")
+# These order some threads and not all: a fence, a __syncwarp of some lanes, or the sync of a tile.
+_ORDERS_SOME = re.compile(r"\b__threadfence|\b__syncwarp\s*\(\s*(?!0xffffffffu?\s*\)|\))|\bcooperative_groups\b")
 _INITIAL: dict[Path, list[tuple[int, bytes]]] = {}  # the __device__ variables of a file before its first launch
 
 

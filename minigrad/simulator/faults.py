@@ -127,6 +127,9 @@ def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, argu
         case Cause.WAITING:
             what = f"waits for another block to change memory; {text} run at once here, and all of these wait"
             return Diagnosis("timeout", what, GRID[0].upper() + GRID[1:])
+        case Cause.ASSERT if text == "grid_group::sync":
+            way_out = "There all blocks run at once, so that they can meet: mg.kernel(..., cooperative=True)."
+            return Diagnosis("assert", f"{text} outside a cooperative launch", way_out)
         case Cause.ASSERT:
             return Diagnosis("assert", f"assert({text}) failed" if text != "__trap()" else "__trap() was called")
         case Cause.STACK:

@@ -36,6 +36,7 @@ struct Thread {
     unsigned long long launch;  // the number of this launch, from 1
     char* shared_end;           // shared memory is allocated downwards from here
     unsigned failed_atomics;    // that changed nothing since the last yield
+    bool cooperative;           // all blocks of the launch run at once
 };
 
 // The offset of a `__shared__` variable below shared_end, valid in the launch of that number.
@@ -72,6 +73,7 @@ minigrad::Thread* minigrad_self() __attribute__((const));
 
 // These may run other threads before they return. Their result is in minigrad_self()->result.
 void minigrad_barrier(const minigrad::Site* site, int);         // the pointer is kept: the site must be static
+void minigrad_meet(const minigrad::Site* site, int);            // a barrier that keeps a copy of the site
 void minigrad_vote(const minigrad::Site* site, int predicate);  // a barrier that counts the true predicates
 void minigrad_exchange(const minigrad::Site* site, const minigrad::WarpOperand* operand);
 void minigrad_active_mask(const minigrad::Site* site, int);

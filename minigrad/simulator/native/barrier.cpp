@@ -42,6 +42,15 @@ MINIGRAD_STEP(minigrad_barrier, const Site*, site, int, ) {
     return self->unsettled || site != worker.call ? arrive_first(worker, self) : arrive(worker, self);
 }
 
+// By a function of a header, whose callers have no static site: calls in one line count as the same.
+MINIGRAD_STEP(minigrad_meet, const Site*, site, int, ) {
+    Worker& worker = *this_worker;
+    Fiber* self = wait_at(worker, site);
+    MINIGRAD_SAVE(self);
+    if (worker.call && worker.call->line == site->line && worker.call->what == site->what) self->site = worker.call;
+    return arrive_first(worker, self);
+}
+
 MINIGRAD_STEP(minigrad_vote, const Site*, site, int, predicate) {
     Worker& worker = *this_worker;
     Fiber* self = worker.current;
@@ -147,5 +156,6 @@ MINIGRAD_STEP(minigrad_yield, const Site*, site, int, ) {
 }  // namespace minigrad
 
 MINIGRAD_OPERATION(minigrad_barrier)
+MINIGRAD_OPERATION(minigrad_meet)
 MINIGRAD_OPERATION(minigrad_vote)
 MINIGRAD_OPERATION(minigrad_yield)

@@ -33,6 +33,7 @@ static void begin_launch(Worker& worker, Worker& leader) {
     worker.block.gridDim = launch.grid;
     worker.block.launch = launch.number;
     worker.block.dynamic = launch.dynamic;
+    worker.block.cooperative = launch.cooperative;
     worker.block.shared_end = worker.shared + SHARED_ROOM;
     worker.fault = {};
     worker.current = nullptr;

@@ -125,6 +125,14 @@ MINIGRAD_INLINE unsigned __brev(unsigned x) {
     for (int i = 0; i < 32; ++i) reversed |= (x >> i & 1) << (31 - i);
     return reversed;
 }
+// The position of the |offset|-th set bit from bit `base` on, upwards or, below 0, downwards; ~0 if there is none. With
+// offset 0, base if it is set.
+MINIGRAD_INLINE unsigned __fns(unsigned mask, unsigned base, int offset) {
+    int step = offset < 0 ? -1 : 1, left = offset ? offset * step : 1;
+    for (unsigned i = base; i < 32 && (offset || i == base); i += step)
+        if (mask >> i & 1 && --left == 0) return i;
+    return ~0u;
+}
 MINIGRAD_INLINE int __mulhi(int x, int y) { return int((long long)x * y >> 32); }
 MINIGRAD_INLINE unsigned __umulhi(unsigned x, unsigned y) { return unsigned((unsigned long long)x * y >> 32); }
 MINIGRAD_INLINE int __mul24(int x, int y) { return (x << 8 >> 8) * (y << 8 >> 8); }

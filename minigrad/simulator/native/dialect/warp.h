@@ -114,6 +114,13 @@ MINIGRAD_INLINE unsigned __match_any_sync(unsigned mask, T value, MINIGRAD_HERE)
     uint64_t bits = minigrad::to_bits(value);
     return minigrad::exchange(mask, bits, 0, minigrad::finish_match, "__match_any_sync", file, line);
 }
+// The mask where all its lanes have this value, else 0.
+template <class T>
+MINIGRAD_INLINE unsigned __match_all_sync(unsigned mask, T value, int* same, MINIGRAD_HERE) {
+    uint64_t bits = minigrad::to_bits(value);
+    *same = minigrad::exchange(mask, bits, 0, minigrad::finish_match, "__match_all_sync", file, line) == mask;
+    return *same ? mask : 0;
+}
 
 #define MINIGRAD_REDUCE(name, T, combine)                                                                 \
     MINIGRAD_INLINE T name(unsigned mask, T value, MINIGRAD_HERE) {                                       \

@@ -1,0 +1,136 @@
+"""Cooperative groups under the microscope: no false alarm on a right reduction by tiles; each lost sync is found."""
+
+import numpy as np
+import pytest
+from watched_kernels import line_of
+
+import minigrad as mg
+from minigrad.kernels.kernel import Kernel
+from minigrad.source import Source
+
+SUM = """#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+namespace cg = cooperative_groups;
+extern "C" __global__ void k(const float* x, float* y, int n) {
+    __shared__ float of_tile[32], all;
+    cg::thread_block block = cg::this_thread_block();
+    auto tile = cg::tiled_partition<32>(block);
+    int t = block.thread_rank();
+    float mine = t < n ? x[t] : 0;
+    mine = cg::reduce(tile, mine, cg::plus<float>());
+    if (tile.thread_rank() == 0) of_tile[tile.meta_group_rank()] = mine;  // fill
+    block.sync();  // first
+    if (tile.meta_group_rank() == 0) {
+        mine = t < tile.meta_group_size() ? of_tile[t] : 0;  // use
+        mine = cg::reduce(tile, mine, cg::plus<float>());
+        if (t == 0) all = mine;  // total
+    }
+    cg::sync(block);  // second
+    y[t] = all;  // result
+}
+"""
+# Tiles of 8 turn their values round in shared memory.
+TURN = """#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+extern "C" __global__ void k(const float* x, float* y, int n) {
+    __shared__ float s[64];
+    cg::thread_block block = cg::this_thread_block();
+    auto tile = cg::tiled_partition<8>(block);
+    float* own = s + 8 * tile.meta_group_rank();
+    for (int round = 0; round < 2; ++round) {
+        own[tile.thread_rank()] = x[block.thread_rank()];  // fill
+        tile.sync();  // first
+        y[block.thread_rank()] = own[7 - tile.thread_rank()];  // use
+        tile.sync();  // second
+    }
+}
+"""
+HALVES = TURN.replace("7 - tile.thread_rank()", "(tile.thread_rank() + 8) % 16").replace("s[64]", "s[80]")
+STEPS = """#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+extern "C" __global__ void k(float* x, float* y, int n) {
+    cg::grid_group grid = cg::this_grid();
+    for (int round = 0; round < n; ++round) {
+        float next = x[(grid.thread_rank() + 1) % grid.size()];  // read
+        grid.sync();  // first
+        x[grid.thread_rank()] = next;  // write
+        grid.sync();  // second
+    }
+    y[grid.thread_rank()] = x[grid.thread_rank()];
+}
+"""
+
+
+def look(text, block=64, grid=1, n=1000, cooperative=False):
+    kernel = Kernel(Source(text, "k.cu"), "k", cooperative=cooperative)
+    x = np.arange(block * grid, dtype=np.float32)
+    return mg.inspect(kernel, x, np.zeros_like(x), n, grid=grid, block=block)
+
+
+def without(text, mark):
+    assert f"  // {mark}\n" in text
+    return "\n".join(line for line in text.splitlines() if not line.endswith(f"// {mark}"))
+
+
+@pytest.mark.parametrize("block", [32, 64, 256, 1024])
+def test_a_right_sum_by_tiles_has_no_problem(block):
+    record = look(SUM, block, n=block - 3)
+    assert record.ok and (record.outputs["y"] == sum(range(block - 3))).all()
+
+
+@pytest.mark.parametrize("mark, early, late", [("first", "fill", "use"), ("second", "total", "result")])
+def test_a_lost_sync_of_the_block_is_a_race(mark, early, late):
+    text = without(SUM, mark)
+    problems = look(text).problems
+    assert {problem.kind for problem in problems} == {"race"}
+    pairs = [{problem.line, problem.other.line} for problem in problems]
+    assert {line_of(text, f"// {early}"), line_of(text, f"// {late}")} in pairs
+
+
+def test_tiles_that_meet_have_no_problem():
+    record = look(TURN)
+    assert record.ok and (record.outputs["y"].reshape(8, 8) == np.arange(64).reshape(8, 8)[:, ::-1]).all()
+
+
+@pytest.mark.parametrize("mark", ["first", "second"])
+def test_a_lost_sync_of_a_tile_is_a_race(mark):
+    text = without(TURN, mark)
+    (problem,) = look(text).problems
+    assert (problem.kind, problem.variable) == ("race", "s")
+    assert {problem.line, problem.other.line} == {line_of(text, "// fill"), line_of(text, "// use")}
+
+
+def test_the_sync_of_a_tile_orders_no_other_tile():
+    races = [problem for problem in look(HALVES).problems if problem.kind == "race"]
+    assert races and {races[0].line, races[0].other.line} == {line_of(HALVES, "// fill"), line_of(HALVES, "// use")}
+
+
+def test_a_tile_with_a_lane_that_has_returned_is_named_as_the_shuffle_is():
+    x, seen = np.zeros(32, np.float32), []
+    for shuffle in ("tile.shfl_down(x[threadIdx.x], 4)", "__shfl_down_sync(0xffffffff, x[threadIdx.x], 4, 8)"):
+        kernel = f"""#include <cooperative_groups.h>
+extern "C" __global__ void k(const float* x, float* y) {{
+    auto tile = cooperative_groups::tiled_partition<8>(cooperative_groups::this_thread_block());
+    if (threadIdx.x == 13) return;
+    float other = {shuffle};
+    y[threadIdx.x] = other;
+}}"""
+        seen.append(mg.inspect(kernel, x, x.copy(), grid=1, block=32, outputs="y").problems)
+    tile, warp = ([(one.kind, one.line, one.element, one.message) for one in problems] for problems in seen)
+    assert tile == warp and ("nan", 6, 9) in [one[:3] for one in tile]
+    assert "a shuffle from a lane that has returned" in " ".join(str(seen[0]).split())
+
+
+@pytest.mark.parametrize("grid, block", [(2, 32), (3, 40)])
+def test_the_grid_meets(grid, block):
+    record = look(STEPS, block, grid, n=3, cooperative=True)
+    assert record.ok and (record.outputs["y"] == np.roll(np.arange(grid * block), -3)).all()
+
+
+@pytest.mark.parametrize("mark", ["first", "second"])
+def test_a_lost_sync_of_the_grid_is_a_race(mark):
+    text = without(STEPS, mark)
+    problems = look(text, 32, 2, n=3, cooperative=True).problems
+    assert {problem.kind for problem in problems} == {"race"}
+    read, write = line_of(text, "// read"), line_of(text, "// write")
+    assert {read, write} in [{problem.line, problem.other.line} for problem in problems]

@@ -1,0 +1,387 @@
+"""Cooperative groups on the simulator: ranks, shuffles, votes, reductions and scans agree with NumPy for every size."""
+
+import os
+import subprocess
+
+import numpy as np
+import pytest
+from sim_kernels import array, filled
+
+from minigrad.devices.cuda.toolkit import find_nvcc
+from minigrad.errors import CompileError, KernelError
+from minigrad.kernels.kernel import Kernel
+from minigrad.source import Source
+
+TEXT = r"""
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+#include <cooperative_groups/scan.h>
+namespace cg = cooperative_groups;
+
+extern "C" __global__ void block_ranks(int* y) {
+    cg::thread_block block = cg::this_thread_block();
+    dim3 group = block.group_index(), thread = block.thread_index(), extent = block.dim_threads();
+    cg::grid_group grid = cg::this_grid();
+    int* own = y + 8 * grid.thread_rank();
+    own[0] = block.thread_rank();
+    own[1] = block.size() + 10000 * block.num_threads();
+    own[2] = group.x + 10 * group.y + 100 * group.z;
+    own[3] = thread.x + 10 * thread.y + 100 * thread.z;
+    own[4] = extent.x + 10 * extent.y + 100 * block.group_dim().z;
+    own[5] = grid.block_rank() + 100 * grid.num_blocks() + 10000 * grid.size();
+    own[6] = cg::thread_rank(block) + 10000 * cg::group_size(block);
+    own[7] = grid.is_valid();
+}
+
+template <unsigned N>
+__device__ void tile_of(const int* x, int* y) {
+    cg::thread_block block = cg::this_thread_block();
+    auto tile = cg::tiled_partition<N>(block);
+    cg::thread_block_tile<N> plain = tile;
+    int i = block.thread_rank(), n = block.size(), v = x[i];
+    int* at = y + i;
+    auto put = [&](int value) { *at = value, at += n; };
+    put(tile.thread_rank());
+    put(tile.size() + 100 * tile.num_threads());
+    put(tile.meta_group_rank());
+    put(plain.meta_group_rank() + 100 * plain.meta_group_size());
+    put(tile.shfl(v, 1));
+    put(tile.shfl_up(v, 1));
+    put(tile.shfl_down(v, 1));
+    put(plain.shfl_xor(v, 1));
+    put(tile.any(v == 7));
+    put(tile.all(v < 40));
+    put(tile.ballot(v % 2));
+    put(tile.match_any(v % 3));
+    int same, mask = tile.match_all(v / 1000, same);
+    put(same ? mask : -mask);
+    put(cg::reduce(tile, v, cg::plus<int>()));
+    put(cg::reduce(plain, v, cg::less<int>()));
+    put(cg::reduce(tile, v, cg::greater<int>()));
+    put(cg::reduce(tile, unsigned(v), cg::bit_and<unsigned>()));
+    put(cg::reduce(tile, v, cg::bit_or<int>()));
+    put(cg::reduce(tile, v, cg::bit_xor<int>()));
+    put(cg::inclusive_scan(tile, v));
+    put(cg::exclusive_scan(tile, v));
+    put(cg::inclusive_scan(tile, v, cg::greater<int>()));
+    put(cg::exclusive_scan(plain, v, cg::greater<int>()));
+    put(cg::reduce(tile, v, [](int a, int b) { return a * 31 + b * 31; }));
+}
+extern "C" __global__ void tile_2(const int* x, int* y) { tile_of<2>(x, y); }
+extern "C" __global__ void tile_4(const int* x, int* y) { tile_of<4>(x, y); }
+extern "C" __global__ void tile_8(const int* x, int* y) { tile_of<8>(x, y); }
+extern "C" __global__ void tile_16(const int* x, int* y) { tile_of<16>(x, y); }
+extern "C" __global__ void tile_32(const int* x, int* y) { tile_of<32>(x, y); }
+
+extern "C" __global__ void coalesced(const int* x, int* y, int n) {
+    int i = threadIdx.x, v = x[i];
+    if (!(v & 1)) return;
+    cg::coalesced_group active = cg::coalesced_threads();
+    int* at = y + i;
+    auto put = [&](int value) { *at = value, at += n; };
+    put(active.thread_rank());
+    put(active.size() + 100 * active.num_threads());
+    put(active.meta_group_rank() + 100 * active.meta_group_size());
+    put(active.shfl(v, 0));
+    put(active.shfl(v, active.size() - 1));
+    put(active.shfl_up(v, 1));
+    put(active.shfl_down(v, 2));
+    put(active.any(v == 7));
+    put(active.all(v < 1000));
+    put(active.ballot(v % 3 == 0));
+    put(active.match_any(v % 3));
+    put(cg::reduce(active, v, cg::plus<int>()));
+    put(cg::reduce(active, v, cg::less<int>()));
+    put(cg::inclusive_scan(active, v));
+    put(cg::exclusive_scan(active, v));
+    cg::coalesced_group fours = cg::tiled_partition(active, 4);
+    put(fours.thread_rank() + 100 * fours.size() + 10000 * fours.meta_group_rank());
+    put(cg::reduce(fours, v, cg::plus<int>()));
+    active.sync();
+}
+
+extern "C" __global__ void partitions(const int* x, int* y) {
+    cg::thread_block block = cg::this_thread_block();
+    auto warp = cg::tiled_partition<32>(block);
+    int i = block.thread_rank(), n = block.size(), v = x[i];
+    cg::coalesced_group odd = cg::binary_partition(warp, v % 2 == 1);
+    y[i] = cg::reduce(odd, v, cg::plus<int>());
+    y[i + n] = odd.meta_group_rank() + 10 * odd.meta_group_size();
+    cg::coalesced_group third = cg::labeled_partition(warp, v % 3);
+    y[i + 2 * n] = cg::reduce(third, v, cg::plus<int>());
+    y[i + 3 * n] = third.meta_group_rank() + 10 * third.meta_group_size();
+    cg::coalesced_group again = cg::labeled_partition(third, v % 2);
+    y[i + 4 * n] = cg::inclusive_scan(again, v);
+}
+
+extern "C" __global__ void run_time(int* y, int size) {
+    cg::thread_block block = cg::this_thread_block();
+    cg::thread_group tile = cg::tiled_partition(block, size), part = cg::tiled_partition(tile, 2), all = block;
+    tile.sync();
+    cg::sync(part);
+    all.sync();
+    int* own = y + 4 * block.thread_rank();
+    own[0] = tile.thread_rank();
+    own[1] = tile.size();
+    own[2] = part.thread_rank() + 10 * part.size();
+    own[3] = all.thread_rank() + 10000 * all.size();
+}
+
+struct Best { double value; int at; };
+extern "C" __global__ void wide_values(const double* x, double* y) {
+    auto warp = cg::tiled_partition<32>(cg::this_thread_block());
+    Best best = {x[threadIdx.x], int(threadIdx.x)};
+    best = cg::reduce(warp, best, [](Best a, Best b) { return b.value > a.value ? b : a; });
+    y[threadIdx.x] = best.value;
+    y[threadIdx.x + 32] = best.at;
+    y[threadIdx.x + 64] = warp.shfl(best, 3).at + cg::reduce(warp, 0.5, cg::plus<double>());
+}
+extern "C" __global__ void float_sums(const float* x, float* y, unsigned some) {
+    auto tile = cg::tiled_partition<16>(cg::this_thread_block());
+    float v = x[threadIdx.x];
+    y[threadIdx.x] = cg::reduce(tile, v, cg::plus<float>());
+    if (some >> threadIdx.x & 1) y[threadIdx.x + 32] = cg::reduce(cg::coalesced_threads(), v, cg::plus<float>());
+    cg::reduce_store_async(tile, y + 64 + tile.meta_group_rank(), v, cg::plus<float>());
+}
+
+// The sum of n numbers: each thread adds its own, a tile adds its threads, one tile adds the tiles of the block.
+extern "C" __global__ void sum(const float* x, float* y, int n) {
+    __shared__ double of_tile[32];
+    cg::grid_group grid = cg::this_grid();
+    cg::thread_block block = cg::this_thread_block();
+    cg::thread_block_tile<32> tile = cg::tiled_partition<32>(block);
+    double mine = 0;
+    for (int i = grid.thread_rank(); i < n; i += grid.size()) mine += x[i];
+    mine = cg::reduce(tile, mine, cg::plus<double>());
+    if (tile.thread_rank() == 0) of_tile[tile.meta_group_rank()] = mine;
+    block.sync();
+    if (tile.meta_group_rank() == 0) {
+        double part = tile.thread_rank() < tile.meta_group_size() ? of_tile[tile.thread_rank()] : 0;
+        for (int step = tile.size() / 2; step > 0; step /= 2) part += tile.shfl_down(part, step);
+        if (tile.thread_rank() == 0) atomicAdd(y, float(part));
+    }
+}
+// Each round, a block adds what its neighbour had; the grid meets before and after.
+extern "C" __global__ void rounds(int* x, int* y, int count) {
+    cg::grid_group grid = cg::this_grid();
+    for (int round = 0; round < count; ++round) {
+        int next = x[(grid.thread_rank() + blockDim.x) % grid.size()];
+        grid.sync();
+        x[grid.thread_rank()] += next;
+        cg::sync(grid);
+    }
+    y[grid.thread_rank()] = grid.is_valid();
+}
+
+extern "C" __global__ void one_missing(int* y) {
+    cg::thread_block block = cg::this_thread_block();
+    if (block.thread_rank() != 5) block.sync();  // here
+    y[0] = 1;
+}
+extern "C" __global__ void two_branches(int* y) {
+    cg::thread_block block = cg::this_thread_block();
+    if (block.thread_rank() < 5) block.sync();
+    else block.sync();
+    y[0] = 1;
+}
+extern "C" __global__ void two_operations(int* y) {
+    auto tile = cg::tiled_partition<8>(cg::this_thread_block());
+    int v = threadIdx.x;
+    if (v < 5) v = tile.shfl(v, 1);
+    else v = tile.any(v);
+    y[0] = v;
+}
+"""
+FILE = Source(TEXT, "groups.cu")
+
+
+def run(name, *args, grid=1, block=32, cooperative=False):
+    Kernel(FILE, name, cooperative=cooperative)(*args, grid=grid, block=block)
+    return args[-1] if isinstance(args[-1], np.ndarray) else next(a for a in args[::-1] if hasattr(a, "numpy")).numpy()
+
+
+def up_to(values, combine):
+    return [combine(values[: rank + 1]) for rank in range(len(values))]
+
+
+def bits(flags):
+    return sum(int(flag) << rank for rank, flag in enumerate(flags))
+
+
+def test_blocks_and_grids_know_their_threads():
+    y = run("block_ranks", filled(8 * 144, np.int32), grid=(2, 3), block=(4, 3, 2)).reshape(6, 24, 8)
+    rank, number = np.arange(24), np.arange(6)[:, None]
+    assert (y[..., 0] == rank).all() and (y[..., 1] == 240024).all() and (y[..., 6] == rank + 240000).all()
+    assert (y[..., 2] == number % 2 + 10 * (number // 2)).all()
+    assert (y[..., 3] == rank % 4 + 10 * (rank // 4 % 3) + 100 * (rank // 12)).all()
+    assert (y[..., 4] == 4 + 30 + 200).all() and (y[..., 5] == number + 600 + 1440000).all() and not y[..., 7].any()
+
+
+def folded(values):
+    """The butterfly of a reduction, by an operator that shows its order."""
+    values = np.array(values, np.int32)
+    step = len(values) // 2
+    while step:
+        values = values * np.int32(31) + values[np.arange(len(values)) ^ step] * np.int32(31)
+        step //= 2
+    return values.tolist()
+
+
+def of_tile(v, number, tiles):
+    """The rows of `tile_of` for one tile."""
+    n, rank = len(v), np.arange(len(v))
+    at = [rank, [101 * n] * n, [number] * n, [number + 100 * tiles] * n]
+    at += [[v[1]] * n, v[np.maximum(rank - 1, 0)], v[np.minimum(rank + 1, n - 1)], v[rank ^ 1]]
+    at += [[7 in v] * n, [(v < 40).all()] * n, [bits(v % 2)] * n, [bits(v % 3 == one % 3) for one in v]]
+    at += [[(1 << n) - 1 if len(set(v // 1000)) == 1 else 0] * n]
+    ufuncs = np.add, np.minimum, np.maximum, np.bitwise_and, np.bitwise_or, np.bitwise_xor
+    at += [[ufunc.reduce(v)] * n for ufunc in ufuncs]
+    at += [np.cumsum(v), np.cumsum(v) - v, np.maximum.accumulate(v), [0, *np.maximum.accumulate(v)[:-1]], folded(v)]
+    return np.array([np.asarray(row).astype(np.uint32) for row in at])
+
+
+@pytest.mark.parametrize("size", [2, 4, 8, 16, 32])
+@pytest.mark.parametrize("block", [32, 96, 256])
+def test_tiles(size, block):
+    x = np.random.default_rng(size + block).integers(0, 60, block).astype(np.int32)
+    x[3::size] += 1000
+    y = run(f"tile_{size}", array(x), filled(24 * block, np.int32), block=block).view(np.uint32).reshape(24, block)
+    tiles = block // size
+    expected = np.hstack([of_tile(v, number, tiles) for number, v in enumerate(x.reshape(tiles, size))])
+    assert (y == expected).all(1).all(), np.flatnonzero((y != expected).any(1))
+
+
+@pytest.mark.parametrize("block", [1, 2, 31, 32, 33, 75])
+def test_coalesced_threads(block):
+    x = np.random.default_rng(block).integers(1, 60, block).astype(np.int32)
+    x[::32] |= 1  # somebody in each warp
+    y = run("coalesced", array(x), filled(17 * block, np.int32, -1), block, block=block).reshape(17, block)
+    assert (y[:, x % 2 == 0] == -1).all()
+    for first in range(0, block, 32):
+        lanes = first + np.flatnonzero(x[first : first + 32] % 2)
+        v, n, rank = x[lanes], len(lanes), np.arange(len(lanes))
+        down = np.where(rank + 2 < n, rank + 2, rank)
+        rows = [rank, [101 * n] * n, [100] * n, [v[0]] * n, [v[-1]] * n, v[np.maximum(rank - 1, 0)], v[down]]
+        rows += [[7 in v] * n, [1] * n, [bits(v % 3 == 0)] * n, [bits(v % 3 == one % 3) for one in v]]
+        rows += [[v.sum()] * n, [v.min()] * n, np.cumsum(v), np.cumsum(v) - v]
+        four = [v[r // 4 * 4 : r // 4 * 4 + 4] for r in rank]
+        number = rank // 4 if n > 4 else 0 * rank
+        rows += [[r % 4 + 100 * len(f) + 10000 * k for r, f, k in zip(rank, four, number, strict=True)]]
+        rows += [[f.sum() for f in four]]
+        assert (y[:, lanes] == np.array([np.asarray(row, np.int64).astype(np.int32) for row in rows])).all()
+
+
+def test_partitions():
+    x = np.random.default_rng(0).integers(0, 50, 64).astype(np.int32)
+    x[:32] = x[:32] // 2 * 2  # a warp in which all agree
+    y = run("partitions", array(x), filled(5 * 64, np.int32), block=64).reshape(5, 64)
+    for warp in np.split(np.arange(64), 2):
+        v = x[warp]
+        odd, labels = v % 2, v % 3
+        order = list(dict.fromkeys(labels.tolist()))
+        assert (y[0, warp] == [v[odd == one].sum() for one in odd]).all()
+        assert (y[1, warp] == (odd + 20 if odd.any() else 10)).all()
+        assert (y[2, warp] == [v[labels == one].sum() for one in labels]).all()
+        assert (y[3, warp] == [order.index(one) + 10 * len(order) for one in labels]).all()
+        assert (y[4, warp] == [v[: i + 1][v[: i + 1] % 6 == one % 6].sum() for i, one in enumerate(v)]).all()
+
+
+@pytest.mark.parametrize("block", [1, 31, 33, 64])
+@pytest.mark.parametrize("size", [2, 8, 32])
+def test_tiles_of_a_size_known_at_run_time(size, block):
+    y = run("run_time", filled(4 * block, np.int32), size, block=block).reshape(block, 4)
+    i = np.arange(block)
+    of, pair = np.minimum(size, block - i // size * size), np.minimum(2, block - i // 2 * 2)
+    assert (y == np.stack([i % size, of, i % 2 + 10 * pair, i + 10000 * block], 1)).all()
+
+
+@pytest.mark.parametrize("size", [0, 3, 64])
+def test_a_size_that_no_tile_has_is_an_error(size):
+    with pytest.raises(KernelError, match="the size of a tile is a power of two up to 32"):
+        run("run_time", filled(4 * 64, np.int32), size, block=64)
+
+
+def test_values_of_more_than_8_bytes():
+    x = np.random.default_rng(0).permutation(32).astype(np.float64)
+    y = run("wide_values", array(x), filled(96, np.float64))
+    assert (y == np.repeat([31, x.argmax(), x.argmax() + 16], 32)).all()
+
+
+def test_floats_are_added_in_the_order_of_the_gpu():
+    x, some = np.random.default_rng(0).normal(size=32).astype(np.float32), 0x7F3B9A51
+    y = run("float_sums", array(x), filled(66), some)
+    for tile in range(2):
+        v = x[16 * tile : 16 * tile + 16]
+        while len(v) > 1:
+            v = v[: len(v) // 2] + v[len(v) // 2 :]
+        assert (y[16 * tile : 16 * tile + 16] == v).all() and y[64 + tile] == v[0]
+    lanes = [lane for lane in range(32) if some >> lane & 1]
+    v, step = x[lanes], 1
+    while step < len(v):
+        v = np.concatenate([v[:step], v[step:] + v[:-step]])
+        step *= 2
+    assert (y[32:64][lanes] == v[-1]).all()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 31, 33, 1023, 1025, 5000])
+@pytest.mark.parametrize("block", [32, 96, 1024])
+def test_a_sum_by_tiles(n, block):
+    x = np.random.default_rng(n).normal(size=n).astype(np.float32)
+    y = run("sum", array(x), filled(1), n, grid=3, block=block)
+    np.testing.assert_allclose(y, x.sum(dtype=np.float64), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("grid, block", [(1, 1), (2, 33), (3, 64)])
+def test_the_blocks_of_a_cooperative_launch_meet(grid, block):
+    for count in (0, 1, 5):
+        x = np.arange(grid * block, dtype=np.int32)
+        on_sim = array(x)
+        assert run("rounds", on_sim, filled(x.size, np.int32), count, grid=grid, block=block, cooperative=True).all()
+        for _ in range(count):
+            x = x + np.roll(x, -block)
+        assert (on_sim.numpy() == x).all()
+
+
+def test_a_grid_meets_only_in_a_cooperative_launch():
+    with pytest.raises(KernelError, match=r"grid_group::sync outside a cooperative launch.*cooperative=True"):
+        run("rounds", filled(64, np.int32), filled(64, np.int32), 1, grid=2)
+
+
+def test_threads_that_do_not_meet_are_named():
+    with pytest.raises(
+        KernelError, match=r"32 threads: 31 wait at thread_block::sync in line (\d+), 1 have ret"
+    ) as lost:
+        run("one_missing", filled(1, np.int32))
+    assert TEXT.splitlines()[lost.value.line - 1].endswith("// here")
+    with pytest.raises(KernelError, match="5 wait at thread_block::sync in line .* 27 wait at thread_block::sync"):
+        run("two_branches", filled(1, np.int32))
+    with pytest.raises(KernelError, match="lane . waits at __shfl_sync in line .*, lane . at __ballot_sync in line"):
+        run("two_operations", filled(1, np.int32))
+
+
+REJECTED = {
+    "cg::tiled_partition<64>(block)": "tiles of 1, 2, 4, 8, 16 and 32 threads",
+    "cg::tiled_partition<3>(block)": "tiles of 1, 2, 4, 8, 16 and 32 threads",
+    "cg::tiled_partition<16>(cg::tiled_partition<16>(block))": "smaller than the tile that it is a part of",
+    "cg::reduce(block, 1, cg::plus<int>())": "no matching function",
+    "cg::reduce(cg::tiled_partition<4>(block), 1, cg::plus<float>())": "another type than the value has",
+    "cg::labeled_partition(cg::tiled_partition<4>(block), 1.0f)": "a label is an integer or a pointer",
+    "cg::tiled_partition(block, 4).shfl(1, 0)": "shfl",
+}
+
+
+@pytest.mark.parametrize("call", REJECTED)
+def test_what_cuda_rejects_does_not_compile(call):
+    head = "\n".join(TEXT.splitlines()[:5])
+    text = f'{head}\nextern "C" __global__ void k() {{\n    cg::thread_block block = cg::this_thread_block();\n    {call};\n}}'
+    with pytest.raises(CompileError, match=REJECTED[call]) as error:
+        Kernel(Source(text, "rejected.cu"), "k")(grid=1, block=32)
+    assert call in str(error.value)
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc on this machine")
+def test_the_kernels_are_cuda(tmp_path):
+    (tmp_path / "groups.cu").write_text(TEXT)
+    options = "-std=c++17", "-arch=sm_80", "-ptx", "-Werror", "all-warnings", "-o", os.devnull
+    done = subprocess.run([find_nvcc(), *options, tmp_path / "groups.cu"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
