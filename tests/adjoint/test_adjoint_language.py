@@ -65,6 +65,7 @@ RIGHT = {
     "whole numbers": source("y[i] = x[i] * x[i] * ((i - 5) % 3) * ((i - 5) / 2) * (1 << i) * (x[i] > 0.75) * 0x10;"),
     "for ever": source("double v = x[i]; for (;;) { v = v * x[i]; if (v < 0.1) break; } y[i] = v;"),
     "names": ahead("#define REAL double\n#define TWO 2\n#define FOUR (TWO + 2)", "REAL v = x[i]; y[i] = v * FOUR;"),
+    "a macro over lines": ahead("#define SUM (1 + \\\n  2 + \\\n  3)", "double v = x[i];\ny[i] = v * v * SUM;"),
 }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ _TOKEN = re.compile(
 )
 # names that the adjoint declares itself
 RESERVED = {"tape_thread", "tape_threads", "tape_slots", "tape_needed", "warp_add", "warp_total", "block_add"}
+_CONTINUED = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
 _DEFINE = re.compile(r"#\s*define\s+(\w+)(\(?)")
 
 
@@ -130,7 +131,7 @@ class TokenStream:
 
 def tokenize(text: str, name: str) -> TokenStream:
     """Cut a file of this name into tokens. Raises NotDifferentiable at text or a directive outside the subset."""
-    stream, code, start = TokenStream(name, text), blank(text), 0
+    stream, code, start = TokenStream(name, text), _CONTINUED.sub(_joined, blank(text)), 0
     if (at := code.find("/*")) >= 0:
         place = Place(code.count("\n", 0, at) + 1, at - code.rfind("\n", 0, at))
         raise stream.error(place, "this comment has no end; close it with */.")
@@ -143,6 +144,11 @@ def tokenize(text: str, name: str) -> TokenStream:
         start += len(line) + 1
     stream.tokens.append(Token("end", "", Place(number, len(line) + 1), len(text)))
     return stream
+
+
+def _joined(directive: re.Match[str]) -> str:
+    """A directive over several lines as one line, with empty lines behind it: same length, same lines after it."""
+    return directive.group().replace("\\\n", " ") + "\n" * directive.group().count("\\\n")
 
 
 def _cut(stream: TokenStream, line: str, number: int, start: int, column: int = 0) -> list[Token]:
@@ -174,8 +180,6 @@ def _directive(stream: TokenStream, line: str, number: int, start: int, followin
     """#define and #include, #pragma for the parser, and #ifndef if the directive that follows defines its name."""
     place, text = Place(number, line.index("#") + 1), line.strip()
     kind, name = re.match(r"#\s*(\w*)\s*(\w*)", text).groups()  # type: ignore[union-attr]
-    if text.endswith("\\"):
-        raise stream.error(place, f"this #{kind} continues on the next line; write it on one line.")
     if kind == "pragma":
         stream.tokens.append(Token("pragma", text, place, start + line.index("#")))
         return
@@ -197,7 +201,10 @@ def _define(stream: TokenStream, line: str, place: Place, start: int) -> None:
         stream.unsupported[name] = stream.error(place, why)
     else:
         body = re.search(rf"define\s+{name}", line).end()  # type: ignore[union-attr]
-        stream.macros[name] = _cut(stream, line, place.line, start, body)
+        try:
+            stream.macros[name] = _cut(stream, line, place.line, start, body)
+        except NotDifferentiable as error:
+            stream.unsupported[name] = error
 
 
 # Keywords outside the subset, with the way out.
