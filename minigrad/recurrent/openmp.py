@@ -150,7 +150,7 @@ def library(dtype: str, file: str = FILES[0], threaded: bool = True) -> tuple[An
 
     Raises DeviceError where there is no compiler.
     """
-    text = f"#define real {REAL[dtype]}\n{translate(Source.read(file)).text}\n"
+    text = f"#define real {REAL[dtype]}\n{translate(Source.read(file), host=True).text}\n"
     flags, link = ((*FLAGS, THREADED), (THREADED,)) if threaded else (FLAGS, ())
     try:
         return load(file.rpartition("/")[2].partition(".")[0], text, flags, link)[0], threaded

@@ -60,22 +60,24 @@ class Translation:
     parts: dict[str, str] = field(default_factory=dict)  # the source texts, by their names in messages
     files: list[Path] = field(default_factory=list)  # included
     evaluate_once: bool = False  # each index becomes a statement
+    host: bool = False  # a program for the processor, of which no function is left out
     changes: dict[tuple[str, int], list[Change]] = field(default_factory=dict)  # by part and line
 
 
-def translate(source: Source, evaluate_once: bool = False) -> Translation:
-    """The file with its includes inlined, as C++."""
-    translation = translate(source.before, evaluate_once) if source.before else Translation(evaluate_once=evaluate_once)
+def translate(source: Source, evaluate_once: bool = False, host: bool = False) -> Translation:
+    """The file with its includes inlined, as C++. host: it is a program for the processor, and has no kernels."""
+    before = source.before and translate(source.before, evaluate_once, host)
+    translation = before or Translation(evaluate_once=evaluate_once, host=host)
     translation.text += f'\n#line 1 "{source.name}"\n' + _translate(source, source.folder, translation)
     return translation
 
 
 def _translate(source: Source, here: Path, translation: Translation) -> str:
     translation.parts[source.name] = source.text
-    text = source.device_text
+    text = source.text if translation.host else source.device_text
     code = blank(text)
     edits = [*source.edits, *_shared(code), *_device(code), *_tokens(code), *_entries(source, code)]
-    edits += _includes(source, code, here, translation)
+    edits += _includes(source, text, code, here, translation)
     if translation.evaluate_once:
         edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
     chunks, at = [], 0
@@ -89,10 +91,10 @@ def _translate(source: Source, here: Path, translation: Translation) -> str:
     return "".join([*chunks, text[at:]])
 
 
-def _includes(source: Source, code: str, here: Path, translation: Translation) -> list[Edit]:
+def _includes(source: Source, whole: str, code: str, here: Path, translation: Translation) -> list[Edit]:
     """`#include "common.cuh"` -> its text. Files that are not found are left to the compiler."""
     edits = []
-    for match in _INCLUDE.finditer(source.device_text):
+    for match in _INCLUDE.finditer(whole):
         if code[match.start() : match.end()].lstrip()[:1] != "#":
             continue  # inside a comment
         if (path := source.find(match[1], here)) is None:

@@ -44,7 +44,7 @@ def sanitized(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def text():
-    ladder = translate(Source.read("recurrent/openmp.cpp")).text
+    ladder = translate(Source.read("recurrent/openmp.cpp"), host=True).text
     return f'#define real float\n{ladder}\n#line 1 "{DRIVER.name}"\n{DRIVER.read_text()}'
 
 
