@@ -141,6 +141,24 @@ def test_the_sync_of_a_tile_orders_no_other_tile():
     assert races and {races[0].line, races[0].other.line} == {line_of(HALVES, "// fill"), line_of(HALVES, "// use")}
 
 
+def test_a_reader_outside_the_tile_is_remembered():
+    head = TURN[: TURN.index("    float* own")]
+    tail = """    __shared__ float one;
+    if (block.thread_rank() == 0) one = 1;
+    block.sync();
+    if (block.thread_rank() % 8) __nanosleep(0);  // thread 0 reads first, then 8, then 1 to 7
+    s[block.thread_rank()] = one;  // read
+    tile.sync();
+    if (block.thread_rank() == 1) one = 2;  // write
+    y[block.thread_rank()] = s[block.thread_rank()];
+}
+"""
+    text = head + tail
+    (problem,) = look(text, 9).problems
+    assert {problem.line, problem.other.line} == {line_of(text, "// read"), line_of(text, "// write")}
+    assert {problem.thread[0], problem.other.thread[0]} == {1, 8}
+
+
 def test_a_tile_with_a_lane_that_has_returned_is_named_as_the_shuffle_is():
     x, seen = np.zeros(32, np.float32), []
     for shuffle in ("tile.shfl_down(x[threadIdx.x], 4)", "__shfl_down_sync(0xffffffff, x[threadIdx.x], 4, 8)"):
