@@ -70,13 +70,13 @@ def inspect(
 
     A race is two accesses of one element, at least one of them a write, with no happens-before order between them
     under any schedule of the threads. Such an order comes from __syncthreads, from __syncwarp for the lanes of its
-    mask, and from release and acquire: a __threadfence covers what its thread did, and what barriers and releases had
-    ordered before it; a later atomic or volatile write of the thread releases that, and a thread that finds the value,
-    by an atomic or a volatile read of the same word, acquires it. __threadfence_block and atomics such as
-    atomicAdd_block do so within a block. No fence is required after the acquiring read, except in a cooperative launch
-    for what other blocks have released: there a block reads again what it has read in an earlier step, and its L1 cache
-    may hold the old value. Atomics do not race with each other, nor in global memory one thread's volatile write with
-    volatile reads.
+    mask, from the sync of a cooperative group for its threads, and from release and acquire: a __threadfence covers
+    what its thread did, and what barriers and releases had ordered before it; a later atomic or volatile write of the
+    thread releases that, and a thread that finds the value, by an atomic or a volatile read of the same word, acquires
+    it. __threadfence_block and atomics such as atomicAdd_block do so within a block. No fence is required after the
+    acquiring read, except in a cooperative launch for what other blocks have released: there a block reads again what
+    it has read in an earlier step, and its L1 cache may hold the old value. Atomics do not race with each other, nor in
+    global memory one thread's volatile write with volatile reads.
 
     Where blocks meet at a word, by atomics or volatile accesses, or an order depends on a release, the launch runs a
     second time, with the last block and the last thread first: accesses that were ordered by luck no longer are, and a

@@ -60,6 +60,42 @@ extern "C" __global__ void k(float* x, float* y, int n) {
 }
 """
 
+COPY = """#include <cooperative_groups.h>
+#include <cooperative_groups/memcpy_async.h>
+namespace cg = cooperative_groups;
+extern "C" __global__ void k(const float* x, float* y, int n) {
+    __shared__ float s[64];
+    cg::thread_block block = cg::this_thread_block();
+    cg::memcpy_async(block, s, x, sizeof s);
+    cg::wait(block);  // wait
+    y[threadIdx.x] = s[63 - threadIdx.x];  // use
+}
+"""
+# Half of the lanes of each warp take places by one atomic; a partition adds up its own.
+KEPT = """#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+namespace cg = cooperative_groups;
+extern "C" __global__ void k(const float* x, float* y, int n) {
+    __shared__ int count;
+    __shared__ float sums[2];
+    cg::thread_block block = cg::this_thread_block();
+    if (block.thread_rank() == 0) sums[0] = sums[1] = count = 0;
+    block.sync();
+    auto tile = cg::tiled_partition<32>(block);
+    cg::coalesced_group part = cg::binary_partition(tile, block.thread_rank() % 3 == 0);
+    float sum = cg::reduce(part, x[block.thread_rank()], cg::plus<float>());
+    if (part.thread_rank() == 0) atomicAdd(&sums[block.thread_rank() % 3 == 0], sum);
+    if (block.thread_rank() % 2) {
+        cg::coalesced_group active = cg::coalesced_threads();
+        int place = 0;
+        if (active.thread_rank() == 0) place = atomicAdd(&count, active.size());
+        y[active.shfl(place, 0) + active.thread_rank()] = 1;
+    }
+    block.sync();
+    if (block.thread_rank() >= count) y[block.thread_rank()] = sums[block.thread_rank() % 2];
+}
+"""
+
 
 def look(text, block=64, grid=1, n=1000, cooperative=False):
     kernel = Kernel(Source(text, "k.cu"), "k", cooperative=cooperative)
@@ -105,6 +141,24 @@ def test_the_sync_of_a_tile_orders_no_other_tile():
     assert races and {races[0].line, races[0].other.line} == {line_of(HALVES, "// fill"), line_of(HALVES, "// use")}
 
 
+def test_a_reader_outside_the_tile_is_remembered():
+    head = TURN[: TURN.index("    float* own")]
+    tail = """    __shared__ float one;
+    if (block.thread_rank() == 0) one = 1;
+    block.sync();
+    if (block.thread_rank() % 8) __nanosleep(0);  // thread 0 reads first, then 8, then 1 to 7
+    s[block.thread_rank()] = one;  // read
+    tile.sync();
+    if (block.thread_rank() == 1) one = 2;  // write
+    y[block.thread_rank()] = s[block.thread_rank()];
+}
+"""
+    text = head + tail
+    (problem,) = look(text, 9).problems
+    assert {problem.line, problem.other.line} == {line_of(text, "// read"), line_of(text, "// write")}
+    assert {problem.thread[0], problem.other.thread[0]} == {1, 8}
+
+
 def test_a_tile_with_a_lane_that_has_returned_is_named_as_the_shuffle_is():
     x, seen = np.zeros(32, np.float32), []
     for shuffle in ("tile.shfl_down(x[threadIdx.x], 4)", "__shfl_down_sync(0xffffffff, x[threadIdx.x], 4, 8)"):
@@ -119,6 +173,21 @@ extern "C" __global__ void k(const float* x, float* y) {{
     tile, warp = ([(one.kind, one.line, one.element, one.message) for one in problems] for problems in seen)
     assert tile == warp and ("nan", 6, 9) in [one[:3] for one in tile]
     assert "a shuffle from a lane that has returned" in " ".join(str(seen[0]).split())
+
+
+def test_a_copy_by_a_block_is_waited_for():
+    assert look(COPY).ok
+    text = without(COPY, "wait")
+    for replacement in ("", "    block.sync();\n"):  # a barrier alone does not wait for copies
+        problems = look(text.replace("    y[", f"{replacement}    y[")).problems
+        assert problems and all(problem.text.endswith("// use") for problem in problems)
+
+
+def test_a_right_filter_and_partition_have_no_problem():
+    record = look(KEPT)
+    third = sum(range(0, 64, 3))
+    assert record.ok and (record.outputs["y"][:32] == 1).all()
+    assert (record.outputs["y"][32:].reshape(16, 2) == [2016 - third, third]).all()
 
 
 @pytest.mark.parametrize("grid, block", [(2, 32), (3, 40)])

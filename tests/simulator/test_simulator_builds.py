@@ -63,7 +63,7 @@ def test_a_function_that_is_defined_nowhere():
         ("#include <cuda_fp16.h>\n", "error: there is no file cuda_fp16.h. Of CUDA's own headers the simulator has"),
         ('#include "mine.cuh"\n', "error: there is no file mine.cuh. Of"),
         (
-            "__device__ int f(int x) { return __dp4a(x, x, x); }\n",
+            "__device__ int f(int x) { return __vadd4(x, x); }\n",
             "If it is a function of CUDA, the simulator does not",
         ),
     ],

@@ -42,6 +42,8 @@ extern "C" void abort() noexcept MINIGRAD_HOST_ONLY;
 #include "dialect/warp.h"
 #include "dialect/atomics.h"
 #include "dialect/arithmetic.h"
+#include "dialect/rounding.h"
+#include "dialect/integers.h"
 #include "dialect/tensor_cores.h"
 #include "include/assert.h"
 

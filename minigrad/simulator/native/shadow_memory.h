@@ -125,7 +125,7 @@ struct Watch : BlockWatch {
     bool reversed;           // the last block and the last thread begin first
     bool order_dependent;    // some order depends on a release, or on which block came first to a word
     uint64_t serial;         // of the last atomic or release
-    bool keep_history;       // the file has fences, or a __syncwarp of some lanes
+    bool keep_history;       // the file has fences, a __syncwarp of some lanes, or cooperative groups
     void* history;           // if so, accesses beyond two; see access_history.cpp
     void* release_state;     // from the first fence on; see release_acquire.cpp
     // records

@@ -1,4 +1,5 @@
 // The OS threads: the calling one, and helpers that wait for launches. Each takes block after block of the grid.
+#include <fenv.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +100,7 @@ static void run_blocks(Worker& leader) {
         }
         leader.running = 0;
     } else {
+        fesetround(FE_TONEAREST);  // __fadd_ru may have been stopped; only Linux on x86 resets it for a signal handler
         for (Worker* worker = leader.list; worker; worker = worker->list) reset(*worker);
         reset(leader);
     }

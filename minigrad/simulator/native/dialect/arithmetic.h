@@ -55,6 +55,17 @@ MINIGRAD_INLINE double rcbrt(double x) { return 1 / ::cbrt(x); }
 MINIGRAD_INLINE float fdividef(float x, float y) { return x / y; }
 MINIGRAD_INLINE float normcdff(float x) { return 0.5f * erfcf(-0.707106781186547524f * x); }
 MINIGRAD_INLINE double normcdf(double x) { return 0.5 * ::erfc(-0.707106781186547524 * x); }
+// Without overflow on the way; infinite if one of the numbers is, even beside NaN.
+MINIGRAD_INLINE double rhypot(double x, double y) { return 1 / ::hypot(x, y); }
+MINIGRAD_INLINE double norm3d(double x, double y, double z) { return ::hypot(::hypot(x, y), z); }
+MINIGRAD_INLINE double rnorm3d(double x, double y, double z) { return 1 / norm3d(x, y, z); }
+MINIGRAD_INLINE double norm4d(double x, double y, double z, double w) { return ::hypot(norm3d(x, y, z), w); }
+MINIGRAD_INLINE double rnorm4d(double x, double y, double z, double w) { return 1 / norm4d(x, y, z, w); }
+MINIGRAD_INLINE float rhypotf(float x, float y) { return rhypot(x, y); }
+MINIGRAD_INLINE float norm3df(float x, float y, float z) { return norm3d(x, y, z); }
+MINIGRAD_INLINE float rnorm3df(float x, float y, float z) { return rnorm3d(x, y, z); }
+MINIGRAD_INLINE float norm4df(float x, float y, float z, float w) { return norm4d(x, y, z, w); }
+MINIGRAD_INLINE float rnorm4df(float x, float y, float z, float w) { return rnorm4d(x, y, z, w); }
 #ifndef __GLIBC__  // glibc's <math.h> has them as CUDA does
 MINIGRAD_INLINE void sincosf(float x, float* s, float* c) { *s = sinf(x), *c = cosf(x); }
 MINIGRAD_INLINE void sincos(double x, double* s, double* c) { *s = ::sin(x), *c = ::cos(x); }
@@ -77,67 +88,12 @@ MINIGRAD_INLINE double exp10(double x) { return ::pow(10.0, x); }
 MINIGRAD_INLINE float __fdividef(float x, float y) { return x / y; }
 MINIGRAD_INLINE float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1) : 0; }  // NaN becomes 0
 
-// Rounded to nearest, as every operation here; never fused.
-MINIGRAD_INLINE float __fadd_rn(float x, float y) { return x + y; }
-MINIGRAD_INLINE float __fsub_rn(float x, float y) { return x - y; }
-MINIGRAD_INLINE float __fmul_rn(float x, float y) { return x * y; }
-MINIGRAD_INLINE float __fdiv_rn(float x, float y) { return x / y; }
-MINIGRAD_INLINE float __frcp_rn(float x) { return 1 / x; }
-MINIGRAD_INLINE float __fsqrt_rn(float x) { return sqrtf(x); }
-MINIGRAD_INLINE float __frsqrt_rn(float x) { return 1 / sqrtf(x); }
-MINIGRAD_INLINE float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
-MINIGRAD_INLINE double __dadd_rn(double x, double y) { return x + y; }
-MINIGRAD_INLINE double __dsub_rn(double x, double y) { return x - y; }
-MINIGRAD_INLINE double __dmul_rn(double x, double y) { return x * y; }
-MINIGRAD_INLINE double __ddiv_rn(double x, double y) { return x / y; }
-MINIGRAD_INLINE double __drcp_rn(double x) { return 1 / x; }
-MINIGRAD_INLINE double __dsqrt_rn(double x) { return ::sqrt(x); }
-MINIGRAD_INLINE double __fma_rn(double x, double y, double z) { return ::fma(x, y, z); }
-
 MINIGRAD_INLINE int __float_as_int(float x) { return __builtin_bit_cast(int, x); }
 MINIGRAD_INLINE unsigned __float_as_uint(float x) { return __builtin_bit_cast(unsigned, x); }
 MINIGRAD_INLINE float __int_as_float(int x) { return __builtin_bit_cast(float, x); }
 MINIGRAD_INLINE float __uint_as_float(unsigned x) { return __builtin_bit_cast(float, x); }
 MINIGRAD_INLINE long long __double_as_longlong(double x) { return __builtin_bit_cast(long long, x); }
 MINIGRAD_INLINE double __longlong_as_double(long long x) { return __builtin_bit_cast(double, x); }
-
-// A float out of range converts to the nearest int, and NaN to 0, as on the GPU; in C++ both are undefined.
-MINIGRAD_INLINE int __double2int_rz(double x) {
-    return x != x ? 0 : x >= 2147483647.0 ? 2147483647 : x <= -2147483648.0 ? -2147483647 - 1 : int(x);
-}
-MINIGRAD_INLINE int __double2int_rn(double x) { return __double2int_rz(::rint(x)); }
-MINIGRAD_INLINE int __float2int_rz(float x) { return __double2int_rz(x); }
-MINIGRAD_INLINE int __float2int_rn(float x) { return __double2int_rz(rintf(x)); }
-MINIGRAD_INLINE int __float2int_ru(float x) { return __double2int_rz(ceilf(x)); }
-MINIGRAD_INLINE int __float2int_rd(float x) { return __double2int_rz(floorf(x)); }
-MINIGRAD_INLINE float __int2float_rn(int x) { return float(x); }
-MINIGRAD_INLINE float __uint2float_rn(unsigned x) { return float(x); }
-MINIGRAD_INLINE float __double2float_rn(double x) { return float(x); }
-
-MINIGRAD_INLINE int __popc(unsigned x) { return __builtin_popcount(x); }
-MINIGRAD_INLINE int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
-MINIGRAD_INLINE int __clz(int x) { return x ? __builtin_clz(x) : 32; }
-MINIGRAD_INLINE int __clzll(long long x) { return x ? __builtin_clzll(x) : 64; }
-MINIGRAD_INLINE int __ffs(int x) { return __builtin_ffs(x); }
-MINIGRAD_INLINE int __ffsll(long long x) { return __builtin_ffsll(x); }
-MINIGRAD_INLINE unsigned __brev(unsigned x) {
-    unsigned reversed = 0;
-    for (int i = 0; i < 32; ++i) reversed |= (x >> i & 1) << (31 - i);
-    return reversed;
-}
-// The position of the |offset|-th set bit from bit `base` on, upwards or, below 0, downwards; ~0 if there is none. With
-// offset 0, base if it is set.
-MINIGRAD_INLINE unsigned __fns(unsigned mask, unsigned base, int offset) {
-    int step = offset < 0 ? -1 : 1, left = offset ? offset * step : 1;
-    for (unsigned i = base; i < 32 && (offset || i == base); i += step)
-        if (mask >> i & 1 && --left == 0) return i;
-    return ~0u;
-}
-MINIGRAD_INLINE int __mulhi(int x, int y) { return int((long long)x * y >> 32); }
-MINIGRAD_INLINE unsigned __umulhi(unsigned x, unsigned y) { return unsigned((unsigned long long)x * y >> 32); }
-MINIGRAD_INLINE int __mul24(int x, int y) { return (x << 8 >> 8) * (y << 8 >> 8); }
-MINIGRAD_INLINE unsigned umin(unsigned a, unsigned b) { return b < a ? b : a; }
-MINIGRAD_INLINE unsigned umax(unsigned a, unsigned b) { return a < b ? b : a; }
 
 // Loads and stores with cache hints.
 template <class T> MINIGRAD_INLINE T __ldg(const T* p) { return *p; }
@@ -146,3 +102,5 @@ template <class T> MINIGRAD_INLINE T __ldca(const T* p) { return *p; }
 template <class T> MINIGRAD_INLINE T __ldcs(const T* p) { return *p; }
 template <class T> MINIGRAD_INLINE void __stcg(T* p, T value) { *p = value; }
 template <class T> MINIGRAD_INLINE void __stcs(T* p, T value) { *p = value; }
+template <class T> MINIGRAD_INLINE void __stwb(T* p, T value) { *p = value; }
+template <class T> MINIGRAD_INLINE void __stwt(T* p, T value) { *p = value; }
