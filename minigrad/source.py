@@ -90,7 +90,9 @@ _TEMPLATE = re.compile(rf"(template\s*<([^{{}};]*?)>\s*){_KERNEL.pattern}")  # i
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)\n]*\))?[ \t]+((?:\\\n|[^\n])*)", re.M)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _ON_DEVICE = {"__global__", "__device__", "__constant__", "__shared__", "constexpr"}
-_NOT_HOST = re.compile(r"(?:(?:typedef|using|struct|class|union|enum|static_assert|asm|template)\b|extern\s*[\"t])")
+_NOT_HOST = re.compile(
+    r"(?:(?:typedef|using|namespace|struct|class|union|enum|static_assert|asm|template)\b|extern\s*[\"t])"
+)
 _HOST_FUNCTION = re.compile(r"(?:[\w:<>,*&\s]+[\s*&>]~?[\w:]+|main)\s*\(")
 _LIBRARIES = r"cublas|cudnn|cufft|curand|cusparse|cusolver|nvToolsExt|nvtx3/|mpi\.h|nccl\.h|helper_|thrust/"
 _HOST_HEADER = re.compile(rf"[ \t]*#[ \t]*include[ \t]*[<\"](?:{_LIBRARIES})[^\n]*")
@@ -169,6 +171,9 @@ class Source:
     @cached_property
     def device_text(self) -> str:
         """The text with spaces in place of host code and its headers: same length, same lines."""
+        if found := _SURROGATE.search(self.text):
+            line = self.text.count("\n", 0, found.start()) + 1
+            raise CompileError(f"{self.name}:{line}: {found[0]!r} is half a character, which no file can hold.")
         removed = [(item.start, item.stop) for item in self.host_code]
         removed += [
             match.span() for match in _HOST_HEADER.finditer(self.text) if "#" in self.code[slice(*match.span())]
@@ -223,9 +228,6 @@ class Source:
     @cached_property
     def unit(self) -> str:
         """The text for a compiler: its lines are numbered from its own first line."""
-        if found := _SURROGATE.search(self.text):
-            line = self.text.count("\n", 0, found.start()) + 1
-            raise CompileError(f"{self.name}:{line}: {found[0]!r} is half a character, which no file can hold.")
         text = apply([*self.edits, *self._c_names()], self.device_text)
         return f'{self.before.unit if self.before else ""}\n#line 1 "{self.name}"\n{text}'
 

@@ -36,8 +36,8 @@ def early(me: Access, other: Access, at: str) -> str:
     return (
         f"{_who(me, other)} {_does(me.kind, at)}, to which {who} copies asynchronously in line {other.line}{file}. "
         "That copy may still be under way. Let each thread wait for its own copies by copy_wait; its number says how "
-        "many groups it leaves under way. A __syncthreads() must follow; cooperative_groups::wait does both. Where the "
-        "old number is meant, a barrier must come before the copy begins."
+        "many groups it leaves under way. A __syncthreads() must follow. Where the old number is meant, a barrier must "
+        "come before the copy begins."
     )
 
 
@@ -94,8 +94,7 @@ def _own(me: Access, other: Access, scene: Scene) -> str:
 _BARRIER_OF_THE_GRID = (
     "At a barrier of the grid the threads of a block meet by __syncthreads(); then one of them calls __threadfence(), "
     "arrives by an atomicAdd, waits by atomics until all blocks have arrived, and calls __threadfence() again; then "
-    "the threads meet once more. The counter begins at 0. grid_barrier of grid_barrier.cuh does this, and "
-    "so does cooperative_groups::this_grid().sync()."
+    "the threads meet once more. The counter begins at 0. grid_barrier of grid_barrier.cuh does this."
 )
 
 
