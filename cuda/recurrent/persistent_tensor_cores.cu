@@ -37,6 +37,8 @@ struct Fragments {
     static constexpr int SEQUENCES = 8 * EIGHTS, BLOCK_ROWS = 16 * MROWS, UNITS = BLOCK_ROWS / GATES;
     static constexpr int STRIDE = BLOCK_ROWS + 4;  // a warp writes 4 x 8 sums at once: 4 more, and no two share a bank
     static constexpr int PARTIAL = SEQUENCES * STRIDE, HALVES = sizeof(Moved) / 2;  // mma of bfloat16 takes 16 k, of TF32 8
+    // Groups of eight sequences that are multiplied at once: two share the work of splitting a weight.
+    static constexpr int AT_ONCE = ARITHMETIC::PRODUCTS > 1 && EIGHTS > 1 ? 2 : 1;
     unsigned w[MROWS][K / 16][HALVES][4];
 
     static __device__ real one(const real* matrix, int row, int k, int hidden) {
@@ -66,33 +68,37 @@ struct Fragments {
         // All blocks need the same h at the same time, and each begins with another eight sequences: so they read from
         // other places of the L2 cache.
         int eight = blockIdx.x % EIGHTS;
-        Four<Moved> next[K / 16];  // of the next eight sequences: on their way while these are multiplied
+        auto at = [=](int i) { return h + 8 * ((eight + i / (K / 16)) % EIGHTS) * exchange.width + 16 * (i % (K / 16)); };
+        Four<Moved> next[AT_ONCE * (K / 16)];  // of the next sequences: on their way while these are multiplied
 #pragma unroll
-        for (int step = 0; step < K / 16; ++step) next[step] = exchange.read(h + 8 * eight * exchange.width + 16 * step);
+        for (int i = 0; i < AT_ONCE * (K / 16); ++i) next[i] = exchange.read(at(i));
 #pragma unroll
-        for (int n = 0; n < EIGHTS; ++n) {
+        for (int n = 0; n < EIGHTS; n += AT_ONCE) {
             // [read h]
-            int following = (eight + 1) % EIGHTS;
-            unsigned b[K / 16][2 * HALVES];
+            unsigned b[AT_ONCE * (K / 16)][2 * HALVES];
 #pragma unroll
-            for (int step = 0; step < K / 16; ++step) {
-                to_fragment(b[step], next[step]);
-                if (n + 1 < EIGHTS) next[step] = exchange.read(h + 8 * following * exchange.width + 16 * step);
+            for (int i = 0; i < AT_ONCE * (K / 16); ++i) {
+                to_fragment(b[i], next[i]);
+                if (n + AT_ONCE < EIGHTS) next[i] = exchange.read(at((n + AT_ONCE) * (K / 16) + i));
             }
             // [products]
-            float sums[MROWS][4] = {};
+            float sums[AT_ONCE][MROWS][4] = {};
 #pragma unroll
             for (int i = 0; i < K / 16 * MROWS * HALVES; ++i) {
                 int step = i / (MROWS * HALVES), m = i / HALVES % MROWS, half = i % HALVES;
                 unsigned a[4];
                 for (int j = 0; j < 4; ++j) a[j] = as_new(w[m][step][half][j]);
-                ARITHMETIC::multiply(sums[m], a, &b[step][2 * half]);
+#pragma unroll
+                for (int one = 0; one < AT_ONCE; ++one) {
+                    ARITHMETIC::multiply(sums[one][m], a, &b[one * (K / 16) + step][2 * half]);
+                }
             }
             // [partial sums]
-            real* partial = shared + threadIdx.y * PARTIAL + (8 * eight + pair) * STRIDE + row;
 #pragma unroll
-            for (int i = 0; i < MROWS * 4; ++i) partial[i % 2 * STRIDE + i / 2 * 8] = sums[i / 4][i % 4];
-            eight = following;
+            for (int i = 0; i < AT_ONCE * MROWS * 4; ++i) {
+                int one = i / (MROWS * 4), m = i / 4 % MROWS, j = i % 4, s = 8 * ((eight + n + one) % EIGHTS) + pair;
+                shared[threadIdx.y * PARTIAL + (s + j % 2) * STRIDE + row + 16 * m + j / 2 * 8] = sums[one][m][j];
+            }
         }
     }
 };
