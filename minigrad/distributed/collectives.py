@@ -2,15 +2,16 @@
 
 Before anything is sent, the ranks compare the call, shape, dtype and op. Where they differ, or one has a wrong argument
 or is at the end of its program, all of them raise ValueError or RankError, with the ranks and their calls. Tensors and
-NumPy arrays of the devices numpy and sim are taken; results are new, on the same device, and off the tape. A rank makes
-all calls in one thread: those of several threads could meet in any order.
+NumPy arrays are taken; results are new, on the same device, and off the tape. MPI moves what is in host memory, NCCL
+what is on the GPU that each rank has for itself, `device()`. A rank makes all calls in one thread: those of several
+threads could meet in any order.
 """
 
 from typing import Any, TypeVar
 
 import numpy as np
 
-from minigrad.devices.dtypes import DTYPES, FLOATS
+from minigrad.devices.dtypes import DTYPES, FLOATS, is_last
 from minigrad.distributed.host import Backend, backend_of
 from minigrad.distributed.world import init
 from minigrad.errors import require, require_int, require_words
@@ -61,7 +62,8 @@ def _agreed(call: str, x: Any, **settings: Any) -> tuple[Any, Backend]:
         world.agree(f"an error: {fault}".rstrip("."))
         raise
     words = (f"{name}={it.item() if isinstance(it, np.generic) else it!r}" for name, it in settings.items())
-    world.agree(", ".join([f"{call} of {x.dtype} {x.shape}", *words]))
+    layout = ", NHWC" * (is_last(x.array) if isinstance(x, Tensor) else False) if backend.where else ""
+    world.agree(", ".join([f"{call} of {x.dtype} {x.shape}{backend.where}{layout}", *words]))
     return x.array if isinstance(x, Tensor) else x, backend
 
 

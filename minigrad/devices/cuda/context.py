@@ -56,7 +56,7 @@ class Context:
             try:
                 yield
             except (self.driver.Error, libcuda.DriverError) as error:
-                raise self.failure(error, self._message(error)) from error
+                raise self.failure(error, self.message(error)) from error
 
     def queue(self, steps: Sequence[Step]) -> None:
         """Queue each step; the caller holds the lock."""
@@ -69,11 +69,11 @@ class Context:
     def call(self, function: Any, *arguments: int) -> None:
         """Queue a driver function with these arguments and the stream."""
         call = libcuda.DriverCall(function, *arguments, self.stream.handle)
-        call.message = self._message
+        call.message = self.message
         with self.lock:
             self.queue([call])
 
-    def _message(self, error: Exception) -> str:
+    def message(self, error: Exception) -> str:
         """The error message of a driver call other than a launch."""
         return f"{self.label} rejected: {error}."
 

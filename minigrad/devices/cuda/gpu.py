@@ -35,7 +35,7 @@ class GPU:
 
     def __init__(self, number: int) -> None:
         self._driver, self.number, self.name = _driver(), number, gpu_name(number)
-        self.count: int = self._driver.Device.count()  # of GPUs on this machine
+        self.count = count()
         if number >= self.count:
             raise DeviceError(
                 f"device 'cuda:{number}' is not here: the GPUs of this machine are "
@@ -199,6 +199,11 @@ class GPU:
                 self._modules.popitem()[1].unload()
             del self.stream, self.sender, self.context.stream
         self.context.primary.detach()
+
+
+def count() -> int:
+    """The GPUs of this machine. Raises DeviceError where PyCUDA, the driver or every GPU is missing."""
+    return int(_driver().Device.count())
 
 
 @cache
