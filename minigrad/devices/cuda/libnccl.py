@@ -63,6 +63,13 @@ def _last(library: Any) -> bytes:
     return library.ncclGetLastError(None) or b""
 
 
+def version(library: Any) -> str:
+    """2.28.9"""
+    number = ctypes.c_int()
+    checked(library, library.ncclGetVersion(ctypes.byref(number)))
+    return f"{number.value // 10000}.{number.value // 100 % 100}.{number.value % 100}"
+
+
 def unique_id(library: Any) -> bytes:
     """The name of a new communicator."""
     name = UniqueId()

@@ -24,6 +24,7 @@ from minigrad.rounding import precision
 
 CHECKED, ENOUGH, MOST = 4, 0.1, 50  # losses compared; seconds or steps in a row
 WORDS, LENGTH, WIDTH, HEADS, LAYERS, TEXTS = 65, 256, 384, 6, 6, 64  # of the character model, and texts of a batch
+PAIRS = ("minigrad, graph, alone", "minigrad, graph"), ("PyTorch, alone", "PyTorch DDP")  # without and with messages
 Wrap = Callable[[Any], Any]  # makes a module data-parallel, or leaves it as it is
 
 
@@ -109,12 +110,12 @@ def step_seconds(step: ParallelStep, against: Sequence[str]) -> dict[str, list[f
     Raises ValueMismatch.
     """
     makers: dict[str, Callable[[], Call]] = {
-        "minigrad, graph, alone": partial(step.ours, lambda model: model, True),
-        "minigrad, graph": partial(step.ours, DataParallel, True),
+        PAIRS[0][0]: partial(step.ours, lambda model: model, True),
+        PAIRS[0][1]: partial(step.ours, DataParallel, True),
         "minigrad, eager": partial(step.ours, DataParallel, False),
     }
     if "torch" in against:
-        makers |= {"PyTorch, alone": partial(step.theirs, False), "PyTorch DDP": partial(step.theirs, True)}
+        makers |= {PAIRS[1][0]: partial(step.theirs, False), PAIRS[1][1]: partial(step.theirs, True)}
     works, truth = dict[str, Call](), list[float]()
     for name, make in makers.items():
         works[name] = make()
