@@ -46,6 +46,9 @@ class Device:
     def name(self):
         return "Fake" if self.number == 0 else f"Fake {self.number}"
 
+    def pci_bus_id(self):
+        return f"0000:{self.number:02}:00.0"
+
     def retain_primary_context(self):
         handle, stack = CONTEXT + self.number, self.driver.stack
         return Stub(push=lambda: stack.append(handle), detach=lambda: None, handle=handle)

@@ -5,7 +5,9 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from minigrad.devices.array import Array
+import numpy as np
+
+from minigrad.devices.array import Array, array_over
 from minigrad.devices.cuda import libnccl
 from minigrad.devices.cuda.side_stream import SideStream
 from minigrad.devices.dtypes import FLOATS, copied
@@ -15,6 +17,7 @@ from minigrad.layouts import in_layout
 from minigrad.operators import OPS
 
 EXTREMES = ("max", "min")
+NUMBERS = {np.dtype(name): number for name, number in libnccl.TYPES.items()}
 
 
 class NCCL:
@@ -80,8 +83,8 @@ class NCCL:
         self, name: str, pairs: Sequence[tuple[Array, Array]], kind: int | None, *word: int, overlap: bool = False
     ) -> None:
         """Queue a collective from each first array to the second. kind: None for any numbers, sent as bytes."""
-        gpu = self.gpu
-        pairs = [(x, y) for x, y in pairs if x.size]
+        gpu, context = self.gpu, self.gpu.context
+        pairs = [pair for pair in pairs if pair[0].size]
         if self.world.size == 1:
             for x, y in pairs:
                 gpu.touch(x, y)
@@ -90,18 +93,19 @@ class NCCL:
         library, comm = self._communicator
         function, several = getattr(library, name), len(pairs) > 1
         stream = self._side.handle if overlap else gpu.stream.handle
-        with gpu.context.guarded():
+        with context.lock if context.claim() else context.current():  # NCCL works in the context that is current
+            context.must_live()
             if overlap:
                 self._side.begin()
-            if several:
-                libnccl.checked(library, library.ncclGroupStart())
+            status = library.ncclGroupStart() if several else 0
             for x, y in pairs:
                 gpu.memory.touch((x, y))
-                count = min(x.size, y.size) * (x.dtype.itemsize if kind is None else 1)
-                number = libnccl.BYTES if kind is None else kind
-                libnccl.checked(library, function(x.address, y.address, count, number, *word, comm, stream))
-            if several:
-                libnccl.checked(library, library.ncclGroupEnd())
+                count = min(x.spec.size, y.spec.size)
+                numbers = (count, kind) if kind is not None else (count * x.spec.dtype.itemsize, libnccl.BYTES)
+                status = status or function(x.address, y.address, *numbers, *word, comm, stream)
+            status = (library.ncclGroupEnd() if several else 0) or status
+            if status:
+                libnccl.check(library, status)
 
     @cached_property
     def _side(self) -> SideStream:
@@ -110,25 +114,34 @@ class NCCL:
     @cached_property
     def _communicator(self) -> tuple[Any, Any]:
         """The library and the communicator, which all ranks make together. Raises DeviceError on every rank."""
-        world, lack, name = self.world, "", b""
+        world, lack, name, place = self.world, "", b"", self.gpu.place
         try:
             library = libnccl.load()
             name = b"" if world.rank else libnccl.unique_id(library)
         except DeviceError as error:
             lack = str(error)
-        lacks, names = zip(*world.comm.allgather((lack, name)), strict=True)
-        if missing := [rank for rank, text in enumerate(lacks) if text]:
-            raise DeviceError(f"rank {missing[0]}: {lacks[missing[0]]}")
+        lacks, names, places = zip(*world.comm.allgather((lack, name, place)), strict=True)
+        for rank, text in enumerate(lacks):
+            if text:
+                raise DeviceError(f"rank {rank}: {text}")
+            if (first := places.index(places[rank])) < rank:
+                raise DeviceError(
+                    f"ranks {first} and {rank} work on one GPU, and NCCL needs one for each. Call "
+                    "mg.distributed.init() before a GPU is used, or give device=mg.distributed.device()."
+                )
         with self.gpu.context.guarded():
             return library, libnccl.communicator(library, names[0], world.size, world.rank)
 
 
 def _like(x: Array) -> Array:
-    return Array.empty(x.device, x.shape, x.dtype, x.channels_last)
+    spec = x.spec
+    if spec.offset:
+        return Array.empty(spec.device, spec.shape, spec.dtype, spec.channels_last)
+    return array_over(spec.device.allocate(max(spec.nbytes, 1)), spec)
 
 
 def _type(op: str, x: Array) -> int:
     """NCCL's number of a dtype. Raises TypeError for one that it does not compute with."""
-    if x.dtype.name not in libnccl.TYPES:
+    if x.dtype not in NUMBERS:
         raise TypeError(f"NCCL takes no {op} of {x.dtype}; convert x with .astype('int32').")
-    return libnccl.TYPES[x.dtype.name]
+    return NUMBERS[x.dtype]

@@ -79,12 +79,12 @@ class Context:
 
     def retry(self, call: Any) -> None:
         """Make a rejected call again with the context current. Raises LaunchError if it is rejected again."""
-        with nullcontext() if self._claim() else self.current():
+        with nullcontext() if self.claim() else self.current():
             if status := call():
                 error = libcuda.error_of(self.library, call.func.__name__, status)
                 raise self.failure(error, call.message(error))
 
-    def _claim(self) -> bool:
+    def claim(self) -> bool:
         """Make the context current if this thread has none; False where another context is current."""
         found, own = ctypes.c_void_p(), self.primary.handle
         self.library.cuCtxGetCurrent(ctypes.byref(found))

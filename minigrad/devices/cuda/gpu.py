@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property, partial
@@ -159,6 +160,11 @@ class GPU:
     def attribute(self, name: str) -> int:
         """One number of the GPU by the driver's name for it: `MULTIPROCESSOR_COUNT`."""
         return self._device.get_attribute(getattr(self._driver.device_attribute, name))
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The machine and the bus address, the same for every process that works on this GPU."""
+        return platform.node(), self._device.pci_bus_id()
 
     @property
     def total_memory(self) -> int:

@@ -52,7 +52,7 @@ def load() -> Any:
     return library
 
 
-def checked(library: Any, status: int) -> None:
+def check(library: Any, status: int) -> None:
     """Raise RankError for the status of a call that has failed, in NCCL's words."""
     if status:
         words, last = (text.decode().strip() for text in (library.ncclGetErrorString(status), _last(library)))
@@ -66,19 +66,19 @@ def _last(library: Any) -> bytes:
 def version(library: Any) -> str:
     """2.28.9"""
     number = ctypes.c_int()
-    checked(library, library.ncclGetVersion(ctypes.byref(number)))
+    check(library, library.ncclGetVersion(ctypes.byref(number)))
     return f"{number.value // 10000}.{number.value // 100 % 100}.{number.value % 100}"
 
 
 def unique_id(library: Any) -> bytes:
     """The name of a new communicator."""
     name = UniqueId()
-    checked(library, library.ncclGetUniqueId(ctypes.byref(name)))
+    check(library, library.ncclGetUniqueId(ctypes.byref(name)))
     return bytes(name)
 
 
 def communicator(library: Any, name: bytes, ranks: int, rank: int) -> ctypes.c_void_p:
     """The communicator of that name, once all ranks have come here; the context of this one's GPU is current."""
     comm = ctypes.c_void_p()
-    checked(library, library.ncclCommInitRank(ctypes.byref(comm), ranks, UniqueId.from_buffer_copy(name), rank))
+    check(library, library.ncclCommInitRank(ctypes.byref(comm), ranks, UniqueId.from_buffer_copy(name), rank))
     return comm

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from minigrad.devices import check, gpus
 from minigrad.devices.cuda import libnccl
 from minigrad.display import Table, Tabular, table
-from minigrad.distributed import launch
+from minigrad.distributed import init, launch
 from minigrad.errors import DeviceError, require_words
 from minigrad.lab.bench.jobs import attempt, known_part
 from minigrad.lab.bench.parallel import messages, training
@@ -127,6 +127,7 @@ def jobs(only: str | None) -> dict[str, tuple[str, int]]:
 
 def on_rank() -> tuple[dict[str, dict[str, list[float]]], str]:
     """The seconds of each run by title and contestant, and the version of NCCL."""
+    init()  # from now on the rank's GPU is the device "cuda"
     part, number, against = json.loads(sys.argv[1])
     step = training.STEPS[number]
     measure: dict[str, Callable[[], dict[str, dict[str, list[float]]]]] = {
