@@ -37,9 +37,9 @@ def test_a_leaf_has_its_gradient_as_soon_as_its_last_consumer_has_been_computed(
     middle = mg.Tensor((first * shared).array)
     middle.record("middle", (first * shared,), rule, ())
     monkeypatch.setattr(tape, "FOLLOWERS", [lambda: lambda at: order.append(names.get(id(at), "the end"))])
-    (last * (shared * middle)).sum().backward()
+    (last * (shared * middle) * last).sum().backward()
     assert order == ["last", "a rule in the middle", *sorted(order[2:4]), "the end"]
-    assert [x.grad.item() for x in (first, shared, last)] == [45, 60, 18]
+    assert [x.grad.item() for x in (first, shared, last)] == [225, 300, 180]
 
 
 def test_a_tensor_used_twice_gets_both_parts(device):
