@@ -94,7 +94,8 @@ def inspect(
     member of a shared struct that is copied whole and has other members set; two calls of one function with a barrier,
     in both branches of an if; different masks of the lanes of one shuffle, where no lane is left to wait for; an
     integer that a shuffle reads from a lane that is not in the mask, as it may remain unused (a float is NaN); a
-    thread's own variable that nobody has set. With Clang, setting a bit-field reads it first: in undefined shared memory that is reported.
+    thread's own variable that nobody has set. With Clang, setting a bit-field reads it first: in undefined shared
+    memory that is reported.
 
     Counts are of the text as written, with lanes reconverged after each branch and iteration. nvcc may merge loads
     of two branches or of adjacent members, or unroll a loop whose lanes stay diverged. Of 116 counts of small kernels
