@@ -104,7 +104,10 @@ _ALIASES = (
 )
 _EXTERN_C = re.compile(r'\bextern\s*" "\s*{?')  # extern "C" after `blank`
 # Types that are no structs of the reader's: those of the language, and minigrad's own, which `kernels` has.
-_READ = set("real wide float double int unsigned bool bfloat16 View Window Frame TensorMap".split())
+_READ = {
+    *("real", "wide", "bfloat16", "float", "double", "int", "unsigned", "bool"),
+    *("View", "Window", "Frame", "TensorMap"),
+}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TUNABLE = re.compile(r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+(\d+)[ \t]*$", re.M)
 
