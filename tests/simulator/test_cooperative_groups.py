@@ -174,12 +174,8 @@ def test_a_grid_meets_only_in_a_cooperative_launch():
 
 
 def test_threads_that_do_not_meet_are_named():
-    with pytest.raises(
-        KernelError, match=r"32 threads: 31 wait at thread_block::sync in line (\d+), 1 have ret"
-    ) as lost:
-        run("one_missing", filled(1, np.int32))
-    assert TEXT.splitlines()[lost.value.line - 1].endswith("// here")
-    with pytest.raises(KernelError, match="5 wait at thread_block::sync in line .* 27 wait at thread_block::sync"):
+    run("one_missing", filled(1, np.int32))  # it has returned, and is not waited for
+    with pytest.raises(KernelError, match=r"(?=.* 5 wait at thread_block::sync).* 27 wait at thread_block::sync"):
         run("two_branches", filled(1, np.int32))
     with pytest.raises(KernelError, match="lane . waits at __shfl_sync in line .*, lane . at __ballot_sync in line"):
         run("two_operations", filled(1, np.int32))
