@@ -39,6 +39,16 @@ __device__ inline float power_of_two(float x) {
 #endif
 }
 
+// Adds to neighbors in memory, where other threads add as well: Hopper by one instruction.
+template <class Few>
+__device__ void add_neighbors(float* to, Few x) {
+#if __CUDA_ARCH__ >= 900
+    atomicAdd(reinterpret_cast<Few*>(to), x);
+#else
+    for (int i = 0; i < sizeof(Few) / sizeof(float); ++i) atomicAdd(to + i, reinterpret_cast<const float*>(&x)[i]);
+#endif
+}
+
 // 16 bytes, which one instruction copies.
 template <class T> struct alignas(16) Run { T at[16 / sizeof(T)]; };
 
@@ -72,6 +82,7 @@ struct Memory {
         exchange = reinterpret_cast<T*>(numbers + 4 * PASSING) + threadIdx.x / 32 * W::EXCHANGE;
     }
     __device__ T* strip(int tile) const { return own + (tile * ROWS + threadIdx.x / 32 * W::STRIP) * W::PITCH; }
+    __device__ T* all() const { return exchange - threadIdx.x / 32 * W::EXCHANGE; }
     __device__ T* tile(int stage, int i) const { return stages + (stage * 2 + i) * TILE; }
 };
 
@@ -214,11 +225,12 @@ __device__ void flash_backward_queries(
 }
 
 // dv = the sum over queries of p dy, dk = scale * that of ds q. block -> W's strips of keys of a head that `group` heads of
-// q share; the queries of all of them pass by, so that the scores are those of keys and queries, (q k^T)^T.
-template <class W>
+// q share; the queries of all of them pass by, so that the scores are those of keys and queries, (q k^T)^T. With ALL, the
+// block adds its part of dq, which begins as 0, too: five products instead of seven, but sums in any order.
+template <class W, bool ALL = false>
 __device__ void flash_backward_keys(
     const typename W::T* dy, const typename W::T* q, const typename W::T* k, const typename W::T* v, const float* logs,
-    const float* dots, typename W::T* dk, typename W::T* dv, float scale, const Lengths& of) {
+    const float* dots, float* dq, typename W::T* dk, typename W::T* dv, float scale, const Lengths& of) {
     // [own]
     using M = Memory<W, 2>;
     M memory;
@@ -249,12 +261,12 @@ __device__ void flash_backward_keys(
         if (number + 1 < tiles * of.group) copy(stage ^ 1, number + 1);
         if (number == 0) keys.hold(), values.hold();
         int start = first + number % tiles * PASSING;
-        if (start + PASSING <= of.first(own)) continue;
+        if (!ALL && start + PASSING <= of.first(own)) continue;
         // [p]
         typename W::Scores score = {}, slope = {};
         const float *log = memory.numbers + stage * 2 * PASSING, *dot = log + PASSING;
         W::along(score, keys, memory.tile(stage, 0));
-        bool some = of.hidden(start, own + W::STRIP - 1);
+        bool some = of.hidden(start, own + W::STRIP - 1);  // also where keys end: with ALL these would show in dq
         W::each(score, [&](int i, int j, float& s) {
             s = power_of_two(s * unit - log[W::column(j)] * LOG2_E);
             if (some && of.hidden(start + W::column(j), own + W::row(i))) s = 0;
@@ -268,6 +280,13 @@ __device__ void flash_backward_keys(
             if (some && of.hidden(start + W::column(j), own + W::row(i))) s = 0;
         });
         W::down(key_sum, score, memory.tile(stage, 0), memory.exchange);
+        // [dq]
+        if constexpr (ALL) {
+            W::expose(score, memory.exchange);
+            __syncthreads();
+            int from = (shared * of.group + number / tiles) * of.queries + start;
+            W::scatter(dq + from * of.width, memory.all(), memory.own, of.queries - start, of.width, scale);
+        }
     }
     copy_wait<0>();
     // [store]

@@ -98,6 +98,28 @@ struct Registers {
         }
     }
 
+    // `down` has written the scores to shared memory.
+    static __device__ void expose(Scores&, float*) {}
+
+    // out += scale * scores^T @ own, from the scores of all warps. Others add to the same rows, in any order.
+    static __device__ void scatter(float* out, const float* scores, const float* own, int rows, int width, float scale) {
+        for (int job = threadIdx.x; job < PASSING / 4 * (WIDTH / 4); job += 32 * WARPS) {
+            int top = job / (WIDTH / 4) * 4, left = job % (WIDTH / 4) * 4;
+            float sum[4][4] = {};
+#pragma unroll 4
+            for (int key = 0; key < WARPS * STRIP; ++key) {
+                Four tall = four(scores + key * BETWEEN + top), flat = four(own + key * PITCH + left);
+#pragma unroll
+                for (int i = 0; i < 16; ++i) sum[i / 4][i % 4] += tall.at[i / 4] * flat.at[i % 4];
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                float4 run = {sum[i][0] * scale, sum[i][1] * scale, sum[i][2] * scale, sum[i][3] * scale};
+                if (top + i < rows && left < width) add_neighbors(out + (top + i) * width + left, run);
+            }
+        }
+    }
+
     // Writes factor times row i of the sums.
     static __device__ void store(float* row, Sums& sums, int i, int width, float factor) {
 #pragma unroll

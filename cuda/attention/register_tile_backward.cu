@@ -9,5 +9,5 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_register_tile
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_register_tile_backward_keys(
     const float* dy, const float* q, const float* k, const float* v, const float* logs, const float* dots, float* dk,
     float* dv, float scale, int group, int queries, int keys, int width, int causal) {
-    flash_backward_keys<Registers>(dy, q, k, v, logs, dots, dk, dv, scale, {group, queries, keys, width, causal});
+    flash_backward_keys<Registers>(dy, q, k, v, logs, dots, nullptr, dk, dv, scale, {group, queries, keys, width, causal});
 }

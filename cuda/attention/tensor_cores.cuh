@@ -15,14 +15,15 @@
 template <class Arithmetic>
 struct TensorCores {
     using T = typename Arithmetic::T;
-    static constexpr int STRIP = 16 * TALL, R = 2 * TALL, C = PASSING / 4, SUMS = WIDTH / 4, EXCHANGE = 0;
+    static constexpr int STRIP = 16 * TALL, R = 2 * TALL, C = PASSING / 4, SUMS = WIDTH / 4;
     static constexpr int RUN = 16 / sizeof(T), SLICE = 32 / sizeof(T), PITCH = WIDTH + RUN;
     static constexpr int SLICES = WIDTH / SLICE, HOLDS = HELD && sizeof(T) == 2 ? SLICES : 0;
+    static constexpr int BETWEEN = PASSING + RUN, EXCHANGE = STRIP * BETWEEN;
 
     // A result in pieces of 16 x 8, as the instruction leaves them.
-    template <int N>
+    template <int N, int M = TALL>
     struct Result {
-        float at[TALL][N / 8][4];
+        float at[M][N / 8][4];
         __device__ float& operator()(int i, int j) { return at[i / 2][j / 2][i % 2 * 2 + j % 2]; }
     };
     using Scores = Result<PASSING>;
@@ -84,44 +85,34 @@ struct TensorCores {
             }
         }
     }
-    template <class Any>
-    static __device__ void multiply(Any& sums, int x, const unsigned (&tall)[TALL][4], const unsigned (&flat)[4]) {
+    template <int N, int M>
+    static __device__ void multiply(Result<N, M>& sums, int x, const unsigned (&tall)[M][4], const unsigned (&flat)[4]) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
-            for (int i = 0; i < TALL; ++i) Arithmetic::multiply(sums.at[i][x + half], tall[i], flat + half * 2);
+            for (int i = 0; i < M; ++i) Arithmetic::multiply(sums.at[i][x + half], tall[i], flat + half * 2);
         }
     }
 
-    // sums += scores @ tile: the sum goes down the columns of the tile. What a lane holds of the scores is what it needs of
-    // a first factor. In floats it holds neighbors where it needs terms 4 apart: so the terms are taken in another order,
-    // 0, 2, 4, 6, 1, 3, 5, 7, of both factors. The columns are in one in which a lane reads 16 bytes at once.
-    static __device__ void down(Sums& sums, const Scores& scores, const T* tile, T*) {
+    // sums += first @ tile: the sum goes down TERMS rows of the tile. first(tall, start) gives a slice of the first factor. In
+    // floats the terms of a slice are taken in the order 0, 2, 4, 6, 1, 3, 5, 7, of both factors, and the columns in one
+    // in which a lane reads 16 bytes at once.
+    template <int TERMS, int N, int M, class First>
+    static __device__ void sum_down(Result<N, M>& sums, First first, const T* tile) {
 #pragma unroll
-        for (int start = 0; start < PASSING; start += SLICE) {
-            unsigned tall[TALL][4], flat[4];
-#pragma unroll
-            for (int i = 0; i < TALL; ++i) {
-                const float(*from)[4] = scores.at[i] + start / 8;
-                if constexpr (sizeof(T) == 2) {
-#pragma unroll
-                    for (int j = 0; j < 4; ++j) tall[i][j] = pair(from[j / 2][j % 2 * 2], from[j / 2][j % 2 * 2 + 1]);
-                } else {
-#pragma unroll
-                    for (int j = 0; j < 4; ++j) tall[i][j] = __float_as_uint(from[0][j % 2 * 2 + j / 2]);
-                    Arithmetic::round(tall[i]);
-                }
-            }
+        for (int start = 0; start < TERMS; start += SLICE) {
+            unsigned tall[M][4], flat[4];
+            first(tall, start);
             if constexpr (sizeof(T) == 2) {
 #pragma unroll
-                for (int x = 0; x < WIDTH; x += 16) {
+                for (int x = 0; x < N; x += 16) {
                     load_transposed(flat, tile + (start + lane() % 16) * PITCH + x + lane() / 16 * 8);
                     multiply(sums, x / 8, tall, flat);
                 }
             } else {
                 const T* from = tile + (start + lane() % 4 * 2) * PITCH + lane() / 4 * 4;
 #pragma unroll
-                for (int x = 0; x < WIDTH; x += 32) {
+                for (int x = 0; x < N; x += 32) {
                     Run<T> even = *reinterpret_cast<const Run<T>*>(from + x), odd = *reinterpret_cast<const Run<T>*>(from + PITCH + x);
 #pragma unroll
                     for (int j = 0; j < 4; j += 2) {
@@ -131,6 +122,82 @@ struct TensorCores {
                         multiply(sums, x / 8 + j, tall, flat);
                     }
                 }
+            }
+        }
+    }
+
+    // sums += scores @ tile. What a lane holds of the scores is what it needs of a first factor; in floats it holds
+    // neighbors where it would need terms 4 apart, hence their order.
+    static __device__ void down(Sums& sums, const Scores& scores, const T* tile, T*) {
+        auto first = [&](unsigned (&tall)[TALL][4], int start) {
+#pragma unroll
+            for (int i = 0; i < TALL; ++i) {
+                const float(*from)[4] = scores.at[i] + start / 8;
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    if constexpr (sizeof(T) == 2) tall[i][j] = pair(from[j / 2][j % 2 * 2], from[j / 2][j % 2 * 2 + 1]);
+                    else tall[i][j] = __float_as_uint(from[0][j % 2 * 2 + j / 2]);
+                }
+                Arithmetic::round(tall[i]);
+            }
+        };
+        sum_down<PASSING>(sums, first, tile);
+    }
+
+    // Writes the scores of a warp to shared memory.
+    static __device__ void expose(Scores& scores, T* exchange) {
+#pragma unroll
+        for (int i = 0; i < R; ++i) {
+#pragma unroll
+            for (int j = 0; j < C; j += 2) {
+                T* to = exchange + row(i) * BETWEEN + column(j);
+                if constexpr (sizeof(T) == 2) *reinterpret_cast<unsigned*>(to) = pair(scores(i, j), scores(i, j + 1));
+                else *reinterpret_cast<float2*>(to) = {scores(i, j), scores(i, j + 1)};
+            }
+        }
+    }
+
+    // out += scale * scores^T @ own, from the scores of all warps. Others add to the same rows, in any order.
+    static __device__ void scatter(float* out, const T* scores, const T* own, int rows, int width, float scale) {
+        constexpr int M = PASSING * WIDTH / 1024 % WARPS ? 1 : 2, N = 32, ACROSS = WIDTH / N, JOBS = PASSING / (16 * M) * ACROSS;
+        for (int job = threadIdx.x / 32; job < JOBS; job += WARPS) {
+            int top = job / ACROSS * 16 * M, left = job % ACROSS * N;
+            Result<N, M> sums = {};
+            auto first = [&](unsigned (&tall)[M][4], int start) {
+#pragma unroll
+                for (int i = 0; i < M; ++i) {
+                    const T* from = scores + start * BETWEEN + top + i * 16;
+                    if constexpr (sizeof(T) == 2) {
+                        load_transposed(tall[i], from + (lane() % 8 + lane() / 16 * 8) * BETWEEN + lane() / 8 % 2 * 8);
+                    } else {
+                        from += lane() % 4 * 2 * BETWEEN + lane() / 4;
+#pragma unroll
+                        for (int j = 0; j < 4; ++j) tall[i][j] = __float_as_uint(from[j / 2 * BETWEEN + j % 2 * 8]);
+                    }
+                    Arithmetic::round(tall[i]);
+                }
+            };
+            sum_down<WARPS * STRIP>(sums, first, own + left);
+#pragma unroll
+            for (int i = 0; i < 2 * M; ++i) {
+                int to = top + row(i);
+                if (to < rows) add_row(out + to * width + left, sums, i, width - left, scale);
+            }
+        }
+    }
+    // out += scale times row i of 32 columns of sums, with as few instructions as they are neighbors.
+    template <int M>
+    static __device__ void add_row(float* out, Result<32, M>& sums, int i, int width, float scale) {
+        constexpr int RUNS = sizeof(T) == 2 ? 4 : 2;
+#pragma unroll
+        for (int run = 0; run < RUNS; ++run) {
+            int to = sizeof(T) == 2 ? column(run * 2) : lane() % 4 * 8 + run * 4;
+            if (to >= width) continue;
+            if constexpr (sizeof(T) == 2) {
+                add_neighbors(out + to, make_float2(sums(i, run * 2) * scale, sums(i, run * 2 + 1) * scale));
+            } else {
+                add_neighbors(out + to, make_float4(sums(i, run) * scale, sums(i, run + 2) * scale, sums(i, run + 4) * scale,
+                                                    sums(i, run + 6) * scale));
             }
         }
     }

@@ -13,10 +13,12 @@ from minigrad.devices.dtypes import is_bfloat16
 from minigrad.errors import LaunchError
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
+from minigrad.layouts import typed
 from minigrad.ops.matmul.kernels import PRECISIONS, has_tensor_cores
 
 WIDTHS = (64, 32, 128)
-WAYS = ("", "_backward_queries", "_backward_keys")
+WAYS = ("", "_backward_queries", "_backward_keys", "_backward_all")
+FILES = dict(zip(WAYS, ("", "_backward", "_backward", "_backward_all"), strict=True))
 STAGES, TILES = 2, 2  # tiles that pass by: of keys and values, or of queries and upstream gradients
 Tiles = dict[str, int]
 
@@ -59,25 +61,28 @@ class Rung:
         """The arrays that it takes, in words."""
         return f"{self.dtype}, no mask, a positive scale, and widths up to {max(WIDTHS)} in multiples of 16 bytes"
 
+    def tiles(self, way: str, wide: int) -> Tiles:
+        return self.sizes["_backward_keys" if way == "_backward_all" else way][wide]
+
     def launch(self, kernels: Mapping[str, Kernel], way: str, rows: int, pairs: int, width: int) -> Launch:
         """The launch of one kernel over blocks of rows."""
         kernel, wide = kernels[f"{self.name}{way}"], min(w for w in WIDTHS if w >= width)
-        chosen = kernel.values | (self.sizes[way][wide] if kernel.fit else {}) | {"WIDTH": wide}
+        chosen = kernel.values | (self.tiles(way, wide) if kernel.fit else {}) | {"WIDTH": wide}
         return kernel.launch(rows, pairs, self.shared(way, **chosen), **chosen)
 
     def shared(self, way: str, TALL: int, PASSING: int, WARPS: int, WIDTH: int) -> int:
         """Bytes of shared memory: the block's own rows, two stages of rows that pass by, and what warps exchange."""
         rows, pitch = self.step * TALL * WARPS, WIDTH * self.bytes + 16
-        exchange = rows * (PASSING + 8) * self.bytes if self.exchanges else 0
+        exchange = rows * (PASSING + 8) * self.bytes if self.exchanges or way == "_backward_all" else 0
         own = (2 if way else 1) * rows * pitch
         return own + STAGES * PASSING * (TILES * pitch + 2 * 4) + exchange
 
     def kernel(self, way: str) -> Kernel:
         """Its kernel for the forward pass or a gradient. Sizes and tunables come from `launch`."""
-        every = [self.sizes[way][wide] for wide in WIDTHS]
+        every = [self.tiles(way, wide) for wide in WIDTHS]
         tunables = {key: tuple(dict.fromkeys(tile[key] for tile in every)) for key in every[0]}
         return Kernel(
-            f"attention/{'register_tile' if self.exchanges else 'tensor_cores'}{'_backward' if way else ''}.cu",
+            f"attention/{'register_tile' if self.exchanges else 'tensor_cores'}{FILES[way]}.cu",
             f"attention_{self.name}{way}",
             grid=(f"rows/{self.step}*TALL*WARPS", "pairs"),
             block=("32*WARPS",),
@@ -120,7 +125,7 @@ RUNGS = {
 }
 kernels = {f"{name}{way}": rung.kernel(way) for name, rung in RUNGS.items() for way in WAYS}
 # Role -> kernel, until `using` selects another kernel.
-FAST = {f"fast_{name}": name for name in RUNGS}
+FAST = {f"fast_{name}": name for name in RUNGS} | {f"all_{name}": f"{name}_backward_all" for name in RUNGS}
 
 
 def choose(
@@ -165,13 +170,20 @@ def gradients(
     kernels: Mapping[str, Kernel], rung: Rung, needs: tuple, dy: Array, q: Array, k: Array, v: Array, logs: Array,
     dots: Array, causal: bool, scale: float,
 ) -> tuple[Array | None, ...]:  # fmt: skip
-    """The wanted ones of dq, dk and dv: a kernel for dq, and one for dk and dv, each of which makes the scores again."""
-    dq, dk, dv = (Array.empty(x.device, x.shape, x.dtype) for x in (q, k, v))
+    """The wanted ones of dq, dk and dv.
+
+    By a kernel for dq, and one for dk and dv, each of which makes the scores again; or by one kernel that adds to dq.
+    """
+    dk, dv = (Array.empty(x.device, x.shape, x.dtype) for x in (k, v))
     ends, width = (scale, *lengths(q, k, causal)), q.shape[3]
+    of_queries, of_keys = ((x.shape[2], x.shape[0] * x.shape[1], width) for x in (q, k))
+    if f"all_{rung.name}" in kernels and needs[0] and (needs[1] or needs[2]):
+        dq = Array.zeros(q.device, q.shape, np.dtype(np.float32))
+        rung.launch(kernels, "_backward_all", *of_keys)(dy, q, k, v, logs, dots, dq, dk, dv, *ends)
+        return typed(dq, q.dtype), dk if needs[1] else None, dv if needs[2] else None
+    dq = Array.empty(q.device, q.shape, q.dtype)
     if needs[0]:
-        run = rung.launch(kernels, WAYS[1], q.shape[2], q.shape[0] * q.shape[1], width)
-        run(dy, q, k, v, logs, dots, dq, *ends)
+        rung.launch(kernels, "_backward_queries", *of_queries)(dy, q, k, v, logs, dots, dq, *ends)
     if needs[1] or needs[2]:
-        run = rung.launch(kernels, WAYS[2], k.shape[2], k.shape[0] * k.shape[1], width)
-        run(dy, q, k, v, logs, dots, dk, dv, *ends)
+        rung.launch(kernels, "_backward_keys", *of_keys)(dy, q, k, v, logs, dots, dk, dv, *ends)
     return tuple(x if need else None for x, need in zip((dq, dk, dv), needs, strict=False))
