@@ -39,30 +39,58 @@ __device__ inline float power_of_two(float x) {
 #endif
 }
 
-// Adds to neighbors in memory, where other threads add as well: Hopper by one instruction.
-template <class Few>
-__device__ void add_neighbors(float* to, Few x) {
+// N neighbors in memory, which one instruction moves where they are aligned to their size.
+template <class T, int N = 16 / sizeof(T)> struct alignas(N * sizeof(T)) Run { T at[N]; };
+
+// Writes, or adds, the neighbors of a row from column `to` on, those within the width. Where others add as well, Hopper
+// does it by one instruction.
+template <class T, int N>
+__device__ void write_run(T* row, int to, int width, const Run<T, N>& run) {
+    if (width % N == 0) {
+        if (to < width) *reinterpret_cast<Run<T, N>*>(row + to) = run;
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            if (to + i < width) row[to + i] = run.at[i];
+        }
+    }
+}
+template <int N>
+__device__ void add_run(float* row, int to, int width, const Run<float, N>& run) {
 #if __CUDA_ARCH__ >= 900
-    atomicAdd(reinterpret_cast<Few*>(to), x);
-#else
-    for (int i = 0; i < sizeof(Few) / sizeof(float); ++i) atomicAdd(to + i, reinterpret_cast<const float*>(&x)[i]);
+    if (width % N == 0) {
+        if constexpr (N == 4) {
+            if (to < width) atomicAdd(reinterpret_cast<float4*>(row + to), make_float4(run.at[0], run.at[1], run.at[2], run.at[3]));
+        } else {
+            if (to < width) atomicAdd(reinterpret_cast<float2*>(row + to), make_float2(run.at[0], run.at[1]));
+        }
+        return;
+    }
 #endif
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        if (to + i < width) atomicAdd(row + to + i, run.at[i]);
+    }
 }
 
-// 16 bytes, which one instruction copies.
-template <class T> struct alignas(16) Run { T at[16 / sizeof(T)]; };
-
-// Starts to copy COUNT rows from `first` on to a tile, with zeros beyond the last row and beyond the width.
+// Starts to copy COUNT rows from `first` on to a tile, with zeros beyond the last row and beyond the width. Rows that do
+// not begin at multiples of 16 bytes are copied number by number.
 template <int COUNT, class W>
 __device__ void copy_tile(typename W::T* tile, const typename W::T* from, int first, int rows, int width) {
+    using T = typename W::T;
     constexpr int ACROSS = WIDTH / W::RUN;
 #pragma unroll
     for (int i = 0; i < COUNT * ACROSS; i += 32 * WARPS) {
         int at = i + threadIdx.x, row = at / ACROSS, column = at % ACROSS * W::RUN;
         if (COUNT * ACROSS % (32 * WARPS) && at >= COUNT * ACROSS) break;
         bool inside = first + row < rows && column < width;
-        copy_async(reinterpret_cast<Run<typename W::T>*>(tile + row * W::PITCH + column),
-                   reinterpret_cast<const Run<typename W::T>*>(from + (inside ? (first + row) * width + column : 0)), inside);
+        T* to = tile + row * W::PITCH + column;
+        const T* source = from + (inside ? (first + row) * width + column : 0);
+        if (width % W::RUN == 0) {
+            copy_async(reinterpret_cast<Run<T>*>(to), reinterpret_cast<const Run<T>*>(source), inside);
+        } else {
+            for (int j = 0; j < W::RUN; ++j) to[j] = inside && column + j < width ? source[j] : T(0);
+        }
     }
 }
 

@@ -26,11 +26,8 @@ struct Registers {
         __device__ explicit Strip(const float* from) : from(from) {}
         __device__ void hold() {}
     };
-    struct Four { float at[4]; };
-    static __device__ Four four(const float* from) {
-        float4 x = *reinterpret_cast<const float4*>(from);
-        return {x.x, x.y, x.z, x.w};
-    }
+    using Four = Run<float>;
+    static __device__ Four four(const float* from) { return *reinterpret_cast<const Four*>(from); }
 
     // Lanes i and i ^ 1 share their rows, i and i ^ 2 their columns: then the reads of half a warp are merged into one.
     static __device__ int y() { return (threadIdx.x >> 1 & 1) | (threadIdx.x >> 3 & 2); }
@@ -114,8 +111,8 @@ struct Registers {
             }
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                float4 run = {sum[i][0] * scale, sum[i][1] * scale, sum[i][2] * scale, sum[i][3] * scale};
-                if (top + i < rows && left < width) add_neighbors(out + (top + i) * width + left, run);
+                Run<float> run = {sum[i][0] * scale, sum[i][1] * scale, sum[i][2] * scale, sum[i][3] * scale};
+                if (top + i < rows) add_run(out + (top + i) * width, left, width, run);
             }
         }
     }
@@ -124,9 +121,8 @@ struct Registers {
     static __device__ void store(float* row, Sums& sums, int i, int width, float factor) {
 #pragma unroll
         for (int j = 0; j < SUMS; j += 4) {
-            int to = x() * 4 + j * 8;
-            float4 run = {sums(i, j) * factor, sums(i, j + 1) * factor, sums(i, j + 2) * factor, sums(i, j + 3) * factor};
-            if (to < width) *reinterpret_cast<float4*>(row + to) = run;
+            Run<float> run = {sums(i, j) * factor, sums(i, j + 1) * factor, sums(i, j + 2) * factor, sums(i, j + 3) * factor};
+            write_run(row, x() * 4 + j * 8, width, run);
         }
     }
 };

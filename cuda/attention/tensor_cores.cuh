@@ -185,21 +185,26 @@ struct TensorCores {
             }
         }
     }
-    // out += scale times row i of 32 columns of sums, with as few instructions as they are neighbors.
+    // The neighbors that a lane has in a row of sums with N columns: f(the first one's number, the step to the next, the
+    // column).
+    static constexpr int NEIGHBORS = sizeof(T) == 2 ? 2 : 4;
+    template <int N, class F>
+    static __device__ void each_run(F f) {
+#pragma unroll
+        for (int i = 0; i < N / 4 / NEIGHBORS; ++i) {
+            if constexpr (sizeof(T) == 2) f(i * 2, 1, column(i * 2));
+            else f(i / 2 * 8 + i % 2, 2, i / 2 * 32 + lane() % 4 * 8 + i % 2 * 4);
+        }
+    }
+    // out += scale times row i of 32 columns of sums.
     template <int M>
     static __device__ void add_row(float* out, Result<32, M>& sums, int i, int width, float scale) {
-        constexpr int RUNS = sizeof(T) == 2 ? 4 : 2;
+        each_run<32>([&](int j, int step, int to) {
+            Run<float, NEIGHBORS> run;
 #pragma unroll
-        for (int run = 0; run < RUNS; ++run) {
-            int to = sizeof(T) == 2 ? column(run * 2) : lane() % 4 * 8 + run * 4;
-            if (to >= width) continue;
-            if constexpr (sizeof(T) == 2) {
-                add_neighbors(out + to, make_float2(sums(i, run * 2) * scale, sums(i, run * 2 + 1) * scale));
-            } else {
-                add_neighbors(out + to, make_float4(sums(i, run) * scale, sums(i, run + 2) * scale, sums(i, run + 4) * scale,
-                                                    sums(i, run + 6) * scale));
-            }
-        }
+            for (int n = 0; n < NEIGHBORS; ++n) run.at[n] = sums(i, j + n * step) * scale;
+            add_run(out, to, width, run);
+        });
     }
     // Two numbers as bfloat16, the first one in the lower half.
     static __device__ unsigned pair(float first, float second) {
@@ -214,24 +219,11 @@ struct TensorCores {
 
     // Writes factor times row i of the sums.
     static __device__ void store(T* row, Sums& sums, int i, int width, float factor) {
-        if constexpr (sizeof(T) == 2) {
+        each_run<WIDTH>([&](int j, int step, int to) {
+            Run<T, NEIGHBORS> run;
 #pragma unroll
-            for (int x = 0; x < WIDTH; x += 8) {
-                int j = x / 4, to = x + lane() % 4 * 2;
-                if (to < width) *reinterpret_cast<unsigned*>(row + to) = pair(sums(i, j) * factor, sums(i, j + 1) * factor);
-            }
-        } else {
-#pragma unroll
-            for (int x = 0; x < WIDTH; x += 32) {
-#pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    int to = x + lane() % 4 * 8 + half * 4;
-                    Run<T> run;
-#pragma unroll
-                    for (int j = 0; j < 4; ++j) run.at[j] = sums(i, x / 4 + j * 2 + half) * factor;
-                    if (to < width) *reinterpret_cast<Run<T>*>(row + to) = run;
-                }
-            }
-        }
+            for (int n = 0; n < NEIGHBORS; ++n) run.at[n] = T(sums(i, j + n * step) * factor);
+            write_run(row, to, width, run);
+        });
     }
 };

@@ -30,7 +30,7 @@ def forward(
 
     mask, bool, broadcasts to (batch, heads, queries, keys): True where a query sees a key. With causal a query sees no
     later key; both lengths end together. q may have a multiple of the heads of k and v: neighbors share them. A query
-    that sees no key gets 0. On tensor cores the weights are rounded as q, k and v are. Source: Vaswani et al., "Attention is all you need", 2017.
+    that sees no key gets 0. Tensor cores round the weights, too. Source: Vaswani et al., "Attention is all you need".
     """
     dtype, seen = q.dtype, visible(q, k, mask, causal)
     q, k, v = grouped(*(rounding.rounded(x, precision) for x in (q, k, v)))

@@ -1,4 +1,4 @@
-"""The rungs of attention in tiles, which never hold scores in memory: kernels, their tiles, and the choice of a rung."""
+"""Attention in tiles, which never holds scores in memory: the kernels, their tiles, and the choice of a rung."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ def tiles(tall: int, passing: int, warps: int) -> Tiles:
 
 
 @dataclass(frozen=True)
-class Rung:
+class FlashRung:
     """A way to compute attention in tiles.
 
     step: the rows of a strip are TALL times as many. Each warp exchanges scores through memory, or none. sizes: of the
@@ -50,16 +50,13 @@ class Rung:
     def fits(self, q: Any, k: Any, v: Any, mask: Any, scale: float) -> bool:
         """True for arrays that it takes."""
         dtype = "bfloat16" if is_bfloat16(q.dtype) else q.dtype.name
-        pairs, width = q.shape[0] * max(q.shape[1], k.shape[1]), q.shape[3]
-        rows = width * self.bytes % 16 == 0 and 0 < width <= max(WIDTHS)
-        return (
-            dtype == self.dtype and mask is None and rows and scale > 0 and isfinite(scale) and pairs <= MAX_GRID[1]
-            and not any(x.spec.offset for x in (q, k, v))
-        )  # fmt: skip
+        pairs, usual = q.shape[0] * max(q.shape[1], k.shape[1]), mask is None and scale > 0 and isfinite(scale)
+        fits = dtype == self.dtype and usual and 0 < q.shape[3] <= max(WIDTHS) and pairs <= MAX_GRID[1]
+        return fits and not any(x.spec.offset for x in (q, k, v))
 
     def takes(self) -> str:
         """The arrays that it takes, in words."""
-        return f"{self.dtype}, no mask, a positive scale, and widths up to {max(WIDTHS)} in multiples of 16 bytes"
+        return f"{self.dtype}, no mask, a positive scale, and widths up to {max(WIDTHS)}"
 
     def tiles(self, way: str, wide: int) -> Tiles:
         return self.sizes["_backward_keys" if way == "_backward_all" else way][wide]
@@ -80,7 +77,7 @@ class Rung:
     def kernel(self, way: str) -> Kernel:
         """Its kernel for the forward pass or a gradient. Sizes and tunables come from `launch`."""
         every = [self.tiles(way, wide) for wide in WIDTHS]
-        tunables = {key: tuple(dict.fromkeys(tile[key] for tile in every)) for key in every[0]}
+        tunables: Any = {key: tuple(dict.fromkeys(tile[key] for tile in every)) for key in every[0]}
         return Kernel(
             f"attention/{'register_tile' if self.exchanges else 'tensor_cores'}{FILES[way]}.cu",
             f"attention_{self.name}{way}",
@@ -117,10 +114,10 @@ FLOATS = {
 RUNGS = {
     rung.name: rung
     for rung in (
-        Rung("register_tile", "float32", 4, True, REGISTERS),
-        Rung("mma_tf32", "float32", 16, False, FLOATS),
-        Rung("mma_bf16", "bfloat16", 16, False, HALVES),
-        Rung("mma_3xtf32", "float32", 16, False, FLOATS),
+        FlashRung("register_tile", "float32", 4, True, REGISTERS),
+        FlashRung("mma_tf32", "float32", 16, False, FLOATS),
+        FlashRung("mma_bf16", "bfloat16", 16, False, HALVES),
+        FlashRung("mma_3xtf32", "float32", 16, False, FLOATS),
     )
 }
 kernels = {f"{name}{way}": rung.kernel(way) for name, rung in RUNGS.items() for way in WAYS}
@@ -130,14 +127,15 @@ FAST = {f"fast_{name}": name for name in RUNGS} | {f"all_{name}": f"{name}_backw
 
 def choose(
     kernels: Mapping[str, Kernel], q: Any, k: Any, v: Any, mask: Any, scale: float, precision: str
-) -> Rung | None:
+) -> FlashRung | None:
     """The rung in tiles, or None for the one that takes everything: by shapes, dtype, permitted rounding and chip.
 
-    The one that `using` selects, else on a GPU the fastest that rounds no more than permitted. Raises LaunchError where
-    the selected one cannot do it.
+    The one that `using` selects, or whose kernel has a gradient's role; else on a GPU the fastest that rounds no more
+    than permitted. Raises LaunchError where the selected one cannot do it.
     """
     for name, rung in RUNGS.items():
-        if kernels["forward"] is kernels[name]:
+        selected = kernels["forward"] is kernels[name] or (f"all_{name}" in kernels and f"fast_{name}" not in kernels)
+        if selected or any(kernels[way[1:]] is kernels[f"{name}{way}"] for way in WAYS[1:3]):
             if not rung.fits(q, k, v, mask, scale):
                 raise LaunchError(
                     f"attention: {name} takes {rung.takes()}; q is {q.dtype} {q.shape}, scale {scale:.3g}, "
@@ -157,7 +155,7 @@ def lengths(q: Array, k: Array, causal: bool) -> tuple[int, ...]:
 
 
 def forward(
-    kernels: Mapping[str, Kernel], rung: Rung, q: Array, k: Array, v: Array, causal: bool, scale: float
+    kernels: Mapping[str, Kernel], rung: FlashRung, q: Array, k: Array, v: Array, causal: bool, scale: float
 ) -> tuple[Array, Array]:
     """y and logs."""
     y, logs = Array.empty(q.device, q.shape, q.dtype), Array.empty(q.device, q.shape[:3], np.dtype(np.float32))
@@ -167,7 +165,7 @@ def forward(
 
 
 def gradients(
-    kernels: Mapping[str, Kernel], rung: Rung, needs: tuple, dy: Array, q: Array, k: Array, v: Array, logs: Array,
+    kernels: Mapping[str, Kernel], rung: FlashRung, needs: tuple, dy: Array, q: Array, k: Array, v: Array, logs: Array,
     dots: Array, causal: bool, scale: float,
 ) -> tuple[Array | None, ...]:  # fmt: skip
     """The wanted ones of dq, dk and dv.
