@@ -8,7 +8,7 @@
 #define TALL 2
 #endif
 #ifndef HELD
-#define HELD 1  // strips are held in registers, if their numbers have 16 bits
+#define HELD (WIDTH <= 64)  // strips are held in registers, if their numbers have 16 bits
 #endif
 
 // warp -> a strip of TALL times 16 rows. A lane holds rows lane / 4 + 8 i of a result and pairs of its columns.

@@ -58,13 +58,10 @@ class FlashRung:
         """The arrays that it takes, in words."""
         return f"{self.dtype}, no mask, a positive scale, and widths up to {max(WIDTHS)}"
 
-    def tiles(self, way: str, wide: int) -> Tiles:
-        return self.sizes["_backward_keys" if way == "_backward_all" else way][wide]
-
     def launch(self, kernels: Mapping[str, Kernel], way: str, rows: int, pairs: int, width: int) -> Launch:
         """The launch of one kernel over blocks of rows."""
         kernel, wide = kernels[f"{self.name}{way}"], min(w for w in WIDTHS if w >= width)
-        chosen = kernel.values | (self.tiles(way, wide) if kernel.fit else {}) | {"WIDTH": wide}
+        chosen = kernel.values | (self.sizes[way][wide] if kernel.fit else {}) | {"WIDTH": wide}
         return kernel.launch(rows, pairs, self.shared(way, **chosen), **chosen)
 
     def shared(self, way: str, TALL: int, PASSING: int, WARPS: int, WIDTH: int) -> int:
@@ -76,7 +73,7 @@ class FlashRung:
 
     def kernel(self, way: str) -> Kernel:
         """Its kernel for the forward pass or a gradient. Sizes and tunables come from `launch`."""
-        every = [self.tiles(way, wide) for wide in WIDTHS]
+        every = [self.sizes[way][wide] for wide in WIDTHS]
         tunables: Any = {key: tuple(dict.fromkeys(tile[key] for tile in every)) for key in every[0]}
         return Kernel(
             f"attention/{'register_tile' if self.exchanges else 'tensor_cores'}{FILES[way]}.cu",
@@ -91,37 +88,32 @@ class FlashRung:
         )
 
 
-def by_width(narrow: Tiles, middle: Tiles, broad: Tiles) -> dict[int, Tiles]:
-    return {32: narrow, 64: middle, 128: broad}
+# Measured on an H200 at widths 64 and 128; narrower rows take the tiles of 64.
+def sizes(*by_way: tuple[Tiles, Tiles]) -> dict[str, dict[int, Tiles]]:
+    """The tiles of each way, for widths up to 64 and for 128."""
+    return {way: {32: few, 64: few, 128: many} for way, (few, many) in zip(WAYS, by_way, strict=True)}
 
 
-SMALL = tiles(4, 32, 8)
-REGISTERS = {
-    "": by_width(tiles(8, 64, 8), tiles(8, 64, 8), SMALL),
-    "_backward_queries": by_width(tiles(4, 64, 8), tiles(4, 64, 8), SMALL),
-    "_backward_keys": by_width(tiles(4, 64, 8), tiles(4, 64, 8), SMALL),
-}
-HALVES = {
-    "": by_width(tiles(2, 64, 4), tiles(2, 64, 4), tiles(1, 64, 8)),
-    "_backward_queries": by_width(tiles(1, 64, 8), tiles(1, 64, 8), tiles(1, 64, 8)),
-    "_backward_keys": by_width(tiles(1, 64, 8), tiles(1, 64, 8), tiles(1, 32, 8)),
-}
-FLOATS = {
-    "": by_width(tiles(2, 64, 4), tiles(2, 64, 4), tiles(1, 64, 4)),
-    "_backward_queries": by_width(tiles(1, 64, 4), tiles(1, 64, 4), tiles(1, 32, 4)),
-    "_backward_keys": by_width(tiles(1, 64, 4), tiles(1, 64, 4), tiles(1, 32, 4)),
-}
+NARROW, LOW = tiles(4, 64, 8), tiles(4, 32, 8)
+REGISTERS = sizes((tiles(8, 64, 8), LOW), *[(NARROW, LOW)] * 3)
+BF16 = sizes(
+    (tiles(2, 64, 4), tiles(2, 32, 4)), (tiles(2, 64, 4), tiles(1, 64, 4)), (tiles(2, 32, 4), tiles(1, 32, 4)),
+    (tiles(2, 32, 8), tiles(1, 64, 8)),
+)  # fmt: skip
+TF32 = sizes((tiles(2, 64, 4), tiles(1, 64, 4)), *[(tiles(1, 64, 8), tiles(1, 32, 4))] * 3)
+TF32X3 = sizes(*[(tiles(1, 32, 4), tiles(1, 32, 4))] * 4)
 RUNGS = {
     rung.name: rung
     for rung in (
         FlashRung("register_tile", "float32", 4, True, REGISTERS),
-        FlashRung("mma_tf32", "float32", 16, False, FLOATS),
-        FlashRung("mma_bf16", "bfloat16", 16, False, HALVES),
-        FlashRung("mma_3xtf32", "float32", 16, False, FLOATS),
+        FlashRung("mma_tf32", "float32", 16, False, TF32),
+        FlashRung("mma_bf16", "bfloat16", 16, False, BF16),
+        FlashRung("mma_3xtf32", "float32", 16, False, TF32X3),
     )
 }
 kernels = {f"{name}{way}": rung.kernel(way) for name, rung in RUNGS.items() for way in WAYS}
-# Role -> kernel, until `using` selects another kernel.
+# Role -> kernel, until `using` selects another kernel. One kernel makes all gradients in less time, but dq differs in its
+# last bits from run to run; after `using` there are two, and it does not.
 FAST = {f"fast_{name}": name for name in RUNGS} | {f"all_{name}": f"{name}_backward_all" for name in RUNGS}
 
 
