@@ -112,8 +112,8 @@ RUNGS = {
     )
 }
 kernels = {f"{name}{way}": rung.kernel(way) for name, rung in RUNGS.items() for way in WAYS}
-# Role -> kernel, until `using` selects another kernel. One kernel makes all gradients in less time, but dq differs in its
-# last bits from run to run; after `using` there are two, and it does not.
+# Role -> kernel, until `using` selects another kernel. One kernel makes all gradients in less time, but the
+# last bits of dq differ from run to run; after `using` there are two, and they do not.
 FAST = {f"fast_{name}": name for name in RUNGS} | {f"all_{name}": f"{name}_backward_all" for name in RUNGS}
 
 
