@@ -95,7 +95,7 @@ def skipped_for(config: pytest.Config, mark: str = "gpu") -> int:
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     for mark, needs in NEEDS.items():
-        if count := skipped_for(config, mark):
+        if (mark != "mpi" or no_mpi()) and (count := skipped_for(config, mark)):
             terminalreporter.write_line(f"{count} tests skipped: they need {needs}", yellow=True, bold=True)
     if count := sum("could not import 'torch" in str(report.longrepr) for report in skipped(config)):
         line = f"{count} tests, or files of them, skipped: they need PyTorch"

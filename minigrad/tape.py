@@ -103,7 +103,7 @@ class _Mode(threading.local):
 
 
 mode, _lock = _Mode(), threading.Lock()
-AFTER_BACKWARD: list[Callable[[Sequence], None]] = []  # called at its end with the leaves that it has reached
+FOLLOWERS: list[Callable[[], Callable]] = []  # each starts with a backward pass: called with its leaves, then None
 
 
 class RequiresGrad:
@@ -151,9 +151,8 @@ def tracing(tracer: Tracer) -> AbstractContextManager[None]:
 
 
 def topological_order(root: Parent) -> list[Any]:
-    """Every node and leaf behind `root`, consumers first: the order of the backward pass."""
-    visited: set[int] = set()
-    postorder: list[Any] = []
+    """Every node and leaf behind `root`, consumers first, a leaf right after its last one: the order of backward."""
+    visited, postorder = set[int](), list[Any]()
     stack = [(root, False)]
     while stack:  # a loop, not recursion: a graph may be a hundred thousand nodes deep
         at, parents_done = stack.pop()
@@ -163,7 +162,7 @@ def topological_order(root: Parent) -> list[Any]:
             visited.add(id(at))
             stack.append((at, True))
             if isinstance(at, Node):
-                stack.extend([(parent, False) for parent in at.parents])
+                stack.extend([(parent, False) for parent in sorted(at.parents, key=lambda x: isinstance(x, Node))])
     return postorder[::-1]
 
 

@@ -83,8 +83,7 @@ class Tensor(Operators):
     @property
     def version(self) -> tape.Version:
         """Counts the writes to its memory; created on first use."""
-        if self._version is None:
-            self._version = tape.Version()
+        self._version = self._version or tape.Version()
         return self._version
 
     @property
@@ -115,9 +114,8 @@ class Tensor(Operators):
     @grad.setter
     def grad(self, given: "Tensor | None") -> None:
         if given is not None:
-            self._must_be_like(
-                require("grad", given, Tensor, "a tensor or None"), "grad", "Assign a tensor like it, or None"
-            )
+            given = require("grad", given, Tensor, "a tensor or None")
+            self._must_be_like(given, "grad", "Assign a tensor like it, or None")
         if recorder := tape.mode.recorder:
             recorder.sets_grad(self, given)
         self._grad = given
@@ -131,7 +129,8 @@ class Tensor(Operators):
         """Add d(self)/d(leaf), times `grad`, to `.grad` of every leaf. A non-scalar needs `grad`, of its own shape."""
         seed, recorder = self._seed(grad), tape.mode.recorder
         require_bool("backward", "retain_graph", retain_graph)
-        delivered = {memory(seed): self}  # a rule may hand dy itself to several leaves; each gets memory of its own
+        delivered = {memory(seed)}  # a rule may hand dy itself to several leaves; each gets memory of its own
+        followers = [follow() for follow in tape.FOLLOWERS]
         for at, total in tape.gradients(self.node or self, seed, _add):
             if isinstance(at, Tensor):
                 if device_of(total) != at.device:  # the leaf has moved since the forward pass
@@ -141,16 +140,18 @@ class Tensor(Operators):
                     total = _add(at._grad.array, total)
                 elif memory(total) in delivered:
                     total = copied(total)
-                delivered[memory(total)] = at
+                delivered.add(memory(total))
                 grad = Tensor(total)
                 if recorder:
                     recorder.delivers_grad(at, grad)
                 at._grad = grad
+                for call in followers:
+                    call(at)
             elif not retain_graph:
                 at.free()
             del total  # the next rule may reuse its memory
-        for call in [*tape.AFTER_BACKWARD]:
-            call([*delivered.values()])
+        for call in followers:
+            call(None)
 
     def _seed(self, grad: Union["Tensor", None]) -> Any:
         if not self.requires_grad:

@@ -18,6 +18,10 @@ def address(parameter):
     return int(repr(parameter).rpartition("(")[2].rstrip(")>"), 16)
 
 
+def run(action):
+    action()
+
+
 class Error(Exception):
     """The base of PyCUDA's exceptions."""
 
@@ -42,6 +46,9 @@ class Device:
     def name(self):
         return "Fake" if self.number == 0 else f"Fake {self.number}"
 
+    def pci_bus_id(self):
+        return f"0000:{self.number:02}:00.0"
+
     def retain_primary_context(self):
         handle, stack = CONTEXT + self.number, self.driver.stack
         return Stub(push=lambda: stack.append(handle), detach=lambda: None, handle=handle)
@@ -64,10 +71,11 @@ class Memory(int):
 
 
 class Stream:
-    """A stream of the current context. Copies on all but its first stream happen only when somebody waits for them."""
+    """A stream of the current context. Work on all but its first stream happens only when somebody waits for it."""
 
     def __init__(self, driver):
         self.driver, self.waiting, self.context = driver, [], driver.context
+        self.forked = False  # what is queued here belongs to the capture of the first stream
         self.first = all(stream.context != self.context for stream in driver.streams)
         driver.streams.append(self)
         self.handle = len(driver.streams)
@@ -119,7 +127,7 @@ class Driver:
         self.thread = None  # the context that is current below these
         self.noted, self.captured, self.graphs, self.sources, self.streams, self.captures = None, None, {}, [], [], 0
         self.spoilt = False  # a forbidden call was made during the capture
-        self.handles = {}  # of modules and functions
+        self.handles, self.events = {}, []  # of modules and functions; of an event the work before it
         self.elsewhere = []  # the work of other libraries, on streams of their own
         self.Context = Stub(pop=self.stack.pop, synchronize=self.finish)
         self.Device = type("Device", (Device,), {"driver": self})
@@ -154,10 +162,16 @@ class Driver:
         if self.context != stream.context:
             raise Error("invalid resource handle")
         self.call(name)
-        if self.captured is stream:
+        if self.noted is not None and stream.forked:
+            stream.waiting.append(action)
+        elif self.captured is stream:
             self.noted.append(action)
-        else:
+        elif self.noted is not None and not stream.first:
+            raise Error("the stream has not been forked from the one that is being captured")
+        elif stream.first:
             action()
+        else:
+            stream.waiting.append(action)
 
     def finish(self):
         self.call("finish")
@@ -207,7 +221,9 @@ class Driver:
 
     def cuModuleGetFunction(self, place, module, name):
         source, defines, _ = self.handles[module.value]
-        real = np.dtype({"float": np.float32, "double": np.float64}[defines.get("real", "float")])
+        real = np.dtype(
+            {"float": np.float32, "double": np.float64, "long long": np.int64}[defines.get("real", "float")]
+        )
         layout = _layout(source.signature(name.decode()).params, real)
         found = self.handles[module.value], get("sim").build(source, defines), name.decode(), layout
         return self.status(lambda: self.hand_out("get_function", place, found))
@@ -278,11 +294,37 @@ class Driver:
             self.said = "the operation cannot be performed in the present state"
             return 401
         noted, spoilt, self.noted, self.captured, self.spoilt = self.noted, self.spoilt, None, None, False
+        forked = [other for other in self.streams if other.forked]
+        for other in forked:
+            other.forked, spoilt, other.waiting = False, spoilt or bool(other.waiting), []
         if spoilt:
             self.said = "operation failed due to a previous error during capture"
             return 901
         self.captures += 1
         place._obj.value, self.graphs[self.captures] = self.captures, noted
+        return 0
+
+    def cuStreamCreateWithPriority(self, place, flags, priority):
+        place._obj.value = Stream(self).handle
+        return 0
+
+    def cuEventCreate(self, place, flags):
+        self.events.append(([], False))
+        place._obj.value = len(self.events)
+        return 0
+
+    def cuEventRecord(self, event, stream):
+        """The event follows all that waits on the stream."""
+        stream = self.streams[stream.value - 1]
+        self.events[event.value - 1] = stream.waiting, self.captured is stream
+        return 0
+
+    def cuStreamWaitEvent(self, stream, event, flags):
+        """The first stream of a GPU does the work before it goes on; another is forked from one that is captured."""
+        stream, (todo, captured) = self.streams[stream.value - 1], self.events[event.value - 1]
+        stream.forked = stream.forked or (captured and not stream.first)
+        while stream.first and todo:
+            (self.noted.append if self.captured is stream else run)(todo.pop(0))
         return 0
 
     def cuGraphGetNodes(self, graph, nodes, place):

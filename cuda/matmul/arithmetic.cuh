@@ -6,16 +6,19 @@
 // loaded; and c += tall @ flat.
 struct Bf16 {
     using T = bfloat16;
-    static __device__ void round(unsigned (&)[4]) {}
+    static constexpr int PRODUCTS = 1;  // instructions for a product
+    template <int N> static __device__ void round(unsigned (&)[N]) {}
     static __device__ void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned* b) { mma_bf16(c, a, b[0], b[1]); }
 };
 
 // Floats rounded to TF32.
 struct Tf32 {
     using T = float;
-    static __device__ void round(unsigned (&x)[4]) {
+    static constexpr int PRODUCTS = 1;
+    template <int N>
+    static __device__ void round(unsigned (&x)[N]) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) x[i] = to_tf32(x[i]);
+        for (int i = 0; i < N; ++i) x[i] = to_tf32(x[i]);
     }
     static __device__ void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned* b) { mma_tf32(c, a, b[0], b[1]); }
 };
@@ -25,7 +28,8 @@ struct Tf32 {
 // ordinary addition. An infinite number becomes NaN, since inf - inf and 0 * inf are.
 struct Tf32x3 {
     using T = float;
-    static __device__ void round(unsigned (&)[4]) {}
+    static constexpr int PRODUCTS = 3;
+    template <int N> static __device__ void round(unsigned (&)[N]) {}
     template <int N>
     static __device__ void split(const unsigned* x, unsigned (&big)[N], unsigned (&small)[N]) {
 #pragma unroll

@@ -6,9 +6,6 @@
 // of h, and so K columns of the block's rows of W_hh; in the cell a thread owns a unit of a sequence. Sequences know
 // nothing of each other: only blocks of the same blockIdx.y meet.
 //
-// With TURNS > 1 a block has so many groups of SEQS sequences, which meet each for itself and take turns. While the h of
-// one is on its way, the block multiplies that of the next: so the way costs no time, as long as the products take longer.
-//
 // Several layers are a wavefront: while one makes step t, the layer below makes step t + 1, and all meet at the same
 // barrier. Each block has as many warps again, for the products of W_ih with the h of the layer below.
 #pragma once
@@ -22,9 +19,6 @@
 #endif
 #ifndef THREADS
 #define THREADS 512
-#endif
-#ifndef TURNS
-#define TURNS 1
 #endif
 
 // The sums of the gates of a unit, over the warps that made a product.
@@ -45,7 +39,7 @@ __device__ inline void read_gates(real (&out)[GATES], const real* from, int hidd
 
 // h changes hands through the L2 cache, as numbers of type T: a step reads one half of `moved` (2, layers, rows, width) and
 // writes the other. There is room for the sequences and columns of whole blocks and warps; what no unit of the network
-// writes stays 0, so reads need no test. All blocks for a group of sequences meet, through a counter.
+// writes stays 0, so reads need no test. All blocks for these sequences meet, through a counter.
 template <class T>
 struct ThroughL2 {
     T* moved;
@@ -67,22 +61,15 @@ struct ThroughL2 {
     __device__ void write(int tick, int layer, int sequence, int unit, real value) const {
         row(tick + 1, layer, sequence)[unit] = value;
     }
-    __device__ void arrive(int group) const { grid_arrive(arrived + group); }
-    __device__ void wait(int group, int meeting) const { grid_wait(arrived + group, gridDim.x * gridDim.z, meeting); }
+    __device__ void arrive() const { grid_arrive(arrived + blockIdx.y); }
+    __device__ void wait(int meeting) const { grid_wait(arrived + blockIdx.y, gridDim.x * gridDim.z, meeting); }
 };
 
 template <class Weights, class T>
 __device__ ThroughL2<T> through_l2(unsigned* moved, unsigned* arrived) {
     int warps = gridDim.z > 1 ? blockDim.y / 2 : blockDim.y;  // of a product
-    return {reinterpret_cast<T*>(moved), arrived, (int)gridDim.y * TURNS * Weights::SEQUENCES, K * warps};
+    return {reinterpret_cast<T*>(moved), arrived, (int)gridDim.y * Weights::SEQUENCES, K * warps};
 }
-
-// A unit of a sequence, of which a thread makes every state.
-struct Own {
-    int sequence, length;
-    bool exists;
-    real h, c, from_x[GATES];
-};
 
 // projected (T, B, GATES * hidden) = x W_ih^T + b_ih of the first layer; w_ih and b_ih are those of all layers, of which
 // the first is not read. h and c (layers, B, hidden) hold the state, and at the end the last one; y (T, B, hidden) is the
@@ -98,73 +85,51 @@ __device__ void run_sequence(
     // [the weights, once]
     Weights weights;
     weights.load((below ? w_ih : w_hh) + matrix, first, below && layer == 0 ? 0 : hidden);
-    // [the units that this thread owns] the same one of a sequence of each group
+    // [the unit of a sequence that this thread owns]
     int thread = warp * 32 + threadIdx.x, s = thread / Weights::UNITS, u = thread % Weights::UNITS;
-    int unit = blockIdx.x * Weights::UNITS + u;
+    int unit = blockIdx.x * Weights::UNITS + u, sequence = blockIdx.y * Weights::SEQUENCES + s;
+    bool owns = s < Weights::SEQUENCES && unit < hidden && sequence < batch;
+    int at = (layer * batch + sequence) * hidden + unit, length = owns ? lengths[sequence] : 0;
     const real* sums = shared + s * Weights::STRIDE + u;
-    Own own[TURNS];
-    real bias[GATES];
-    if (unit < hidden) read_gates(bias, b_hh + layer * GATES * hidden + unit, hidden);
+    real now = owns ? h[at] : 0, cell = owns ? c[at] : 0;
+    real from_x[GATES], bias[GATES];
+    if (owns) read_gates(bias, b_hh + layer * GATES * hidden + unit, hidden);
     // What step t adds to the gates besides products with h.
-    auto read_inputs = [&](Own& mine, int step) {
+    auto read_inputs = [&](int step) {
         int t = backward ? steps - 1 - step : step;
-        const real* row =
-            layer ? b_ih + layer * GATES * hidden : projected + (t * batch + mine.sequence) * GATES * hidden;
-        if (mine.exists && step >= 0 && step < steps) read_gates(mine.from_x, row + unit, hidden);
+        const real* row = layer ? b_ih + layer * GATES * hidden : projected + (t * batch + sequence) * GATES * hidden;
+        if (owns && step >= 0 && step < steps) read_gates(from_x, row + unit, hidden);
     };
+    read_inputs(0);
     // [the state before the first step] into both halves: a layer begins in the one or the other
-#pragma unroll
-    for (int turn = 0; turn < TURNS; ++turn) {
-        Own& mine = own[turn];
-        int group = blockIdx.y * TURNS + turn;
-        mine.sequence = group * Weights::SEQUENCES + s;
-        mine.exists = s < Weights::SEQUENCES && unit < hidden && mine.sequence < batch;
-        int at = (layer * batch + mine.sequence) * hidden + unit;
-        mine.length = mine.exists ? lengths[mine.sequence] : 0;
-        mine.h = mine.exists ? h[at] : 0, mine.c = mine.exists ? c[at] : 0;
-        read_inputs(mine, 0);
-        for (int half = 0; half < 2; ++half) {
-            if (mine.exists) exchange.write(half, layer, mine.sequence, unit, mine.h);
-        }
-        exchange.arrive(group);
+    for (int half = 0; half < 2; ++half) {
+        if (owns) exchange.write(half, layer, sequence, unit, now);
     }
+    exchange.arrive();
+    exchange.wait(1);
     for (int tick = 0; tick < steps + layers - 1; ++tick) {
         int step = tick - layer, t = backward ? steps - 1 - step : step;
-        bool runs = step >= 0 && step < steps;  // the same for the whole block
+        bool runs = step >= 0 && step < steps, within = t < length;  // runs is the same for the whole block
+        if (runs) {
+            // [multiply]
+            weights.multiply(exchange, tick, read, shared, first);
+            __syncthreads();
+            // [the cell]
+            if (owns) {
+                real from_h[GATES];
 #pragma unroll
-        for (int turn = 0; turn < TURNS; ++turn) {
-            Own& mine = own[turn];
-            int group = blockIdx.y * TURNS + turn;
-            bool within = t < mine.length;
-            exchange.wait(group, tick + 1);
-            if (runs) {
-                // [multiply]
-                weights.multiply(exchange, tick, read, group * Weights::SEQUENCES, shared, first);
-                __syncthreads();
-                // [the cell]
-                if (mine.exists) {
-                    real from_h[GATES];
-#pragma unroll
-                    for (int g = 0; g < GATES; ++g) from_h[g] = bias[g];
-                    add_warps<Weights>(from_h, sums, warps);
-                    if (layer > 0) add_warps<Weights>(mine.from_x, sums + warps * Weights::PARTIAL, warps);
-                    if (within) mine.h = next_state(mine.from_x, from_h, mine.h, mine.c);
-                    exchange.write(tick, layer, mine.sequence, unit, mine.h);
-                }
+                for (int g = 0; g < GATES; ++g) from_h[g] = bias[g];
+                add_warps<Weights>(from_h, sums, warps);
+                if (layer > 0) add_warps<Weights>(from_x, sums + warps * Weights::PARTIAL, warps);
+                if (within) now = next_state(from_x, from_h, now, cell);
+                exchange.write(tick, layer, sequence, unit, now);
             }
-            // [meet] Between arrival and wait a block does what no other one waits for.
-            exchange.arrive(group);
-            if (mine.exists && runs && layer == layers - 1) {
-                y[(t * batch + mine.sequence) * hidden + unit] = within ? mine.h : 0;
-            }
-            read_inputs(mine, step + 1);  // of the next step: global memory is far away
         }
+        // [meet] Between arrival and wait a block does what no other one waits for.
+        exchange.arrive();
+        if (owns && runs && layer == layers - 1) y[(t * batch + sequence) * hidden + unit] = within ? now : 0;
+        read_inputs(step + 1);  // of the next step: global memory is far away
+        exchange.wait(tick + 2);
     }
-#pragma unroll
-    for (int turn = 0; turn < TURNS; ++turn) {
-        const Own& mine = own[turn];
-        exchange.wait(blockIdx.y * TURNS + turn, steps + layers);
-        int at = (layer * batch + mine.sequence) * hidden + unit;
-        if (mine.exists) h[at] = mine.h, c[at] = mine.c;
-    }
+    if (owns) h[at] = now, c[at] = cell;
 }

@@ -31,8 +31,8 @@ struct ThroughCluster {
             else asm volatile("st.shared::cluster.f64 [%0], %1;" ::"r"(there), "d"((double)value) : "memory");
         }
     }
-    static __device__ void arrive(int) { cluster_arrive(); }
-    static __device__ void wait(int, int) { cluster_wait(); }
+    static __device__ void arrive() { cluster_arrive(); }
+    static __device__ void wait(int) { cluster_wait(); }
 };
 #endif
 

@@ -1,4 +1,4 @@
-#include "matmul/mma.cuh"
+#include "matmul/arithmetic.cuh"
 #include "recurrent/persistent.cuh"
 
 #ifndef MROWS
@@ -7,23 +7,27 @@
 #ifndef EIGHTS
 #define EIGHTS 1
 #endif
-#ifndef BF16
-#define BF16 0
+#ifndef ARITHMETIC
+#define ARITHMETIC Tf32
 #endif
+using Moved = ARITHMETIC::T;  // h as it changes hands
 
-// h as it changes hands.
-#if BF16
-using Moved = bfloat16;
-#else
-using Moved = real;
-#endif
-
-// The registers of four neighbors for mma: two pairs, or four numbers that are rounded now.
+// The registers of four neighbors for mma: two pairs, or four numbers.
 __device__ inline void to_fragment(unsigned (&out)[2], const Four<bfloat16>& four) {
     for (int i = 0; i < 2; ++i) out[i] = four.at[2 * i].bits | (unsigned)four.at[2 * i + 1].bits << 16;
 }
-__device__ inline void to_fragment(unsigned (&out)[4], const Four<real>& four) {
-    for (int i = 0; i < 4; ++i) out[i] = to_tf32(__float_as_uint(four.at[i]));
+__device__ inline void to_fragment(unsigned (&out)[4], const Four<float>& four) {
+    for (int i = 0; i < 4; ++i) out[i] = __float_as_uint(four.at[i]);
+    ARITHMETIC::round(out);
+}
+
+// The same number, of which the compiler knows nothing. 3xTF32 splits each weight in two; the compiler would do so before the
+// first step and keep both parts of all weights, for which there are no registers.
+__device__ inline unsigned as_new(unsigned x) {
+#ifndef MINIGRAD_SIM
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
 }
 
 // The same for tensor cores: a block owns 16 MROWS rows for 8 EIGHTS sequences. mma reads W as (16, k) and h as (k, 8); in
@@ -32,7 +36,9 @@ __device__ inline void to_fragment(unsigned (&out)[4], const Four<real>& four) {
 struct Fragments {
     static constexpr int SEQUENCES = 8 * EIGHTS, BLOCK_ROWS = 16 * MROWS, UNITS = BLOCK_ROWS / GATES;
     static constexpr int STRIDE = BLOCK_ROWS + 4;  // a warp writes 4 x 8 sums at once: 4 more, and no two share a bank
-    static constexpr int PARTIAL = SEQUENCES * STRIDE, HALVES = BF16 ? 1 : 2;  // mma of bfloat16 takes 16 k, of TF32 8
+    static constexpr int PARTIAL = SEQUENCES * STRIDE, HALVES = sizeof(Moved) / 2;  // mma of bfloat16 takes 16 k, of TF32 8
+    // Groups of eight sequences that are multiplied at once: two share the work of splitting a weight.
+    static constexpr int AT_ONCE = ARITHMETIC::PRODUCTS > 1 && EIGHTS > 1 ? 2 : 1;
     unsigned w[MROWS][K / 16][HALVES][4];
 
     static __device__ real one(const real* matrix, int row, int k, int hidden) {
@@ -56,38 +62,48 @@ struct Fragments {
     }
 
     template <class Exchange>
-    __device__ void multiply(const Exchange& exchange, int tick, int layer, int sequence, real* shared, int first) const {
+    __device__ void multiply(const Exchange& exchange, int tick, int layer, real* shared, int first) const {
         int row = threadIdx.x / 4, pair = threadIdx.x % 4 * 2;
-        const Moved* h = exchange.row(tick, layer, sequence + row) + first + threadIdx.x % 4 * 4;
-        Four<Moved> next[K / 16];  // of the next eight sequences: on their way while these are multiplied
+        const Moved* h = exchange.row(tick, layer, blockIdx.y * SEQUENCES + row) + first + threadIdx.x % 4 * 4;
+        // All blocks need the same h at the same time, and each begins with another eight sequences: so they read from
+        // other places of the L2 cache.
+        int eight = blockIdx.x % EIGHTS;
+        auto at = [=](int i) { return h + 8 * ((eight + i / (K / 16)) % EIGHTS) * exchange.width + 16 * (i % (K / 16)); };
+        Four<Moved> next[AT_ONCE * (K / 16)];  // of the next sequences: on their way while these are multiplied
 #pragma unroll
-        for (int step = 0; step < K / 16; ++step) next[step] = exchange.read(h + 16 * step);
+        for (int i = 0; i < AT_ONCE * (K / 16); ++i) next[i] = exchange.read(at(i));
 #pragma unroll
-        for (int n = 0; n < EIGHTS; ++n) {
+        for (int n = 0; n < EIGHTS; n += AT_ONCE) {
             // [read h]
-            unsigned b[K / 16][2 * HALVES];
+            unsigned b[AT_ONCE * (K / 16)][2 * HALVES];
 #pragma unroll
-            for (int step = 0; step < K / 16; ++step) {
-                to_fragment(b[step], next[step]);
-                if (n + 1 < EIGHTS) next[step] = exchange.read(h + 8 * (n + 1) * exchange.width + 16 * step);
+            for (int i = 0; i < AT_ONCE * (K / 16); ++i) {
+                to_fragment(b[i], next[i]);
+                if (n + AT_ONCE < EIGHTS) next[i] = exchange.read(at((n + AT_ONCE) * (K / 16) + i));
             }
             // [products]
-            float sums[MROWS][4] = {};
+            float sums[AT_ONCE][MROWS][4] = {};
 #pragma unroll
             for (int i = 0; i < K / 16 * MROWS * HALVES; ++i) {
                 int step = i / (MROWS * HALVES), m = i / HALVES % MROWS, half = i % HALVES;
-                if (BF16) mma_bf16(sums[m], w[m][step][0], b[step][0], b[step][1]);
-                else mma_tf32(sums[m], w[m][step][half], b[step][2 * half], b[step][2 * half + 1]);
+                unsigned a[4];
+                for (int j = 0; j < 4; ++j) a[j] = as_new(w[m][step][half][j]);
+#pragma unroll
+                for (int one = 0; one < AT_ONCE; ++one) {
+                    ARITHMETIC::multiply(sums[one][m], a, &b[one * (K / 16) + step][2 * half]);
+                }
             }
             // [partial sums]
-            real* partial = shared + threadIdx.y * PARTIAL + (8 * n + pair) * STRIDE + row;
 #pragma unroll
-            for (int i = 0; i < MROWS * 4; ++i) partial[i % 2 * STRIDE + i / 2 * 8] = sums[i / 4][i % 4];
+            for (int i = 0; i < AT_ONCE * MROWS * 4; ++i) {
+                int one = i / (MROWS * 4), m = i / 4 % MROWS, j = i % 4, s = 8 * ((eight + n + one) % EIGHTS) + pair;
+                shared[threadIdx.y * PARTIAL + (s + j % 2) * STRIDE + row + 16 * m + j / 2 * 8] = sums[one][m][j];
+            }
         }
     }
 };
 
-// The sequence by tensor cores: W_hh and h are rounded to TF32, or to bfloat16, and products are summed in float.
+// The sequence by tensor cores: W_hh and h are rounded as the arithmetic does, and products are summed in float.
 extern "C" __global__ void __launch_bounds__(THREADS) recurrent_persistent_tensor_cores(
     const real* projected, const real* w_ih, const real* b_ih, const real* w_hh, const real* b_hh, const int* lengths,
     real* h, real* c, real* y, unsigned* moved, unsigned* arrived, int steps, int backward, int batch, int hidden) {

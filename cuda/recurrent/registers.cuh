@@ -41,17 +41,17 @@ struct Registers {
         }
     }
 
-    // partial[s][row] = sum over k of w[row][k] h[sequence + s][k], of the K numbers of this warp, which it keeps in shared
-    // memory behind the partial sums of all. The threads of the block meet before the next product.
+    // partial[s][row] = sum over k of w[row][k] h[s][k], of the K numbers of this warp, which it keeps in shared memory
+    // behind the partial sums of all. The threads of the block meet before the next product.
     template <class Exchange>
-    __device__ void multiply(const Exchange& exchange, int tick, int layer, int sequence, real* shared, int first) const {
+    __device__ void multiply(const Exchange& exchange, int tick, int layer, real* shared, int first) const {
         real *own = shared + blockDim.y * PARTIAL + threadIdx.y * SEQS * K, *partial = shared + threadIdx.y * PARTIAL;
         // [read h]
 #pragma unroll
         for (int i = 0; i < READS; ++i) {
             int at = (32 * i + threadIdx.x) * LANES;
             if (at < SEQS * K) {
-                exchange.copy(own + at, exchange.row(tick, layer, sequence + at / K) + first + at % K);
+                exchange.copy(own + at, exchange.row(tick, layer, blockIdx.y * SEQS + at / K) + first + at % K);
             }
         }
         copy_commit();

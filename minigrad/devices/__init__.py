@@ -92,6 +92,14 @@ def devices() -> tuple[str, ...]:
     return *names, *(gpu_name(number) for number in others if number != current_gpu())
 
 
+def gpus() -> int:
+    """The number of GPUs that work here; none is started."""
+    try:
+        return import_module("minigrad.devices.cuda.gpu").count()
+    except DeviceError:
+        return 0
+
+
 def is_gpu(name: str) -> bool:
     """True for the name of a GPU, whether this machine has it or not."""
     return canonical(name) not in ("numpy", "sim")

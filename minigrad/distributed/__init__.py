@@ -1,5 +1,7 @@
 """Many processes by MPI: a job of ranks, started from Python, a notebook or the shell; and training on all of them.
 
+Messages between ranks that have a GPU each go by NCCL, all others by MPI.
+
 `launch(4, "from mpi4py import MPI; print(MPI.COMM_WORLD.rank)")`, the cell magic `%%mpi 4`, or
 `python -m minigrad.distributed -n 4 script.py`. In the script, `rank()` and `size()`, collectives such as
 `all_reduce(x)`, of which `sum_over_ranks` and `mean_over_ranks` are on the tape; `DataParallel(model)`,

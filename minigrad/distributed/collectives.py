@@ -2,21 +2,26 @@
 
 Before anything is sent, the ranks compare the call, shape, dtype and op. Where they differ, or one has a wrong argument
 or is at the end of its program, all of them raise ValueError or RankError, with the ranks and their calls. Tensors and
-NumPy arrays of the devices numpy and sim are taken; results are new, on the same device, and off the tape. A rank makes
-all calls in one thread: those of several threads could meet in any order.
+NumPy arrays are taken; results are new, on the same device, and off the tape. MPI moves what is in host memory, NCCL
+what is on the GPU that each rank has for itself, `device()`. A rank makes all calls in one thread: those of several
+threads could meet in any order.
 """
 
 from typing import Any, TypeVar
 
 import numpy as np
 
-from minigrad.devices.dtypes import DTYPES, FLOATS
+from minigrad.devices.array import Array
+from minigrad.devices.caches import Cache
+from minigrad.devices.dtypes import DTYPES, FLOATS, is_last
 from minigrad.distributed.host import Backend, backend_of
 from minigrad.distributed.world import init
 from minigrad.errors import require, require_int, require_words
+from minigrad.tape import mode
 from minigrad.tensor import Tensor
 
 OPS = ("sum", "mean", "max", "min")
+_KNOWN = Cache()  # by call, spec and op: the back end, and the call in words
 T = TypeVar("T", Tensor, np.ndarray)
 
 
@@ -52,17 +57,44 @@ def barrier() -> None:
     init().agree("barrier")
 
 
+def sum_of_counts(own: int, who: str) -> int:
+    """The sum of a count of elements over the ranks.
+
+    The replays of a step of `mg.graph` send nothing from the host, so there all ranks must have the same count. Raises
+    ValueError on every rank otherwise. who: as in `all_reduce`.
+    """
+    if not mode.recorder:
+        return int(all_reduce(np.array(own), who=who))
+    init().agree(f"{who} in mg.graph", str(own), way_out="In a step of mg.graph all ranks have batches of one size.")
+    return own * init().size
+
+
 def _agreed(call: str, x: Any, **settings: Any) -> tuple[Any, Backend]:
     """The array of x and its back end, once all ranks have made this call. Raises on every rank."""
-    world = init()
+    world, array = init(), x.array if isinstance(x, Tensor) else x
+    op = settings.get("op", "")
+    fixed = isinstance(array, Array) and isinstance(op, str) and "root" not in settings
+    key = (call, array.spec, op) if fixed else None
     try:
-        backend = _checked(call, x, world.size, **settings)
+        known = _KNOWN.get(key)
+        if known is None:
+            known = _checked(call, x, world.size, **settings), _described(call, x, **settings)
+            if key:
+                _KNOWN.keep(key, known)
     except (TypeError, ValueError) as fault:
         world.agree(f"an error: {fault}".rstrip("."))
         raise
-    words = (f"{name}={it.item() if isinstance(it, np.generic) else it!r}" for name, it in settings.items())
-    world.agree(", ".join([f"{call} of {x.dtype} {x.shape}", *words]))
-    return x.array if isinstance(x, Tensor) else x, backend
+    backend, text = known
+    world.agree(text)
+    return array, backend
+
+
+def _described(call: str, x: Any, **settings: Any) -> str:
+    """A call in words, which are the same on ranks that may make it together."""
+    words = [f"{name}={it.item() if isinstance(it, np.generic) else it!r}" for name, it in settings.items()]
+    where = backend_of(x.device if isinstance(x, Tensor) else "numpy").where
+    where += ", NHWC" * bool(where and is_last(x.array))
+    return ", ".join([f"{call} of {x.dtype} {x.shape}{where}", *words])
 
 
 def _checked(call: str, x: Any, ranks: int, op: str = "max", root: int = 0) -> Backend:

@@ -1,7 +1,7 @@
 """DataParallel: a module whose gradients are averaged over the ranks, each of which trains on data of its own."""
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from operator import add
@@ -9,7 +9,7 @@ from typing import Any
 from zlib import crc32
 
 from minigrad import tape
-from minigrad.devices.dtypes import DTYPES
+from minigrad.devices.dtypes import DTYPES, is_last
 from minigrad.distributed.host import Backend, backend_of
 from minigrad.distributed.world import init
 from minigrad.errors import require, require_number
@@ -26,14 +26,18 @@ class DataParallel(Module):
 
     With batches of b rows on each of `size()` ranks, a step is that of one process with the mean over b * size rows.
     All ranks start with the parameters and buffers of rank 0; later each has buffers, such as running statistics, of
-    its own. Gradients travel in messages of about bucket_mb MiB, from the last parameter to the first. `.module` is the
-    module itself, whose state has names without a prefix. Raises ValueError on every rank where the modules differ.
+    its own. Gradients travel in messages of about bucket_mb MiB, in the order in which backward gives them: on GPUs,
+    from the second pass on, each as soon as its last gradient is there, while the rest is computed. `mg.graph` captures
+    that, too. `.module` is the module itself, whose state has names without a prefix. Raises ValueError on every rank
+    where the modules differ.
     """
 
     def __init__(self, module: Module, bucket_mb: float = 25):
         self.module = require("DataParallel", module, Module, "a module")
         self._bytes = require_number("DataParallel", "bucket_mb", bucket_mb) * 2**20
         self._synchronized = True
+        self._plan: list[tuple[Backend, list[Any]]] = []  # the messages that travel during a backward pass
+        self._message_of: dict[int, int] = {}  # the number of a parameter's message in the plan, by id
         state = dict(module._named_state())
         for name, x in state.items():
             backend_of(x.device)
@@ -42,7 +46,7 @@ class DataParallel(Module):
         init().agree("DataParallel", f"bucket_mb={float(bucket_mb)}", *_described(state), way_out=ALIKE)
         self._number = next(_numbers)  # the same on all ranks: two modules of the same shapes are not mixed up
         with tape.no_grad():
-            for backend, bucket in self._buckets([*{id(x): x for x in state.values()}.values()]):
+            for backend, bucket in self._buckets({id(x): x for x in state.values()}.values()):
                 for x, array in zip(bucket, backend.broadcast([x.array for x in bucket], 0), strict=True):
                     x.assign(Tensor(array))
         self._follow_backward()
@@ -65,14 +69,36 @@ class DataParallel(Module):
 
         A parameter without a gradient keeps none. Raises ValueError on every rank where it has one on some ranks only.
         """
+        self._reduce((), ())
+
+    def _reduce(self, reached: Sequence[Tensor], sent: Sequence[Sequence[Any]]) -> None:
+        """Average all gradients. reached: the leaves of a backward pass; sent: the means of the plan's first messages.
+
+        The next backward pass sends its gradients in the order of this one, on which all ranks agree here.
+        """
         named = dict(self.module.named_parameters())
+        numbers = {id(x): i for i, x in enumerate(named.values())}
+        order = [x for x in reached if id(x) in numbers]
+        if reached and not order:
+            return  # the backward pass of another module
         grads = (f" with{'out' * (x.grad is None)} a gradient" for x in named.values())
         details = map(add, _described(named), grads)
-        init().agree("the mean of gradients of DataParallel", f"DataParallel number {self._number}", *details)
-        ready: list[Any] = [x for x in self.module.parameters() if x.grad is not None]
-        for backend, bucket in self._buckets(ready):
-            for x, mean in zip(bucket, backend.all_reduce([x.grad.array for x in bucket], "mean"), strict=True):
+        way = f"gradients in the order {' '.join(str(numbers[id(x)]) for x in order)}"
+        init().agree("the mean of gradients of DataParallel", f"DataParallel number {self._number}", *details, way)
+        for backend in {backend for backend, _ in self._plan[: len(sent)]}:
+            backend.join()
+        messages = [(bucket, means) for (_, bucket), means in zip(self._plan, sent, strict=False)]
+        done = {id(x) for bucket, _ in messages for x in bucket}
+        rest = {id(x): x for x in (*order, *reversed(named.values())) if x.grad is not None and id(x) not in done}
+        messages += [
+            (bucket, backend.all_reduce(_grads(bucket), "mean")) for backend, bucket in self._buckets(rest.values())
+        ]
+        for bucket, means in messages:
+            for x, mean in zip(bucket, means, strict=True):
                 x.grad = Tensor(mean)
+        if order and [id(x) for x in order] != [*self._message_of]:
+            self._plan = [*self._buckets(order)]
+            self._message_of = {id(x): number for number, (_, bucket) in enumerate(self._plan) for x in bucket}
 
     def check_parameters(self) -> None:
         """Raise ValueError, on every rank, unless all ranks have the same parameters, to the last bit."""
@@ -80,10 +106,10 @@ class DataParallel(Module):
         sums = (f" with checksum {crc32(x.numpy().tobytes()):08x}" for x in named.values())
         init().agree("check_parameters", *map(add, _described(named), sums), way_out=SAME_STEPS)
 
-    def _buckets(self, tensors: Sequence[Any]) -> Iterator[tuple[Backend, list[Any]]]:
-        """The tensors from last to first, in lists of one back end and dtype, each within bucket_mb or of one."""
+    def _buckets(self, tensors: Iterable[Any]) -> Iterator[tuple[Backend, list[Any]]]:
+        """The tensors in their order, in lists of one back end and dtype, each within bucket_mb or of one."""
         kinds: dict[tuple, list[list[Any]]] = {}
-        for x in reversed(tensors):
+        for x in tensors:
             buckets = kinds.setdefault((backend_of(x.device), x.dtype), [[]])
             if buckets[-1] and sum(y.array.nbytes for y in buckets[-1]) + x.array.nbytes > self._bytes:
                 buckets.append([])
@@ -91,19 +117,49 @@ class DataParallel(Module):
         return ((backend, bucket) for (backend, _), buckets in kinds.items() for bucket in buckets)
 
     def _follow_backward(self) -> None:
-        """Be called at the end of each backward pass, as long as this module lives."""
+        """Follow each backward pass, as long as this module lives."""
         weak = weakref.ref(self)
 
-        def ended(leaves: Sequence[Tensor]) -> None:
+        def follow() -> Callable[[Any], None]:
             own = weak()
-            if own and own._synchronized and {id(x) for x in own.module.parameters()} & {id(x) for x in leaves}:
-                own.reduce_gradients()
+            return _BackwardPass(own) if own and own._synchronized else lambda leaf: None
 
-        tape.AFTER_BACKWARD.append(ended)
-        weakref.finalize(self, tape.AFTER_BACKWARD.remove, ended)
+        tape.FOLLOWERS.append(follow)
+        weakref.finalize(self, tape.FOLLOWERS.remove, follow)
 
     def __reduce__(self) -> tuple:
         raise TypeError("copy, pickle: DataParallel follows the backward passes of its own module; copy its .module.")
+
+
+class _BackwardPass:
+    """A backward pass that is followed: where messages can travel meanwhile, one of the plan leaves when it is full."""
+
+    def __init__(self, own: DataParallel):
+        self._own, self._reached, self._means = own, list[Tensor](), list[list[Any]]()
+        self._missing = [len(bucket) for _, bucket in own._plan]
+
+    def __call__(self, leaf: Tensor | None) -> None:
+        """A leaf has its gradient, or it is the end."""
+        if leaf is None:
+            if self._reached:
+                self._own._reduce(self._reached, self._means)
+            return
+        self._reached.append(leaf)
+        number = self._own._message_of.get(id(leaf))
+        if number is not None:
+            self._missing[number] -= 1
+            self._send()
+
+    def _send(self) -> None:
+        """Send every message that is full, in the order of the plan, which all ranks have alike."""
+        for backend, bucket in self._own._plan[len(self._means) :]:
+            if self._missing[len(self._means)] or not backend.overlaps:
+                break
+            self._means.append(backend.all_reduce(_grads(bucket), "mean", overlap=True))
+
+
+def _grads(bucket: Sequence[Any]) -> list[Any]:
+    return [x._grad.array for x in bucket]
 
 
 def _described(named: Mapping[str, Tensor]) -> Iterator[str]:
@@ -111,4 +167,5 @@ def _described(named: Mapping[str, Tensor]) -> Iterator[str]:
     first: dict[int, str] = {}
     for name, x in named.items():
         known = first.setdefault(id(x), name)
-        yield f"{name}, {x.dtype} {x.shape}" if known == name else f"{name}, which is {known}"
+        layout = ", NHWC" * is_last(x.array)
+        yield f"{name}, {x.dtype} {x.shape}{layout}" if known == name else f"{name}, which is {known}"

@@ -7,10 +7,8 @@ it with the same graph.
 
 from typing import Any
 
-import numpy as np
-
 from minigrad import tape
-from minigrad.distributed.collectives import all_reduce
+from minigrad.distributed.collectives import all_reduce, sum_of_counts
 from minigrad.errors import require
 from minigrad.tensor import Tensor
 
@@ -33,7 +31,7 @@ def mean_over_ranks(x: Tensor) -> Tensor:
     rows, on every rank, and so are the gradients that `DataParallel` averages. A rank without rows, (0, ...), counts 0.
     """
     total = sum_over_ranks(require("mean_over_ranks", x, Tensor, "a tensor").sum(), "mean_over_ranks")
-    return total / all_reduce(np.array(x.size), who="the count of mean_over_ranks").item()
+    return total / sum_of_counts(x.size, "the count of mean_over_ranks")
 
 
 def _summed(dy: Any, who: str) -> Any:

@@ -1,4 +1,4 @@
-"""HostMemory: the collectives of MPI on arrays in host memory, those of the devices numpy and sim."""
+"""Backend: the collectives for one kind of memory; HostMemory, those of MPI for the devices numpy and sim."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -6,20 +6,32 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from minigrad.devices import is_gpu
+from minigrad import tape
+from minigrad.devices import get, is_gpu
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import is_last, laid_out
+from minigrad.distributed.nccl import NCCL
 from minigrad.distributed.world import World, init
 
 
 class Backend(Protocol):
     """The collectives for one kind of memory. They are called after all ranks have agreed, and return new arrays.
 
-    Several arrays have one dtype, and travel in one message.
+    Several arrays have one dtype, and travel in one message. where: the place of the arrays, if it is not the host, for
+    the sentence about ranks that differ. overlaps: True where a message can travel while the device computes.
     """
 
-    def all_reduce(self, arrays: Sequence[Any], op: str) -> list[Any]:
-        """Each array reduced over the ranks: op is "sum", "mean", "max" or "min"."""
+    overlaps: bool
+    where: str
+
+    def all_reduce(self, arrays: Sequence[Any], op: str, overlap: bool = False) -> list[Any]:
+        """Each array reduced over the ranks: op is "sum", "mean", "max" or "min".
+
+        overlap: the message may travel while the device goes on, so the results are there only after `join`.
+        """
+
+    def join(self) -> None:
+        """Let the device wait for the messages that overlap with its work; the host goes on."""
 
     def broadcast(self, arrays: Sequence[Any], root: int) -> list[Any]:
         """Those of the rank root."""
@@ -34,12 +46,17 @@ class Backend(Protocol):
 class HostMemory:
     """MPI moves a copy in host memory; the results are on the devices of what is given, which may be several."""
 
+    overlaps, where = False, ""
+
     def __init__(self, world: World):
         self.world = world
 
-    def all_reduce(self, arrays: Sequence[Any], op: str) -> list[Any]:
-        """The sum is that of MPI, the same to the last bit on every rank."""
+    def all_reduce(self, arrays: Sequence[Any], op: str, overlap: bool = False) -> list[Any]:
+        """The sum is that of MPI, the same to the last bit on every rank; it is there at once."""
         return _split(self._reduced(_joined(arrays), op), arrays)
+
+    def join(self) -> None:
+        """No message overlaps with the processor's work."""
 
     def broadcast(self, arrays: Sequence[Any], root: int) -> list[Any]:
         """One message from the rank root."""
@@ -87,10 +104,9 @@ class HostMemory:
 
 
 def backend_of(device: str) -> Backend:
-    """The back end for arrays of this device. Raises ValueError for a GPU."""
-    if is_gpu(device):
-        raise ValueError(f"collectives do not take tensors on {device} yet: send a copy in host memory, x.to('numpy').")
-    return _host()
+    """The back end for arrays of this device: NCCL for a GPU, MPI for all others."""
+    gpu: Any = get(device) if is_gpu(device) else None
+    return _nccl(gpu) if gpu else _host()
 
 
 @cache
@@ -98,8 +114,18 @@ def _host() -> HostMemory:
     return HostMemory(init())
 
 
+@cache
+def _nccl(gpu: Any) -> NCCL:
+    return NCCL(init(), gpu)
+
+
 def _joined(arrays: Sequence[Any]) -> np.ndarray:
-    """A copy of all their elements in host memory, one after the other."""
+    """A copy of all their elements in host memory, one after the other. Raises RuntimeError in a captured step."""
+    if tape.mode.recorder:
+        raise RuntimeError(
+            "mg.graph: the step sends what is in host memory to the other ranks, and a replay would not. Give a tensor "
+            "on the GPU, or make the call outside the step."
+        )
     return np.concatenate([(x.numpy() if isinstance(x, Array) else x).reshape(-1) for x in arrays])
 
 

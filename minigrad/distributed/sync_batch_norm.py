@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from itertools import count
 
-import numpy as np
-
 from minigrad.devices.dtypes import wide
-from minigrad.distributed.collectives import all_reduce
+from minigrad.distributed.collectives import sum_of_counts
 from minigrad.distributed.differentiable import sum_over_ranks
 from minigrad.errors import require
 from minigrad.nn.module import Module
@@ -24,7 +22,8 @@ class SyncBatchNorm2d(BatchNorm2d):
     mean = sum of x / n, var = sum of (x - mean)^2 / n, the sums over all ranks, the axes N, H and W, and n the number
     of their terms; ranks may have batches of different sizes, or empty ones. Value, running statistics and gradients
     are those of one process with the whole batch. Forward and backward send two sums of (channels,) each, so every rank
-    calls both. Raises ValueError on every rank where the modules differ. In evaluation nothing is sent.
+    calls both; in evaluation nothing is sent. Raises ValueError on every rank where the modules differ, or in a step of
+    `mg.graph` the sizes of the batches.
     """
 
     _number = 0  # by the order of first calls, the same on all ranks: two layers of the same shape are not mixed up
@@ -41,7 +40,7 @@ class SyncBatchNorm2d(BatchNorm2d):
         self._number = self._number or next(_numbers)
         settings = f"{self.running_mean.shape[0]} channels, eps={self.eps:g}, momentum={self.momentum}"
         who = f"SyncBatchNorm2d number {self._number} with {settings}: the count"
-        return all_reduce(np.array(super()._terms(x)), who=who).item()
+        return sum_of_counts(super()._terms(x), who)
 
     def _normalized(self, op: str, x: Tensor, given: Sequence[Tensor], terms: int, momentum: float) -> Tensor:
         if not terms:

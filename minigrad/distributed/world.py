@@ -4,16 +4,15 @@ import atexit
 import os
 import sys
 import threading
-from functools import cache
+from functools import cache, lru_cache, partial
 from hashlib import blake2b
 from itertools import zip_longest
 from typing import Any
 
-import numpy as np
-
-from minigrad.devices import canonical, check, why_not
+from minigrad.devices import canonical, check, gpus, in_use, why_not
 from minigrad.distributed.job import INSTALL
 from minigrad.errors import DeviceError, RankError
+from minigrad.tape import mode
 
 STARTED = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"}  # environment: set for the ranks that mpiexec starts
 END = "the end of its program"
@@ -28,7 +27,7 @@ class World:
     """
 
     def __init__(self, comm: Any = None):
-        self.rank, self.size, self.local_rank = 0, 1, 0
+        self.rank, self.size, self.local_rank, self.local_size = 0, 1, 0, 1
         self._thread: int | None = None  # that of its calls; those of several would meet in any order
         self._ended = False  # a rank is at its end: it would never come to another call
         if comm is not None:
@@ -37,7 +36,7 @@ class World:
             self.comm: Any = comm.Dup()
             self.rank, self.size = int(comm.rank), int(comm.size)
             machine = comm.Split_type(MPI.COMM_TYPE_SHARED)
-            self.local_rank = int(machine.rank)
+            self.local_rank, self.local_size = int(machine.rank), int(machine.size)
             machine.Free()
 
     def agree(self, call: str, *details: str, way_out: str = SAME_CALLS) -> None:
@@ -45,19 +44,20 @@ class World:
 
         Else raises ValueError on every rank, or RankError where one is at the end of its program, with the first
         difference and its ranks; RuntimeError in a second thread. Checksums travel first: 8 bytes a rank, unless there
-        is something to say.
+        is something to say. In a step that `mg.graph` captures, ranks also agree before each replay.
         """
         if self.size == 1:
             return
+        if mode.recorder:
+            mode.recorder.repeats(partial(self.agree, call, *details, way_out=way_out))
         self._thread = self._thread or threading.get_ident()
         if self._thread != threading.get_ident() and call != END:
             raise RuntimeError(f"{call}: another thread of this rank has called the others; call them from one thread.")
         if self._ended:
             raise RankError(f"{call}: a rank has come to the end of its program, and answers no more.")
-        mine = np.frombuffer(blake2b("\n".join((call, *details)).encode(), digest_size=8).digest(), np.uint64)
-        each = np.empty(self.size, np.uint64)
+        mine, each = _checksum((call, *details)), bytearray(8 * self.size)
         self.comm.Allgather(mine, each)
-        if (each != each[0]).any():
+        if each != mine * self.size:
             raise self._difference(self.comm.allgather((call, *details)), way_out)
 
     def _difference(self, said: list[tuple[str, ...]], way_out: str) -> Exception:
@@ -87,12 +87,18 @@ class World:
                 print(error, file=sys.stderr)
 
 
+@lru_cache
+def _checksum(words: tuple[str, ...]) -> bytes:
+    return blake2b("\n".join(words).encode(), digest_size=8).digest()
+
+
 @cache
 def init() -> World:
     """The world of this process, MPI's COMM_WORLD. Every rank calls it, or anything else of this package, once.
 
-    A process that MPI has not started is a world of one, and needs no mpi4py. Raises DeviceError where MPI has started
-    it, and mpi4py is missing.
+    A process that MPI has not started is a world of one, and needs no mpi4py. Where each rank of a machine can have a
+    GPU of its own, its device `cuda` is from now on that of its local rank, unless CUDA_DEVICE names one or a GPU is in
+    use. Raises DeviceError where MPI has started the process, and mpi4py is missing.
     """
     if "mpi4py.MPI" not in sys.modules and not STARTED & os.environ.keys():
         return World()
@@ -101,6 +107,9 @@ def init() -> World:
     except (ImportError, RuntimeError) as error:  # RuntimeError: it is there without a library of MPI
         raise DeviceError(f"MPI has started this process, and mpi4py cannot be imported: {INSTALL}") from error
     world = World(MPI.COMM_WORLD)
+    free = "CUDA_DEVICE" not in os.environ and not any(device.is_gpu for device in in_use())
+    if free and world.local_size <= gpus():
+        os.environ["CUDA_DEVICE"] = str(world.local_rank)
     atexit.register(world.end)
     return world
 
@@ -121,6 +130,7 @@ def local_rank() -> int:
 
 
 def device(without: str = "numpy") -> str:
-    """The device of this rank: the GPU `cuda:<local rank>`, or `without`, "numpy" or "sim", where there is none."""
+    """The device of this rank: the GPU `cuda:<local rank>`, or `without`, "numpy" or "sim", on all ranks of a machine
+    that has fewer GPUs than ranks."""
     name = f"cuda:{local_rank()}"
-    return check(without) if why_not(name) else canonical(name)
+    return check(without) if init().local_size > gpus() or why_not(name) else canonical(name)

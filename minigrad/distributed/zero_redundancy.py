@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from minigrad import create
 from minigrad.devices.state import fitting
 from minigrad.distributed.host import backend_of
 from minigrad.distributed.world import init
@@ -136,7 +135,7 @@ def _rows(x: Any) -> Tensor:
     ranks, flat = init().size, x.reshape(-1)
     each = -(-flat.size // ranks)
     if missing := each * ranks - flat.size:
-        flat = OPS["concatenate"](flat, create.zeros(missing, device=x.device, dtype=x.dtype))
+        flat = OPS["pad"](flat, (0, missing))
     return flat.reshape(ranks, each)
 
 

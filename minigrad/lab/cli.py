@@ -14,6 +14,7 @@ from minigrad.errors import CompileError, DeviceError, KernelError, require_word
 from minigrad.lab import bench, grade, show, tune
 from minigrad.lab.bench import adjoints, workloads
 from minigrad.lab.bench.jobs import known_part
+from minigrad.lab.bench.parallel import report as parallel
 from minigrad.lab.bench.record import Record, records_folder
 from minigrad.lab.bench.recurrent import report as recurrent
 from minigrad.lab.bench.resnet import run as resnet
@@ -215,6 +216,12 @@ def _recurrent(only: str | None, against: Sequence[str], command: str) -> Record
     return report.record
 
 
+def _parallel(only: str | None, against: Sequence[str], command: str) -> Record:
+    report = bench.parallel_report(only, against, lambda jobs: show.progress(jobs, "several GPUs"), command)
+    print(*report.tables(only), sep="\n\n")
+    return report.record
+
+
 def _of_ops(help: str, sweep: bool) -> Benchmark:
     return Benchmark(
         help, ("torch", "numpy"), lambda only: only == workloads.CHAIN or workloads.named(only),
@@ -244,6 +251,10 @@ BENCHMARKS = {  # by option
         "only recurrent networks: on the GPU, on threads and on ranks, against goals", ("torch",),
         partial(known_part, parts=recurrent.PARTS), _recurrent,
         lambda only: bench.recorded_recurrent(only or "gpu").tables(only), everywhere=True,
+    ),
+    "gpus": Benchmark(
+        "only several GPUs: messages between them, and training on all of them, against goals", ("torch",),
+        partial(known_part, parts=parallel.PARTS), _parallel, lambda only: bench.recorded_parallel().tables(only),
     ),
     "adjoint": Benchmark(
         "only the ladder's kernels, each beside its adjoint", ("warp",), adjoints.rungs, _adjoints,

@@ -15,6 +15,7 @@ from importlib import metadata
 import numpy as np
 
 from minigrad.create import tensor
+from minigrad.devices.cuda import libnccl
 from minigrad.devices.cuda.toolkit import driver_version, find_driver, find_nvcc, gpu_names, nvcc_version
 from minigrad.devices.host_compiler import cores, find_compiler
 from minigrad.display import plural
@@ -121,6 +122,11 @@ def _nvcc() -> str:
         raise DeviceError("neither nvcc nor NVRTC") from error
 
 
+def _nccl() -> str:
+    _gpu()
+    return libnccl.version(libnccl.load())
+
+
 def _cuda_kernel() -> str:
     _gpu()
     code = "from minigrad.lab.doctor import try_kernel; print(try_kernel('cuda'))"
@@ -150,6 +156,7 @@ CHECKS: tuple[tuple[str, Callable[[], str], str, str], ...] = (
     ("GPU", _gpu, "device cuda", "the driver is there and finds no GPU: see what nvidia-smi says."),
     ("CUDA compiler", _nvcc, "device cuda", CUDA),
     ("PyCUDA", partial(metadata.version, "pycuda"), "device cuda", CUDA),
+    ("NCCL", _nccl, "ranks with GPUs", f"only several GPUs need it: {libnccl.INSTALL}"),
     ("CUDA kernel", _cuda_kernel, "device cuda", "see the message above."),
 )
 

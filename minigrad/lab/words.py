@@ -206,15 +206,9 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "next to each other, also called NHWC.",
         "tap": "One place of a window, and the pixel that it meets.",
         "halo": "The pixels around a tile that its windows reach.",
-        (
-            "parity",
-            r"parit(?:y|ies)",
-        ): "The remainder of a row's or a column's number when it is divided by the stride.",
-        (
-            "floor",
-            r"floors?",
-        ): "The time that a kernel's arithmetic takes at the chip's peak, or its bytes at the speed "
-        "of a copy, whichever is longer.",
+        ("parity", r"parit(?:y|ies)"): "The remainder of a row's or a column's number, divided by the stride.",
+        "floor": "The time of a kernel's arithmetic at the chip's peak, or of its bytes at a copy's speed, the longer "
+        "one.",
     },
     "11": {
         (
@@ -234,12 +228,28 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("evaluation", r"evaluation"): "The mode in which a trained network is used: its answer for an "
         "image does not depend on the others of the batch.",
         ("saliency", r"saliency"): "The size of the gradient of a logit with respect to each pixel.",
-        (
-            "fold",
-            r"fold(?:s|ed|ing)?",
-        ): "Multiply the factors of a batch norm into the weights of the convolution before "
-        "it, and add its addends to the bias.",
+        ("fold", r"fold(?:s|ed|ing)?"): "Multiply the factors of a batch norm into the weights of the convolution "
+        "before it, and add its addends to the bias.",
         ("inference", r"inferences?"): "The use of a trained network: the forward pass alone.",
+    },
+    "12": {
+        ("attention", r"attention(?! to\b)"): "The mean of all values, weighted by how well their keys fit a query.",
+        ("query", r"quer(?:y|ies)"): "A vector that asks: its dot product with a key is the score of that key.",
+        "head": "One of several attentions to the same text, with queries, keys and values of its own.",
+        "online softmax": "A softmax in one pass: the sums so far are scaled down when a larger score comes.",
+        "invariant": "A sentence that holds after each turn of a loop.",
+        "causal mask": "It lets a query see the keys up to its own place, and none of the future.",
+    },
+    "13": {
+        "transformer": "A network of attention, and of small networks that work on each place alone.",
+        "vocabulary": "The set of numbers, with their meanings, from which a text is made.",
+        "embedding": "The vector of learned numbers that a word gets from a table.",
+        "self-attention": "Attention whose queries, keys and values are all made of the same text.",
+        "residual stream": "The sum that goes straight through a transformer: each part reads it, and adds to it.",
+        "layer norm": "Mean 0 and deviation 1 over the numbers of each vector, then a learned factor and addend.",
+        "warm-up": "The first steps of a training, in which the learning rate rises.",
+        "tokenizer": "It turns a text into numbers, and numbers into a text.",
+        "key-value cache": "The keys and values of all earlier places, kept while a text is written.",
     },
     "14": {
         ("recurrent network", r"recurrent (?:neural )?networks?"): "A network that reads a sequence step by step, and "

@@ -78,6 +78,9 @@ def inspect(
     it has read in an earlier step, and its L1 cache may hold the old value. Atomics do not race with each other, nor in
     global memory one thread's volatile write with volatile reads.
 
+    Problems that are `.harmless` come behind others of their kind: races of writes that all write the same value, and
+    barriers that threads miss by returning, which no barrier waits for (`missed-barrier`).
+
     Where blocks meet at a word, by atomics or volatile accesses, or an order depends on a release, the launch runs a
     second time, with the last block and the last thread first: accesses that were ordered by luck no longer are, and a
     thread that found nothing at the word may now find the value. Within a run a thread yields at atomics only, and
@@ -90,8 +93,8 @@ def inspect(
     __device__ array by a pointer for the next of the same declaration, or where the array is static or const; an unset
     member of a shared struct that is copied whole and has other members set; two calls of one function with a barrier,
     in both branches of an if; different masks of the lanes of one shuffle, where no lane is left to wait for; an
-    integer that a shuffle reads from a lane that has returned or is not in the mask, as it may remain unused (a float
-    is NaN). With Clang, setting a bit-field reads it first: in undefined shared memory that is reported.
+    integer that a shuffle reads from a lane that is not in the mask, as it may remain unused (a float is NaN); a
+    thread's own variable that nobody has set. With Clang, setting a bit-field reads it first: in undefined shared memory that is reported.
 
     Counts are of the text as written, with lanes reconverged after each branch and iteration. nvcc may merge loads
     of two branches or of adjacent members, or unroll a loop whose lanes stay diverged. Of 116 counts of small kernels

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from minigrad.devices.device import Dim3
 from minigrad.microscope.problem import Access
 from minigrad.microscope.variables import Variable, as_unsigned, signed
 
@@ -24,9 +25,11 @@ class Scene:
     bytes: int  # of the element
 
 
-def race(me: Access, other: Access, at: str, scene: Scene) -> str:
+def race(me: Access, other: Access, at: str, scene: Scene, harmless: bool) -> str:
     what = f"{_who(me, other)} {_does(me.kind, at)}, which {_who(other, me)} {_does(other.kind)} in line {other.line}"
-    return f"{what}. Nothing orders the two, so the result depends on chance. {_mend(me, other, scene)}"
+    chance = "Nothing orders the two, so the result depends on chance."
+    same = "Both write the same value: harmless, where that is so for every input."
+    return f"{what}. {same if harmless else chance} {_mend(me, other, scene)}"
 
 
 def early(me: Access, other: Access, at: str) -> str:
@@ -164,6 +167,23 @@ def uninitialised(at: str) -> str:
     return (
         f"reads {at}, which no thread of the block has written. Shared memory begins undefined in every block: "
         "fill it first, at the edges too, as in s[i] = i < n ? x[i] : 0."
+    )
+
+
+def missed_barrier(call: str, count: int, thread: Dim3) -> str:
+    threads = f"{count} threads have" if count > 1 else "1 thread has"
+    return (
+        f"{threads} returned without reaching {call}; the first is {thread}. A barrier does not wait for threads that "
+        "have returned; but they load nothing for the others. Where they only skip the call it is undefined: move it "
+        "out of the condition. Else let no thread return before it: what it must not touch goes into a guard, as in "
+        "if (i < n)."
+    )
+
+
+def returned_lane(call: str, thread: Dim3, source: Dim3) -> str:
+    return (
+        f"thread {thread} takes by {call} a value from the lane of thread {source}, which has returned: the value is "
+        "undefined. Let every lane of the mask reach the call, with a value that changes nothing: v = i < n ? x[i] : 0."
     )
 
 

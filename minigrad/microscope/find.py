@@ -52,6 +52,8 @@ class Finder:
     def _problem(self, finding: Finding) -> Problem:
         if finding.kind == ProblemKind.INDEX:
             return self._index(finding)
+        if finding.kind in (ProblemKind.MISSED, ProblemKind.RETURNED):
+            return self._call(finding)
         me = self._access(finding.access, finding.pc, finding.block, finding.thread)
         variable = self.variables.find(finding.variable, me.text)
         at, element = f"address {finding.offset:#x}", None
@@ -80,6 +82,18 @@ class Finder:
         place = self.info.line(file, line).fields
         return Problem("out-of-bounds", message, *place, name or None, None, None, *where, None, finding.count)
 
+    def _call(self, finding: Finding) -> Problem:
+        """A call that threads have missed, or a lane that another reads from, by returning."""
+        place = self.info.line(finding.file.decode(), finding.line).fields
+        where, what = self.at(finding.block, finding.thread), finding.type.decode()
+        if finding.kind == ProblemKind.MISSED:
+            message = advice.missed_barrier(what, finding.offset, where[1])
+            return Problem(
+                "missed-barrier", message, *place, None, None, None, *where, count=finding.count, harmless=True
+            )
+        message = advice.returned_lane(what, where[1], self.at(finding.block, finding.other_thread)[1])
+        return Problem("returned-lane", message, *place, None, None, None, *where, count=finding.count)
+
     def _race(self, me: Access, finding: Finding, at: str, variable: Variable | None, element: int | None) -> Problem:
         """A race of a read and a write is described from the reader's side, whichever came first."""
         assert variable
@@ -103,8 +117,10 @@ class Finder:
         )
         place, count = (me.file, me.line or None, me.text), finding.count
         early = finding.kind == ProblemKind.EARLY
-        message = advice.early(me, other, at) if early else advice.race(me, other, at, scene)
-        return Problem("race", message, *place, variable.name, element, me.kind, me.block, me.thread, other, count)
+        harmless = not (early or finding.differs)
+        message = advice.early(me, other, at) if early else advice.race(me, other, at, scene, harmless)
+        where = (me.block, me.thread, other)
+        return Problem("race", message, *place, variable.name, element, me.kind, *where, count, harmless)
 
     def _lines(self, finding: Finding) -> tuple:
         return frozenset(self.info.line_of(pc)[:2] for pc in (finding.pc, finding.other_pc) if pc), finding.variable

@@ -53,7 +53,7 @@ def recipe() -> Recipe:
 
 # The enums and structs of shadow_memory.h and watched_launch.cpp.
 Kind = IntEnum("Kind", "READ WRITE ATOMIC ENTER", start=0)  # of an access
-ProblemKind = IntEnum("ProblemKind", "RACE OUTSIDE UNINITIALISED INDEX EARLY", start=0)
+ProblemKind = IntEnum("ProblemKind", "RACE OUTSIDE UNINITIALISED INDEX EARLY MISSED RETURNED", start=0)
 
 PC = (1 << 30) - 1  # the bits above it: volatile or atomic; atomic with block scope
 STAMP = np.dtype([("epoch", "u4"), ("thread_clock", "u4"), ("pc", "u4")])
@@ -99,6 +99,7 @@ class Finding(ctypes.Structure):
         (INT, "line column"),
         (ctypes.c_int64, "offset"),
         (ctypes.c_char_p, "file type"),
+        (U32, "differs"),
     )
 
 

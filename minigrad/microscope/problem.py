@@ -9,7 +9,7 @@ from minigrad.display import folded
 # The most serious first: its consequences come later.
 ORDER = (
     "null-pointer", "misaligned", "out-of-bounds", "illegal-access", "division", "assert", "timeout",
-    "barrier-divergence", "race", "uninitialised", "never-written", "nan",
+    "barrier-divergence", "race", "uninitialised", "returned-lane", "never-written", "nan", "missed-barrier",
 )  # fmt: skip
 
 
@@ -27,7 +27,10 @@ class Access:
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem at its first occurrence, and the number of occurrences."""
+    """A problem at its first occurrence, and the number of occurrences.
+
+    harmless: no result depends on it, as of a race in which all write the same value, or of a missed barrier.
+    """
 
     kind: str
     message: str
@@ -41,6 +44,7 @@ class Problem:
     thread: Dim3 | None = None
     other: Access | None = None
     count: int = 1
+    harmless: bool = False
 
     def __repr__(self) -> str:
         place = f"{self.file}({self.line}): " if self.line else ""
@@ -53,7 +57,7 @@ def sort(problems: Sequence[Problem]) -> list[Problem]:
 
     def key(problem: Problem) -> tuple:
         rank = ORDER.index(problem.kind) if problem.kind in ORDER else 0
-        return rank, problem.file, problem.line or 0
+        return rank, problem.harmless, problem.file, problem.line or 0
 
     return sorted(problems, key=key)
 
@@ -78,8 +82,14 @@ def merge(problems: Sequence[Problem]) -> list[Problem]:
         if problem.variable is None:
             key = next((k for k in merged if k[:2] == key[:2]), key)
         known = merged.get(key)
-        merged[key] = replace(known, count=known.count + problem.count) if known else problem
+        merged[key] = _joined(known, problem) if known else problem
     return list(merged.values())
+
+
+def _joined(first: Problem, second: Problem) -> Problem:
+    """One problem for two: the first, or the one that does harm."""
+    worse = second if first.harmless and not second.harmless else first
+    return replace(worse, count=first.count + second.count)
 
 
 def keep_nearest(problems: Sequence[Problem]) -> list[Problem]:
@@ -91,7 +101,7 @@ def keep_nearest(problems: Sequence[Problem]) -> list[Problem]:
         key = _side(problem) or number
         if known := kept.get(key):
             first, second = sorted((known, problem), key=_distance)
-            problem = replace(first, count=first.count + second.count)
+            problem = _joined(first, second)
         kept[key] = problem
     return list(kept.values())
 

@@ -15,7 +15,20 @@ from minigrad.nn.recurrent import Recurrent, affine, stack
 from minigrad.operators import OPS
 from minigrad.ops.recurrence import CELLS, DIRECTIONS
 from minigrad.recurrent.runner import Arrays, Runner, order
-from minigrad.recurrent.tile import CLUSTER, KS, ROUNDED, SEQS, SPLITS, THREADS, TURNS, WARP, Layers, Room, Tile, choose
+from minigrad.recurrent.tile import (
+    ARITHMETIC,
+    CLUSTER,
+    FEWEST,
+    KS,
+    SEQS,
+    SPLITS,
+    THREADS,
+    WARP,
+    Layers,
+    Room,
+    Tile,
+    choose,
+)
 from minigrad.rounding import current
 from minigrad.simulator.runtime import MAX_RESIDENT
 from minigrad.tensor import Tensor
@@ -40,18 +53,18 @@ def kernels(kind: str, on_gpu: bool) -> dict[str, Kernel]:
     threads = tuple(range(WARP, THREADS + 1, WARP))
     made["registers"] = Kernel(
         "recurrent/persistent.cu", "recurrent_persistent", *blocks, cell, None, "bytes",
-        cooperative=True, ROWS=(1, 2, 3, 4), K=KS, SEQS=SEQS, SPLIT=SPLITS, THREADS=threads, TURNS=TURNS,
+        cooperative=True, ROWS=(1, 2, 3, 4), K=KS, SEQS=SEQS, SPLIT=SPLITS, THREADS=threads,
     )  # fmt: skip
     made["cluster"] = Kernel(
         "recurrent/persistent_cluster.cu", "recurrent_persistent_cluster", *blocks, cell, None, "bytes",
         cooperative=not on_gpu, ROWS=(1, 2, 3, 4), K=KS, SEQS=SEQS, SPLIT=SPLITS,
         THREADS=threads, CLUSTER=tuple(range(CLUSTER, 0, -1)),
     )  # fmt: skip
-    for precision in ROUNDED:
+    for precision in ARITHMETIC:
         made[precision] = Kernel(
             "recurrent/persistent_tensor_cores.cu", "recurrent_persistent_tensor_cores", *blocks,
-            {**cell, "BF16": precision == "bf16"}, None, "bytes",
-            cooperative=True, MROWS=(2, 1, 4), K=KS, EIGHTS=(1, 2, 4, 8), THREADS=threads, TURNS=TURNS,
+            {**cell, "ARITHMETIC": ARITHMETIC[precision]}, None, "bytes",
+            cooperative=True, MROWS=(2, 1, 4), K=KS, EIGHTS=(1, 2, 4, 8), THREADS=threads,
         )  # fmt: skip
     return made
 
@@ -118,7 +131,7 @@ class CUDA(Runner):
         launch, tile = self.planned(batch, layers)
         h, c = (stacked([copied(state[part]) for state in states]) for part in (0, -1))  # the kernel writes into them
         y = Array.empty(self.device, (steps, batch, hidden), self.dtype)
-        moved, arrived = (Array.zeros(self.device, (n,), np.dtype(np.uint32)) for n in (tile.words, tile.meetings))
+        moved, arrived = (Array.zeros(self.device, (n,), np.dtype(np.uint32)) for n in (tile.words, tile.groups))
         extents = steps, int(backward), batch, hidden
         weights = self.stacked_weights(places)
         launch(self.projected(x, places[0]), *weights, lengths, h, c, y, moved, arrived, *extents)
@@ -139,7 +152,8 @@ class CUDA(Runner):
     def planned(self, batch: int, layers: int) -> tuple[Launch, Tile]:
         """The launch of a persistent kernel in the precision of `mg.precision`, and its tile."""
         kind = "cluster" if self.rung == "cluster" else "registers"
-        if self.dtype == np.float32 and current() in ROUNDED and kind == "registers":
+        worth = batch >= FEWEST or current() != "3xtf32"
+        if self.dtype == np.float32 and current() in ARITHMETIC and kind == "registers" and worth:
             kind = current()
         work = Layers(self.module.hidden_size, batch, self.module.gates, layers, self.dtype.itemsize)
         tile = choose(work, kind, self.room())

@@ -10,13 +10,12 @@ from minigrad.kernels.extents import ceil_div
 REGISTERS, MOST = 65536, 255  # of four bytes, in a multiprocessor and at most in a thread
 OTHERS, SUMS = 48, 16  # registers of a thread besides its weights and sums; sums at most
 WARP, THREADS = 32, 1024  # threads of a warp, and at most of a block
-ROUNDED = "tf32", "bf16"  # the precisions of tensor cores
+ARITHMETIC = {"tf32": "Tf32", "bf16": "Bf16", "3xtf32": "Tf32x3"}  # the precisions of tensor cores
+PRODUCTS = {"3xtf32": 3}  # of tensor cores for one product; each waits for the last one of its sum
+LATENCY, FEWEST = 33, 8  # cycles of a product of tensor cores, and its sequences: fewer leave it half empty
 KS = 32, 16, 64, 128  # columns of a warp
-SEQS = 4, 1, 2, 3, 8, 16  # sequences of a group
+SEQS = 4, 1, 2, 3, 8, 16  # sequences of a block
 SPLITS = 1, 2, 4  # lanes that share columns
-TURNS, STATE = (1, 2), 12  # groups of sequences of a block that take turns; registers of a thread for each
-# Of an H200: the cycles from a write of h until other blocks have read it; and the work that the model leaves out.
-WAY, REST = 2900, 1.6
 CLUSTER = 8  # blocks of a cluster at most, on every GPU that has them
 
 
@@ -39,7 +38,7 @@ class Layers(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """A block has `rows` rows of the weights, for `turns` groups of `seqs` sequences, and a warp `k` of their columns.
+    """`rows` rows of the weights for `seqs` sequences are a block's, and of these `k` columns a warp's.
 
     On CUDA cores `split` lanes share the columns, each with as many times the rows.
     """
@@ -50,7 +49,6 @@ class Tile(NamedTuple):
     seqs: int
     split: int
     kind: str = "registers"  # the kernel: "registers", "cluster", or on tensor cores "tf32" or "bf16"
-    turns: int = 1
 
     @property
     def units(self) -> int:
@@ -61,13 +59,12 @@ class Tile(NamedTuple):
         return ceil_div(self.work.hidden, self.units)
 
     @property
-    def meetings(self) -> int:
-        """Groups of sequences, each of which meets for itself."""
-        return ceil_div(self.work.batch, self.seqs * self.turns) * self.turns
+    def groups(self) -> int:
+        return ceil_div(self.work.batch, self.seqs)
 
     @property
     def blocks(self) -> int:
-        return self.columns * self.meetings // self.turns * self.work.layers
+        return self.columns * self.groups * self.work.layers
 
     @property
     def products(self) -> int:
@@ -89,21 +86,24 @@ class Tile(NamedTuple):
     def words(self) -> int:
         """Words of four bytes in which h changes hands: both halves, of all layers."""
         size = 2 if self.kind == "bf16" else self.work.itemsize
-        return 2 * self.work.layers * self.meetings * self.seqs * self.width * size // 4
+        return 2 * self.work.layers * self.groups * self.seqs * self.width * size // 4
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The sizes of a launch: grid, warps of a block, and bytes of its shared memory."""
-        return self.columns, self.meetings // self.turns, self.work.layers, self.warps, self.shared
+        return self.columns, self.groups, self.work.layers, self.warps, self.shared
 
     @property
     def values(self) -> dict[str, int]:
         """The tunables of a launch."""
-        meet = {"CLUSTER": self.columns} if self.kind == "cluster" else {"TURNS": self.turns}
-        values = {"K": self.k, "THREADS": WARP * self.warps} | meet
-        if self.kind in ROUNDED:
+        values = {"K": self.k, "THREADS": WARP * self.warps}
+        if self.kind in ARITHMETIC:
             return values | {"MROWS": self.rows // 16, "EIGHTS": self.seqs // 8}
-        return values | {"ROWS": self.rows // WARP, "SEQS": self.seqs, "SPLIT": self.split}
+        return values | {"ROWS": self.rows // WARP, "SEQS": self.seqs, "SPLIT": self.split} | self.cluster
+
+    @property
+    def cluster(self) -> dict[str, int]:
+        return {"CLUSTER": self.columns} if self.kind == "cluster" else {}
 
     @property
     def shared(self) -> int:
@@ -111,15 +111,15 @@ class Tile(NamedTuple):
 
         A block of a cluster has two halves of h of all units besides.
         """
-        own = self.rows + (4 if self.kind in ROUNDED else self.k)
+        own = self.rows + (4 if self.kind in ARITHMETIC else self.k)
         halves = 2 * self.width if self.kind == "cluster" else 0
         return self.seqs * (self.warps * own + halves) * self.work.itemsize
 
     def fits(self, room: Room) -> bool:
         """True if the registers of the threads and the shared memory of the block are enough."""
         threads, words = WARP * self.warps, self.work.itemsize // 4
-        summed = 8 * self.rows // WARP if self.kind in ROUNDED else SUMS
-        registers = words * (self.rows * self.k // WARP + summed + STATE * (self.turns - 1)) + OTHERS
+        summed = 8 * self.rows // WARP if self.kind in ARITHMETIC else SUMS
+        registers = words * (self.rows * self.k // WARP + summed) + OTHERS
         held = registers <= min(MOST, REGISTERS // threads)
         together = self.kind != "cluster" or (self.columns <= CLUSTER and self.work.layers == 1)
         return threads <= THREADS and held and together and self.shared <= room.shared
@@ -134,29 +134,26 @@ class Tile(NamedTuple):
 
     @property
     def cycles(self) -> float:
-        """A model of a step: products or reads of shared memory, sums over lanes and warps, and h from the L2 cache.
-
-        The others' h is on its way while a block works for its other groups.
-        """
+        """A model of a step: products or reads of shared memory, sums over lanes and warps, and h from the L2 cache."""
         macs = self.rows * self.k * self.seqs * self.warps
         partial = self.warps * self.seqs * self.rows / WARP  # sums of all warps, in writes of a warp
-        if self.kind in ROUNDED:
-            products = macs / 512
+        if self.kind in ARITHMETIC:
+            many = PRODUCTS.get(self.kind, 1)
+            products = max(macs * many / 512, self.k / 8 * self.seqs / 8 * many * LATENCY)
         else:
             products = max(macs / 128, self.seqs * self.k / self.split * self.warps)  # a warp reads a number in a cycle
             products += partial * (self.split - 1)  # exchanges
-        moved = 2 * self.words * self.columns / self.turns / 2500  # bytes that all blocks read of a half, in a cycle
-        turn = REST * (products + 2 * partial + moved)
-        return max(self.turns * turn, turn + WAY)
+        moved = 2 * self.words * self.columns / 2500  # bytes that all blocks read of a half, in a cycle
+        return products + 2 * partial + moved
 
 
 def tiles(work: Layers, kind: str) -> list[Tile]:
     """Every tile that the kernel of this kind is compiled for."""
-    if kind in ROUNDED:
-        shapes = product((16, 32, 64), KS, (8, 16, 32, 64), (1,), [kind], TURNS)
-    else:  # a cluster has one barrier, at which no group can meet for itself
-        shapes = product((32, 64, 96, 128), KS, SEQS, SPLITS, [kind], TURNS[:1] if kind == "cluster" else TURNS)
-    return [Tile(work, *shape) for shape in shapes]
+    if kind in ARITHMETIC:
+        shapes = product((16, 32, 64), KS, (8, 16, 32, 64), (1,))
+    else:
+        shapes = product((32, 64, 96, 128), KS, SEQS, SPLITS)
+    return [Tile(work, *shape, kind) for shape in shapes]
 
 
 @cache

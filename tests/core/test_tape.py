@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad import tape
 
 
 def leaf(*values, device="numpy"):
@@ -23,6 +24,22 @@ def test_gradients_accumulate(device):
     (x * x).sum().backward()
     (x * 3.0).sum().backward()
     np.testing.assert_array_equal(x.grad.numpy(), [5, 7])
+
+
+def test_a_leaf_has_its_gradient_as_soon_as_its_last_consumer_has_been_computed(monkeypatch):
+    first, shared, last, order = leaf(2.0), leaf(3.0), leaf(5.0), []
+    names = {id(first): "first", id(shared): "shared", id(last): "last"}
+
+    def rule(dy):
+        order.append("a rule in the middle")
+        return (dy,)
+
+    middle = mg.Tensor((first * shared).array)
+    middle.record("middle", (first * shared,), rule, ())
+    monkeypatch.setattr(tape, "FOLLOWERS", [lambda: lambda at: order.append(names.get(id(at), "the end"))])
+    (last * (shared * middle) * last).sum().backward()
+    assert order == ["last", "a rule in the middle", *sorted(order[2:4]), "the end"]
+    assert [x.grad.item() for x in (first, shared, last)] == [225, 300, 180]
 
 
 def test_a_tensor_used_twice_gets_both_parts(device):

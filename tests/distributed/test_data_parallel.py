@@ -190,7 +190,7 @@ for batch in range(4 - (rank == 1)):
 
 
 def test_alone_it_is_the_module_and_is_called_no_more_after_its_end():
-    before = len(tape.AFTER_BACKWARD)
+    before = len(tape.FOLLOWERS)
     model = dist.DataParallel(mg.nn.Linear(2, 3, device="numpy"))
     x = mg.ones(4, 2, device="numpy")
     model(x).sum().backward()
@@ -201,10 +201,10 @@ def test_alone_it_is_the_module_and_is_called_no_more_after_its_end():
     assert copy.deepcopy(model.module).weight.shape == (2, 3)
     with pytest.raises(TypeError, match="DataParallel takes a module; got"):
         dist.DataParallel(mg.relu)
-    assert len(tape.AFTER_BACKWARD) == before + 1
+    assert len(tape.FOLLOWERS) == before + 1
     del model
     gc.collect()
-    assert len(tape.AFTER_BACKWARD) == before
+    assert len(tape.FOLLOWERS) == before
 
 
 @pytest.mark.parametrize("n, size", [(0, 3), (1, 3), (12, 3), (13, 3), (14, 4), (5, 1)])

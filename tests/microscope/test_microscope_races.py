@@ -162,7 +162,10 @@ do {
 IN_BLOCK = [
     ("int i = threadIdx.x;\nif (i < 63) y[i + 1] = y[i];", "Read from one array and write to another."),
     ("y[0] += 1;", "or add to it with atomicAdd."),
-    ("int i = threadIdx.x / 2;\ny[i] = x[i];", "so the result depends on chance. Let one thread own each element, or"),
+    (
+        "int i = threadIdx.x / 2;\ny[i] = x[i];",
+        "Both write the same value: harmless, where that is so for every input. Let one",
+    ),
     ("const float* row = x + threadIdx.x;\nint i = 0;\ny[i] = row[i];", "so the result depends on chance."),
     ("int i = threadIdx.x;\nfloat* z = y + 64;\nz[i] = x[i]; y[0] = i;", "so the result depends on chance."),
     (

@@ -15,8 +15,8 @@ from minigrad.kernels.launch import Launch
 from minigrad.ops import recurrence
 from minigrad.recurrent import CUDA, cuda
 from minigrad.recurrent.cuda import RUNGS
-from minigrad.recurrent.tile import ROUNDED, WARP, Layers, Room, Tile, choose, tiles
-from minigrad.rounding import rounded
+from minigrad.recurrent.tile import ARITHMETIC, WARP, Layers, Room, Tile, choose, tiles
+from minigrad.rounding import DROPPED, rounded
 from minigrad.source import CUDA as CUDA_FILES
 from minigrad.source import Source
 
@@ -44,10 +44,11 @@ def compare_rounded(module, precision, batch, steps):
         y, _ = CUDA(module)(x)
         from_x = (x.reshape(-1, 7) @ w_ih.T + b_ih).reshape(steps, batch, -1).numpy()
     off = np.abs(y.numpy() - by_rounded_factors(module, from_x, precision))
-    assert (off < 1e-5).mean() > 0.97 and off.max() < 2e-3  # an h between two roundings may go to the other one
+    most = 2e-3 if DROPPED[precision] else 1e-5  # an h between two roundings may go to the other one
+    assert (off < 1e-5).mean() > 0.97 and off.max() < most
 
 
-@pytest.mark.parametrize("precision", ROUNDED)
+@pytest.mark.parametrize("precision", ARITHMETIC)
 @pytest.mark.parametrize("kind", MAKERS)
 def test_tensor_cores_give_the_numbers_of_rounded_factors(kind, precision, device):
     if device == "numpy":
@@ -59,34 +60,29 @@ def test_tensor_cores_give_the_numbers_of_rounded_factors(kind, precision, devic
 
 def with_tile(monkeypatch, *shape):
     """Every launch has a tile of this shape, where small work would choose another one."""
-    monkeypatch.setattr(cuda, "choose", lambda work, kind, room: Tile(work, *shape[:4], kind, *shape[4:]))
+    monkeypatch.setattr(cuda, "choose", lambda work, kind, room: Tile(work, *shape, kind))
 
 
-# rows, columns of a warp, sequences, lanes that share columns, and groups that take turns
-@pytest.mark.parametrize("shape", [(16, 16, 64, 1), (32, 128, 16, 1), (64, 32, 32, 1, 2), (64, 64, 8, 1, 2)])
-@pytest.mark.parametrize("precision", ROUNDED)
-def test_tensor_cores_by_tiles_of_any_shape(monkeypatch, precision, shape):
+# rows, columns of a warp, sequences, lanes that share columns
+@pytest.mark.parametrize("shape", [(16, 16, 64, 1), (32, 128, 16, 1), (64, 32, 32, 1), (64, 64, 8, 1)])
+@pytest.mark.parametrize("precision", ARITHMETIC)
+def test_tensor_cores_by_tiles_of_any_shape(monkeypatch, precision, shape, device):
+    if device == "numpy":
+        pytest.skip("NumPy has no tiles")
     mg.manual_seed(0)
     with_tile(monkeypatch, *shape)
-    compare_rounded(nn.GRU(7, 21, device="sim"), precision, 35, 3)
+    compare_rounded(nn.GRU(7, 21, device=device), precision, 35, 3)
 
 
 @pytest.mark.parametrize("shape", [(64, 16, 3, 4), (64, 32, 16, 2), (96, 64, 2, 1), (128, 16, 8, 4), (32, 128, 4, 1)])
 @pytest.mark.parametrize("rung", ["wavefront", "cluster"])
-def test_tiles_of_any_shape(monkeypatch, rung, shape):
+def test_tiles_of_any_shape(monkeypatch, rung, shape, device):
+    if device == "numpy":
+        pytest.skip("NumPy has no tiles")
     mg.manual_seed(0)
     with_tile(monkeypatch, *shape)
-    module = nn.GRU(7, 21, 2, device="sim", dtype="float64")
+    module = nn.GRU(7, 21, 2, device=device, dtype="float64")
     compare(CUDA(module, rung), module, 5, 3, [3, 1, 2, 3, 1])
-
-
-@pytest.mark.parametrize("shape", [(64, 16, 1, 4, 2), (96, 32, 2, 1, 2), (32, 128, 4, 1, 2)])
-@pytest.mark.parametrize("layers", [1, 2])
-def test_groups_that_take_turns(monkeypatch, layers, shape):
-    mg.manual_seed(0)
-    with_tile(monkeypatch, *shape)
-    module = nn.LSTM(7, 21, layers, device="sim", dtype="float64")
-    compare(CUDA(module, "wavefront"), module, 5, 3, [3, 1, 2, 3, 1])
 
 
 @pytest.mark.parametrize("precision", ["float32", "3xtf32"])
@@ -96,10 +92,10 @@ def test_float32_stays_float32(precision, device):
     mg.manual_seed(0)
     module = nn.LSTM(5, 9, device=device)
     with mg.precision(precision):
-        compare(CUDA(module), module, 2, 3)
+        compare(CUDA(module), module, 9, 3)
 
 
-@pytest.mark.parametrize("kind", ["registers", "cluster", *ROUNDED])
+@pytest.mark.parametrize("kind", ["registers", "cluster", *ARITHMETIC])
 @pytest.mark.parametrize("cell", GATES)
 def test_a_chosen_tile_covers_the_work_and_fits(cell, kind):
     for hidden in (1, 31, 100, 256, 512, 1024):
@@ -111,7 +107,7 @@ def test_a_chosen_tile_covers_the_work_and_fits(cell, kind):
                 assert hidden * batch >= 1024 * 32 or (kind == "cluster" and hidden * GATES[cell] > 512)
                 continue  # more than the chip, or eight blocks, hold
             assert tile in tiles(work, kind) and tile.blocks <= H200.blocks
-            assert tile.units * tile.columns >= hidden and tile.seqs * tile.meetings >= batch
+            assert tile.units * tile.columns >= hidden and tile.seqs * tile.groups >= batch
             assert tile.warps * tile.k >= hidden and tile.warps * WARP >= tile.units * tile.seqs
             others = [t for t in tiles(work, kind) if t.fits(H200) and t.resident(H200)]
             assert tile.cycles == min(other.cycles for other in others)
@@ -124,7 +120,7 @@ def test_work_that_is_not_resident_at_once_is_refused_with_the_numbers():
         choose(Layers(8192, 1, 4, 1, 8), "registers", H200)
     module = nn.LSTM(2, 512, device="sim")
     with pytest.raises(LaunchError, match=r"need \d+ blocks of \d+ threads at once, and this device runs 132"):
-        CUDA(module)(mg.zeros((1, 128, 2), device="sim"))
+        CUDA(module)(mg.zeros((1, 64, 2), device="sim"))
 
 
 def test_refusals():
@@ -147,12 +143,12 @@ def test_a_sequence_is_captured_as_a_graph(rung):
     assert fast.replays >= 2
 
 
-MEET = "{ grid_wait(arrived + group, gridDim.x * gridDim.z, meeting); }"
+MEET = "{ grid_wait(arrived + blockIdx.y, gridDim.x * gridDim.z, meeting); }"
 LINES = {  # of the persistent kernel, without which its threads race
     "h is read before other blocks have written it": (MEET, "{}"),
     "the write of h is not ordered before the arrival": ("        __threadfence();  // release", ""),
     "h may be read before the wait has ended": ("        __threadfence();  // acquire", ""),
-    "the sums of other warps are not ready": ("                __syncthreads();\n                // [the cell]", ""),
+    "the sums of other warps are not ready": ("            __syncthreads();\n            // [the cell]", ""),
     "the copies of a lane have not arrived": ("        copy_wait<0>();\n", ""),
     "those of other lanes may not have": ("        __syncwarp();\n", ""),
 }
@@ -162,11 +158,9 @@ class SeenError(Exception):
     """Ends a launch that the microscope has watched."""
 
 
-def inspected(monkeypatch, kind="registers", change=("", ""), turns=1):
+def inspected(monkeypatch, kind="registers", change=("", "")):
     """The microscope's report on a persistent kernel for two layers of a GRU, with a line of its files replaced."""
     mg.manual_seed(0)
-    if turns > 1:
-        with_tile(monkeypatch, 64, 16, 8 if kind in ROUNDED else 1, 1, turns)
     run = CUDA(nn.GRU(3, 20, 2, device="sim"), "cluster" if kind == "cluster" else "wavefront")
     kernel = copy.copy(run.kernels[kind])
     text = kernel.source.text
@@ -186,19 +180,14 @@ def inspected(monkeypatch, kind="registers", change=("", ""), turns=1):
         raise SeenError
 
     monkeypatch.setattr(Launch, "__call__", watched)
-    with pytest.raises(SeenError), mg.precision(kind if kind in ROUNDED else "float32"):
-        run(mg.randn(3, 3, 3, device="sim"))
+    with pytest.raises(SeenError), mg.precision(kind if kind in ARITHMETIC else "float32"):
+        run(mg.randn(3, 9 if kind == "3xtf32" else 3, 3, device="sim"))
     return reports[0]
 
 
-@pytest.mark.parametrize("kind", ["registers", "cluster", *ROUNDED])
+@pytest.mark.parametrize("kind", ["registers", "cluster", *ARITHMETIC])
 def test_the_microscope_finds_no_problem_in_a_persistent_kernel(monkeypatch, kind):
     assert "no problems" in repr(inspected(monkeypatch, kind))
-
-
-@pytest.mark.parametrize("kind", ["registers", *ROUNDED])
-def test_the_microscope_finds_no_problem_where_groups_take_turns(monkeypatch, kind):
-    assert "no problems" in repr(inspected(monkeypatch, kind, turns=2))
 
 
 @pytest.mark.parametrize("missing", LINES)
@@ -211,7 +200,7 @@ def test_a_launch_of_a_sequence_is_written_as_a_program(tmp_path):
     launch, tile = CUDA(nn.LSTM(3, 20, device="sim")).planned(2, 1)
     weights = [mg.zeros(n, device="sim") for n in (1600, 80, 1600, 80)]
     lengths = mg.tensor(np.full(2, 2, np.int32), device="sim")
-    moved, arrived = (mg.tensor(np.zeros(n, np.uint32), device="sim") for n in (tile.words, tile.meetings))
+    moved, arrived = (mg.tensor(np.zeros(n, np.uint32), device="sim") for n in (tile.words, tile.groups))
     h, c, y = (mg.zeros(n, device="sim") for n in (40, 40, 80))
     given = mg.zeros((4, 80), device="sim"), *weights, lengths, h, c, y, moved, arrived, 2, 0, 2, 20
     program = launch.standalone(tmp_path / "lstm.cu", *given)

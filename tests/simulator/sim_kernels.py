@@ -180,7 +180,8 @@ extern "C" __global__ void remainder_of_zero(int* x, int n) {
 }
 extern "C" __global__ void returned_early(float* y) {
     if (threadIdx.x >= 20) return;
-    __syncthreads();  // returned_early
+    __syncthreads();
+    y[threadIdx.x] = __syncthreads_count(threadIdx.x < 7);
 }
 extern "C" __global__ void two_barriers(float* y) {
     if (threadIdx.x < 20) __syncthreads();  // two_barriers

@@ -95,7 +95,6 @@ def test_integer_division_by_zero(name):
 @pytest.mark.parametrize(
     "name, words",
     [
-        ("returned_early", "20 wait at __syncthreads in line {0}, 12 have returned"),
         ("two_barriers", "20 wait at __syncthreads in line {0}, 12 wait at __syncthreads in line {1}"),
         ("barrier_and_shuffle", "20 wait at __syncthreads in line {0}, 12 wait at __shfl_sync in line {1}"),
         ("left_out", "lane 31 calls __shfl_sync with mask 0x7fffffff"),
@@ -105,6 +104,13 @@ def test_barriers_that_not_all_threads_reach(name, words):
     error, line = error_of(name, filled(32)), line_of(name)
     assert (error.kind, error.block, error.line) == ("barrier-divergence", (0, 0, 0), line)
     assert words.format(line, line + 1) in str(error)
+
+
+@pytest.mark.parametrize("block", [20, 21, 32, 200])
+def test_a_barrier_does_not_wait_for_threads_that_have_returned(block):
+    y = filled(200)
+    faults("returned_early", y, grid=2, block=block)
+    assert y.numpy().tolist() == [7] * 20 + [0] * 180
 
 
 def test_assert():

@@ -56,7 +56,7 @@ class Context:
             try:
                 yield
             except (self.driver.Error, libcuda.DriverError) as error:
-                raise self.failure(error, self._message(error)) from error
+                raise self.failure(error, self.message(error)) from error
 
     def queue(self, steps: Sequence[Step]) -> None:
         """Queue each step; the caller holds the lock."""
@@ -69,22 +69,22 @@ class Context:
     def call(self, function: Any, *arguments: int) -> None:
         """Queue a driver function with these arguments and the stream."""
         call = libcuda.DriverCall(function, *arguments, self.stream.handle)
-        call.message = self._message
+        call.message = self.message
         with self.lock:
             self.queue([call])
 
-    def _message(self, error: Exception) -> str:
+    def message(self, error: Exception) -> str:
         """The error message of a driver call other than a launch."""
         return f"{self.label} rejected: {error}."
 
     def retry(self, call: Any) -> None:
         """Make a rejected call again with the context current. Raises LaunchError if it is rejected again."""
-        with nullcontext() if self._claim() else self.current():
+        with nullcontext() if self.claim() else self.current():
             if status := call():
                 error = libcuda.error_of(self.library, call.func.__name__, status)
                 raise self.failure(error, call.message(error))
 
-    def _claim(self) -> bool:
+    def claim(self) -> bool:
         """Make the context current if this thread has none; False where another context is current."""
         found, own = ctypes.c_void_p(), self.primary.handle
         self.library.cuCtxGetCurrent(ctypes.byref(found))

@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property, partial
@@ -35,7 +36,7 @@ class GPU:
 
     def __init__(self, number: int) -> None:
         self._driver, self.number, self.name = _driver(), number, gpu_name(number)
-        self.count: int = self._driver.Device.count()  # of GPUs on this machine
+        self.count = count()
         if number >= self.count:
             raise DeviceError(
                 f"device 'cuda:{number}' is not here: the GPUs of this machine are "
@@ -161,6 +162,11 @@ class GPU:
         return self._device.get_attribute(getattr(self._driver.device_attribute, name))
 
     @property
+    def place(self) -> tuple[str, str]:
+        """The machine and the bus address, the same for every process that works on this GPU."""
+        return platform.node(), self._device.pci_bus_id()
+
+    @property
     def total_memory(self) -> int:
         """Bytes of global memory."""
         return self._device.total_memory()
@@ -199,6 +205,11 @@ class GPU:
                 self._modules.popitem()[1].unload()
             del self.stream, self.sender, self.context.stream
         self.context.primary.detach()
+
+
+def count() -> int:
+    """The GPUs of this machine. Raises DeviceError where PyCUDA, the driver or every GPU is missing."""
+    return int(_driver().Device.count())
 
 
 @cache

@@ -114,10 +114,14 @@ def network(device: str) -> Sequential:
 
 
 def ours(
-    optimizer: str, device: str, images: np.ndarray, labels: np.ndarray, mode: Callable = lambda step: step
-) -> Call:
-    """The step by minigrad on this batch; each call takes one and returns its loss. `mode`: eager, or mg.graph."""
-    model = network(device)
+    optimizer: str, device: str, images: np.ndarray, labels: np.ndarray, mode: Callable = lambda step: step,
+    wrap: Callable[[Any], Any] = lambda model: model,
+) -> Call:  # fmt: skip
+    """The step by minigrad on this batch; each call takes one and returns its loss. `mode`: eager, or mg.graph.
+
+    wrap: of the model, e.g. DataParallel.
+    """
+    model = wrap(network(device))
     updates: Optimizer = SGD(model.parameters(), 0.05, 0.9) if optimizer == "SGD" else Adam(model.parameters(), 1e-3)
     x, y = tensor(images, device=device), tensor(labels, device=device)
 

@@ -34,7 +34,11 @@ SHORT_TIMEOUT = 1.0  # seconds a launch that is known to be wrong, or only compa
 RIGHT = "every element is right this time.\n"  # of a race without a wrong result
 NOT_RUN = ("compile", "signature", "launch", "timeout", "device", "unfinished")  # answers without accesses to show
 LOST = ". A comparison with nan is false, and max and min take the other number: let nan through"
-WAITS = ("barrier-divergence", "timeout")  # many threads wait in such a launch, so no single one is to blame
+WAITS = (
+    "barrier-divergence",
+    "missed-barrier",
+    "timeout",
+)  # many threads wait in such a launch, so no single one is to blame
 
 
 class Trial(Protocol):
@@ -280,7 +284,7 @@ class CaseRun:
                 with through(self.device.using(timeout=SHORT_TIMEOUT)):
                     plain = self._plain()
                 problem = replace(problem, file=CELL, line=plain.lines[0]) if plain and plain.lines else problem
-            result = f"{wrong.text}.\n" if wrong else RIGHT * (problem.kind == "race")
+            result = f"{wrong.text}.\n" if wrong else RIGHT * (problem.kind in ("race", "missed-barrier"))
             return self._problem(problem, result, self._race(record, problem))
         return self._value(wrong) if wrong else None
 

@@ -18,8 +18,10 @@ from minigrad.ops.matmul.kernels import PRECISIONS, has_tensor_cores
 Tiles = Mapping[tuple[int, int], float]  # (rows, columns) -> the time for an element, on all warps of a multiprocessor
 EDGE = 64  # rows or columns of the smallest tile
 
+# Measured on an H200. A block of a wave that is not full takes so many times its part of a full wave's time.
+FEW = 1.25
 # Of dw: a chunk of pixels is a multiple; a launch takes as long as so many pixels on tensor cores; the additions of an
-# element of a part, and their launch, as so many multiplications; parts at most. Measured on an H200.
+# element of a part, and their launch, as so many multiplications; parts at most.
 PIXELS, LAUNCH, ADDITION, FINISH, MOST = 64, 100, 2, 2e6, 264
 LONGEST = 2**19  # pixels of a part: tensor cores round sums toward zero, by 4e-3 of the largest after 1.6 million terms
 
@@ -50,12 +52,12 @@ class ChannelsLast:
     plain: bool = False
 
     def tile(self, way: str, rows: int, columns: int, layers: int, processors: int) -> tuple[int, int]:
-        """The tile with the least waves of blocks x elements x time, of those that are not half empty.
+        """The tile with the least time for its waves of blocks; of y and dx, among those that are not half empty.
 
         Where all are, it is the one whose blocks have the fewest elements.
         """
         tiles = self.tiles_w if way == "_backward_w" else self.tiles
-        full = [shape for shape in tiles if shape[0] < 2 * rows and shape[1] < 2 * columns]
+        full = [shape for shape in tiles if tiles is self.tiles_w or (shape[0] < 2 * rows and shape[1] < 2 * columns)]
 
         def blocks(shape: tuple[int, int]) -> int:
             return ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * layers
@@ -81,9 +83,15 @@ class ChannelsLast:
         return dict(zip(("ROWS", "COLUMNS", "SPLIT"), (*tile, count), strict=True))
 
     def time(self, blocks: int, shape: tuple[int, int], tiles: Tiles, processors: int) -> float:
-        """The time for a term of all sums: the blocks of a multiprocessor, in whole waves, x elements x time of one."""
+        """The time for a term of all sums: the blocks of a multiprocessor x elements x time of one.
+
+        It works on several blocks at once. Few of them leave it idle at times: half a wave takes longer than half the
+        time of a wave, and less than that as long as half a wave.
+        """
         at_once = max(self.room // prod(shape), 1)
-        return ceil_div(blocks, processors * at_once) * at_once * prod(shape) * tiles[shape]
+        waves, rest = divmod(ceil_div(blocks, processors), at_once)
+        last = min(FEW * max(rest, at_once / 2), at_once) if rest else 0
+        return (waves * at_once + last) * prod(shape) * tiles[shape]
 
     def unit(self, dtype: np.dtype) -> int:
         """The number of which channels and kernels are multiples."""
@@ -111,7 +119,7 @@ class ChannelsLast:
 REGISTERS, REGISTERS_W = {(128, 64): 1.0, (64, 64): 1.2}, {(128, 64): 1.0, (64, 64): 1.05}
 LARGE = {(256, 128): 1.0, (256, 64): 1.05, (128, 128): 1.0}
 LARGE_W = {(128, 256): 1.0, (256, 128): 0.97, (128, 128): 1.0, (64, 256): 1.1, (64, 128): 1.05, (128, 64): 1.05}
-LARGE_W_BF16 = {**LARGE_W, (64, 256): 1.0, (128, 64): 1.3}
+LARGE_W_BF16 = {**LARGE_W, (64, 256): 1.0, (128, 64): 1.6}
 HALF, HALF_W = {(256, 64): 1.1, (128, 128): 1.0}, {(64, 256): 1.1}
 EXACT = ("float32", "float64")
 RUNGS = {

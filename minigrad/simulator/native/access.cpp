@@ -45,31 +45,15 @@ uint32_t block_of(uint32_t epoch) {
     return low;
 }
 
-// Problems are merged by kind, place and variable, and counted.
-static Finding* find(ProblemKind kind, Access access, int variable, uint32_t pc, uint32_t other_pc) {
-    for (unsigned i = 0; i < watch.found; ++i) {
-        Finding& known = watch.findings[i];
-        if (known.pc == pc && known.kind == kind && known.other_pc == other_pc && known.variable == variable)
-            return ++known.count, nullptr;
-    }
-    if (watch.found == MAX_FINDINGS) return ++watch.lost, nullptr;
-    Finding& finding = watch.findings[watch.found++];
-    memset(&finding, 0, sizeof finding);
-    finding.kind = kind;
-    finding.access = access;
-    finding.variable = variable;
-    finding.count = 1;
-    finding.pc = pc;
-    finding.other_pc = other_pc;
-    finding.block = number_of(watch.block);
-    finding.thread = watch.worker->current->thread.index;
-    return &finding;
-}
-
 RARE static void race(const Stamp& before, Access kind, const Stamp& now, Access access, Variable& variable,
                       Cell* cell) {
     int number = &variable - watch.variable;
-    Finding* finding = find(before.under_way() ? EARLY : RACE, access, number, now.pc, before.pc);
+    Finding* either = nullptr;
+    Finding* finding = find(before.under_way() ? EARLY : RACE, access, number, now.pc, before.pc, &either);
+    if (either && !either->differs) {
+        if (kind == WRITE && access == WRITE) doubt(either);
+        else either->differs = true;
+    }
     if (!finding) return;
     finding->offset = int64_t(cell - variable.cells) << variable.shift;
     finding->other_access = kind;
@@ -327,6 +311,7 @@ static inline void inside(Variable& variable, uint64_t address, unsigned bytes, 
     } while (++cell <= last);
     if (access != WRITE && variable.shared && missing && !(some && mode == COPY))
         uninitialised(variable, missing, access, pc);
+    if (__builtin_expect(watch.doubts, 0)) begin_doubts(address, bytes);
     if (!watch.recording) return;
     if (mode == COPY) record_struct(access, variable, offset, bytes, pc);
     else record(access, &variable - watch.variable, offset, bytes, pc);
@@ -335,6 +320,7 @@ static inline void inside(Variable& variable, uint64_t address, unsigned bytes, 
 template <Access access>
 static inline void on_access(const void* where, unsigned bytes, const void* from, AccessMode mode = PLAIN) {
     uint64_t address = reinterpret_cast<uint64_t>(where);
+    if (__builtin_expect(watch.doubts, 0)) end_doubts();
     // an address within the call instruction
     uint32_t pc = watch.pc = reinterpret_cast<uint64_t>(from) - 1 - watch.base;
     uint64_t window = (address - watch.arena) >> watch.window_bits;

@@ -1,21 +1,28 @@
-// The barrier of a block. The last thread to arrive releases all. Every thread must arrive, and by the same call: a
-// thread that returned early is an error here, as the CUDA guide says, although many a GPU lets the others pass.
+// The barrier of a block. The last thread to arrive releases all, or the last to return before it: threads that have
+// returned are not waited for. All others must arrive, and by the same call.
 #include <sched.h>
 
 #include "shadow_memory.h"
 
 namespace minigrad {
 
-static Context* open_barrier(Worker& worker);
-
 static inline Context* arrive(Worker& worker, Fiber* self) {
     worker.barrier->push(self);
-    return worker.barrier->size() == worker.threads ? open_barrier(worker) : next_to_run(worker);
+    if (worker.barrier->size() == worker.living) release_barrier(worker);
+    return next_to_run(worker);
 }
 
-// All threads are at the barrier, so the ready queue is empty: swap the two.
-static Context* open_barrier(Worker& worker) {
+static void count_votes(Worker& worker) {
+    const Queue& all = *worker.barrier;
+    for (Fiber** one = all.head; one != all.tail; ++one) (*one)->thread.result = worker.votes;
+    worker.votes = worker.voting = 0;
+}
+
+// All threads that have not returned are at the barrier, so the ready queue is empty: swap the two.
+void release_barrier(Worker& worker) {
     if (worker.diverged) report_deadlock(worker);
+    if (worker.voting) count_votes(worker);
+    if (watch.on && worker.living < worker.threads) watch_missed_barrier(worker);
     Queue* all = worker.barrier;
     worker.barrier = worker.ready;
     worker.barrier->clear();
@@ -23,7 +30,6 @@ static Context* open_barrier(Worker& worker) {
     worker.call = nullptr;
     note_progress(worker);
     if (watch.on) watch_barrier();
-    return next_to_run(worker);
 }
 
 // The first thread at a barrier, or one that arrives by another call than those before.
@@ -56,13 +62,8 @@ MINIGRAD_STEP(minigrad_vote, const Site*, site, int, predicate) {
     Fiber* self = worker.current;
     MINIGRAD_SAVE(self);
     self->site = site;
-    Queue& others = *worker.barrier;
     worker.votes += predicate != 0;
-    if (others.size() + 1 == worker.threads) {
-        for (Fiber** other = others.head; other != others.tail; ++other) (*other)->thread.result = worker.votes;
-        self->thread.result = worker.votes;
-        worker.votes = 0;
-    }
+    worker.voting = true;
     return arrive_first(worker, self);
 }
 

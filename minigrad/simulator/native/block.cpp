@@ -17,6 +17,8 @@ static void mark_returned(Worker& worker, unsigned first, unsigned last) {
         warp.absent |= ~0u << i % WARP & (after < WARP ? ~(~0u << after) : ~0u);
         if (warp.waiting) lane_returned(worker, warp);
     }
+    worker.living -= last - first;
+    if (worker.living && worker.barrier->size() == worker.living) release_barrier(worker);
 }
 
 // Take the last thread that has not started, alone.
@@ -142,7 +144,7 @@ void report_deadlock(Worker& worker) {
     };
     for (unsigned g = 0; g < known; ++g)
         say("%s%u wait at %s in line %d", g ? ", " : "", groups[g].count, groups[g].site->what, groups[g].site->line);
-    if (unsigned returned = worker.started - (worker.made - worker.idles)) say(", %u have returned", returned);
+    if (unsigned returned = worker.threads - worker.living) say(", %u have returned", returned);
     worker.current = waiting;
     fail(DIVERGENCE, waiting->site->file, waiting->site->line, "%u threads: %s", worker.threads, text);
 }
@@ -174,6 +176,8 @@ Context* begin_block(Worker& worker, uint64_t place) {
     if (watch.on) watch_block(worker);
     worker.next = {0, 0, 0};
     worker.started = worker.votes = worker.gathered = worker.in_vain = 0;
+    worker.living = worker.threads;
+    worker.voting = false;
     worker.call = nullptr;
     worker.diverged = false;
     worker.ready = &worker.queues[0];
@@ -210,8 +214,10 @@ MINIGRAD_EXPORT Thread* minigrad_self() { return &this_worker->current->thread; 
 MINIGRAD_EXPORT int minigrad_next_thread() {
     Worker& worker = *this_worker;
     Fiber* self = worker.current;
+    self->site = nullptr;
     mark_returned(worker, self->first, self->thread.index + 1);
     if (!worker.ready->empty() || worker.started == worker.threads) return 0;  // fibers that can go on come first
+    self->site = &nowhere;
     take_thread(worker, self);
     return 1;
 }

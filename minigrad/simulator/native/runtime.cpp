@@ -18,6 +18,7 @@
 #include "grid.cpp"
 #include "release_log.cpp"
 #include "access_history.cpp"
+#include "findings.cpp"
 #include "copies.cpp"
 #include "access.cpp"
 #include "release_acquire.cpp"

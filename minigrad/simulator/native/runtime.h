@@ -103,6 +103,7 @@ struct Worker {
     Fiber* current;  // running now; nullptr outside kernels
     // the block
     unsigned threads, started;
+    unsigned living;  // threads that have not returned; a barrier waits for these
     uint3 next;      // threadIdx of the next thread to start
     Thread block;    // common to all threads
     Queue* ready;    // fibers that can run
@@ -111,6 +112,7 @@ struct Worker {
     const Site* call;  // of the first arrival at the barrier; nullptr: none yet
     bool diverged;     // another thread arrived at another call
     unsigned votes;
+    bool voting;         // the barrier counts predicates
     uint64_t place;      // of the block in the order in which blocks begin
     unsigned in_vain;    // reads and atomics without effect in this turn of the block
     Worker *leader, *after;  // that of the OS thread; that of the block which has the next turn
@@ -193,6 +195,7 @@ void fail(Cause cause, const char* file, int line, const char* format, ...)
 void stop_all(Cause cause);
 void leave_critical(Worker& worker);
 // barrier.cpp
+void release_barrier(Worker& worker);
 unsigned count_waiting();
 // workers.cpp
 void call_helpers();  // wake the other workers for the launch

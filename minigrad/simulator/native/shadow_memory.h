@@ -12,14 +12,15 @@ namespace minigrad {
 
 enum Access { READ, WRITE, ATOMIC, ENTER };  // ENTER: a basic block begins
 
-// As in native.py. INDEX: outside an extent; EARLY: of what an asynchronous copy has not brought yet.
-enum ProblemKind { RACE, OUTSIDE, UNINITIALISED, INDEX, EARLY };
+// As in native.py. INDEX: outside an extent; EARLY: of what an asynchronous copy has not brought yet; MISSED: a barrier
+// that threads did not reach before they returned; RETURNED: a shuffle from a lane that has returned.
+enum ProblemKind { RACE, OUTSIDE, UNINITIALISED, INDEX, EARLY, MISSED, RETURNED };
 
 // Each buffer lies in the middle of an address window of its own, so that an index out of bounds still belongs to its
 // array: up to 2^32 float4s, where x[threadIdx.x - 1] goes as unsigned, or 2^30 floats where the system has fewer
 // addresses. The windows are adjacent; the address bits above these are the window's number.
 constexpr unsigned WIDE = 37, NARROW = 33;
-constexpr unsigned MAX_VARIABLES = 255, MAX_FINDINGS = 512, BENIGN = 16;
+constexpr unsigned MAX_VARIABLES = 255, MAX_FINDINGS = 512, MAX_DOUBTS = 4, BENIGN = 16;
 constexpr unsigned MAX_UNPROTECTED = 1024, UNPROTECTED_SLOTS = 4 * MAX_UNPROTECTED;
 constexpr unsigned THREAD_BITS = 10;
 constexpr unsigned EPOCH_BITS = 24;  // of a block of a cooperative launch; the bits above are its place
@@ -69,9 +70,10 @@ struct Finding {
     uint32_t count, pc, block, thread;
     uint32_t other_access, other_pc, other_block, other_thread;
     int32_t line, column;
-    int64_t offset;    // in bytes from the variable's start, or the address; of INDEX the index
-    const char* file;  // of INDEX, with line and column; the other kinds have a pc
-    const char* type;  // of INDEX: of the array, as 'float [8]'
+    int64_t offset;    // in bytes from the variable's start, or the address; of INDEX the index; of MISSED the threads
+    const char* file;  // of INDEX, MISSED, RETURNED, with line and column; the other kinds have a pc
+    const char* type;  // of INDEX: of the array, as 'float [8]'; of MISSED, RETURNED: the call
+    uint32_t differs;  // of a RACE of two writes: some wrote another value
 };
 
 // One access of one thread in a block that is recorded.
@@ -136,6 +138,11 @@ struct Watch : BlockWatch {
     uint8_t slot[SHARED_ROOM / 16];  // the variable at each 16 bytes of shared memory; MAX_VARIABLES: none
     Finding findings[MAX_FINDINGS];
     unsigned found, lost;                  // lost: past MAX_FINDINGS
+    // the races of the write that comes next: it has yet to show its value
+    Finding* doubt[MAX_DOUBTS];
+    unsigned doubts, doubted_bytes;
+    uint64_t doubted;  // its address
+    char before[16];   // the value there
     char* unprotected[UNPROTECTED_SLOTS];  // pages outside the buffers that were made accessible; see access.cpp
     unsigned unprotected_count;
 };
@@ -153,6 +160,9 @@ inline bool near_shared(uint64_t address) { return address - watch.shared + GUAR
 void watch_block(Worker& worker);
 void watch_turn(Worker& worker);
 void watch_barrier();
+void watch_missed_barrier(Worker& worker);
+void watch_shuffle(Worker& worker, const Warp& warp, unsigned lanes);
+void end_doubts();
 void watch_warp(unsigned warp, unsigned lanes, const char* what);
 AtomicCell* make_atomics(Variable& variable);
 void refine(Variable& variable, unsigned shift);

@@ -235,6 +235,7 @@ struct WatchResult {
 };
 
 MINIGRAD_EXPORT void minigrad_watch_result(WatchResult* result) {
+    if (watch.doubts) end_doubts();
     if (!watch.full) number_iterations();
     *result = {watch.variable, watch.findings, watch.records, watch.block_epochs, watch.variables, watch.found,
                watch.full ? 0 : watch.count, watch.full ? watch.count : 0, watch.release_state != nullptr,

@@ -22,7 +22,8 @@ from minigrad.tensor import Tensor
 DEVICE, REPEATS = "cuda", 10
 MEETINGS, THREADS, CLUSTER = 4000, 512, 8  # of the threads of each block, 8 blocks in a cluster
 PLANNED = ("persistent", "cluster")  # rungs whose blocks keep the weights
-LADDER = ("steps", "steps, graph", "projected, graph", "persistent", "cluster")
+EXACT = "3xTF32"  # tensor cores with the error of float32
+LADDER = ("steps", "steps, graph", "projected, graph", "persistent", f"persistent, {EXACT}", "cluster")
 ALLOWED = {"float32": 2e-5, "tf32": 1e-2, "float16": 2e-2}  # the largest error of y, which lies between -1 and 1
 RIVALS = {"float32": ("float32",), "tf32": ("float32", "tf32")}  # the modes of PyTorch that keep this precision
 
@@ -64,9 +65,13 @@ def sequence_times(work: Sequences, against: Sequence[str] = ()) -> Times:
     x, works = tensor(host, device=DEVICE), dict[str, Call]()
     module.to(DEVICE)
     for label in LADDER:
-        runner = CUDA(module, label.partition(",")[0])
-        if holds(runner, work):
-            works[label] = call = rung(runner, x, work.precision, label.endswith("graph"))
+        runner, rounding = CUDA(module, label.partition(",")[0]), work.precision
+        if EXACT in label:
+            if rounding != "float32":
+                continue
+            rounding = EXACT.lower()
+        if holds(runner, work.batch, rounding):
+            works[label] = call = rung(runner, x, rounding, label.endswith("graph"))
             must_agree(label, call().numpy(), truth, ALLOWED[work.precision])
     for label, call in rivals.items():
         y = call()
@@ -75,12 +80,12 @@ def sequence_times(work: Sequences, against: Sequence[str] = ()) -> Times:
     return timer().interleaved(works | rivals, REPEATS)
 
 
-def holds(runner: CUDA, work: Sequences) -> bool:
+def holds(runner: CUDA, batch: int, rounding: str) -> bool:
     """True if the blocks of this rung hold the network."""
     try:
-        with precision(work.precision):
+        with precision(rounding):
             if runner.rung in PLANNED:
-                runner.planned(work.batch, 1)
+                runner.planned(batch, 1)
     except LaunchError:
         return False
     return True

@@ -78,9 +78,11 @@ def own_random_numbers() -> Iterator[None]:
         set_random_state(saved)
 
 
-def training(task: Task, mode: Mode, device: str, replayed: bool = False) -> Call:
-    """Steps on this batch, eager or as a graph; each call takes one and returns its loss."""
-    model, (x, y) = network(device, task.state), batch_on(device, task)
+def training(
+    task: Task, mode: Mode, device: str, replayed: bool = False, wrap: Callable[[Any], Any] = lambda model: model
+) -> Call:
+    """Steps on this batch, eager or as a graph; each call takes one and returns its loss. wrap: e.g. DataParallel."""
+    model, (x, y) = wrap(network(device, task.state)), batch_on(device, task)
     updates = SGD(model.parameters(), RATE, MOMENTUM)
 
     def step(y: Any) -> Any:

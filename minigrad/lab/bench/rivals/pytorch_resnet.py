@@ -54,9 +54,11 @@ def within(mode: Mode) -> Iterator[None]:
 # --- whole steps ---
 
 
-def training(task: Task, mode: Mode, layout: str = "NHWC", graph: bool = False) -> Call:
-    """Steps on this batch, eager or as a CUDA graph; each call takes one and returns its loss."""
-    model, (x, y) = network(task.state, layout).train(), batch(task, layout)
+def training(
+    task: Task, mode: Mode, layout: str = "NHWC", graph: bool = False, wrap: Callable = lambda model: model
+) -> Call:
+    """Steps on this batch, eager or as a CUDA graph; each call takes one and returns its loss. wrap: of the model."""
+    model, (x, y) = wrap(network(task.state, layout).train()), batch(task, layout)
     updates = torch.optim.SGD(model.parameters(), RATE, MOMENTUM, fused=True)
 
     def step() -> Any:

@@ -52,7 +52,7 @@ extern "C" __global__ void any_block_sum(const float* x, float* y, int n) {
         Wrong("        __syncthreads();\n", "", "race",
               "What is added here was written by another thread. A barrier, __syncthreads(), goes before each round."),
         Wrong("        __syncthreads();\n        if (t + half < left) {\n",
-              "        if (t + half < left) {\n            __syncthreads();\n", "barrier-divergence",
+              "        if (t + half < left) {\n            __syncthreads();\n", "missed-barrier",
               "Only the threads with a partner come to this barrier. It is for all threads: put it before the if."),
         Wrong("sums[t] += ", "sums[t] = ", "value", "`=` forgets the front half. Add to it: `+=`."),
         Wrong("(left + 1) / 2", "left / 2", "race",

@@ -66,7 +66,7 @@ extern "C" __global__ void early_return(
         Wrong("if (row < m && column < n) c[row", "if (column < n) c[row", "out-of-bounds",
               "Below the last row of c its memory ends: ask for row < m as well."),
         Wrong("    float sum = 0;", "    if (row >= m || column >= n) return;\n    float sum = 0;",
-              "barrier-divergence", "Threads that return load nothing, and the others wait for them at the barrier."),
+              "uninitialised", "Threads that return load nothing: that part of the tiles stays undefined for the others."),
         Wrong("a_tile[y][i] * b_tile[i][x]", "a_tile[i][y] * b_tile[i][x]", "value",
               "This line was right: a row of a_tile times a column of b_tile."),
         Wrong("__syncthreads();\n        for", "for", "race", "The products need numbers that other threads load: wait "

@@ -64,7 +64,7 @@ extern "C" __global__ void mirror_backward(const float* x, const float* dy, floa
               "dx[i] takes d_s[t], to which the mirror image still adds: wait before you read it."),
         Wrong("    __syncthreads();\n    d_s[mirror] += s[t] * d_y;\n    __syncthreads();\n    if (i < n) {",
               "    if (i < n) {\n        __syncthreads();\n        d_s[mirror] += s[t] * d_y;\n"
-              "        __syncthreads();", "barrier-divergence",
+              "        __syncthreads();", "missed-barrier",
               "The threads past the end never reach these barriers: let every thread come to them, with a d_y of 0."),
         Wrong("d_s[t] = s[mirror]", "d_s[t] += s[mirror]", "uninitialised",
               "A shared array starts with anything in it. The first portion is stored with =."),

@@ -71,7 +71,7 @@ extern "C" __global__ void springs_backward(
               "The thread before adds to dx[i] as well, by its other statement. Both have to be atomic: a plain -= "
               "may write back a sum that it read before."),
         Wrong("atomicAdd(&dx[i + 1], d_stretch);\n        atomicAdd(&dx[i], -d_stretch);",
-              "dx[i + 1] += d_stretch;\n        __syncthreads();\n        dx[i] -= d_stretch;", "barrier-divergence",
+              "dx[i + 1] += d_stretch;\n        __syncthreads();\n        dx[i] -= d_stretch;", "missed-barrier",
               "Not all threads come to a barrier inside this if. And it would order the threads of one block only: the "
               "last thread of a block and the first of the next share an element, too."),
         Wrong("atomicAdd(&dx[i + 1], d_stretch)", "dx[i + 1] = d_stretch", "race",

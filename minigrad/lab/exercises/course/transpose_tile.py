@@ -44,7 +44,7 @@ extern "C" __global__ void transpose_tile(const float* x, float* y, int rows, in
     wrong=[
         Wrong("    __syncthreads();\n", "", "race",
               "A thread may write before another has filled its place in the tile. Wait for all: __syncthreads()."),
-        Wrong("    }\n    __syncthreads();\n", "        __syncthreads();\n    }\n", "barrier-divergence",
+        Wrong("    }\n    __syncthreads();\n", "        __syncthreads();\n    }\n", "race",
               "Threads without an element never reach this barrier, and the others wait for ever. Put it outside."),
         Wrong("tile[threadIdx.x][threadIdx.y]", "tile[threadIdx.y][threadIdx.x]", "uninitialised",
               "The tile goes out as it came in. A row of the tile becomes a column: exchange the indices."),

@@ -1,0 +1,97 @@
+"""The time of an all-reduce between GPUs by its size, and that of its call on the host, next to PyTorch's by NCCL."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from minigrad.create import ones
+from minigrad.devices import get
+from minigrad.distributed import all_reduce, init
+from minigrad.distributed.host import backend_of
+from minigrad.lab.bench.timer import Call, clocked, timer
+from minigrad.replay.graph import graph
+
+DEVICE = "cuda"
+SIZES = tuple(2**power for power in range(10, 29, 2))  # bytes, 1 KiB to 256 MiB
+IN_A_ROW, LARGE = 20, 2**24  # messages of a graph; a quarter of them from this size on
+SMALL, CALLS, REPEATS = 1024, 200, 7  # bytes and calls in a row where the host is timed
+
+
+def size_title(nbytes: int) -> str:
+    """all-reduce of 16 MiB"""
+    return f"all-reduce of {nbytes // 2**20} MiB" if nbytes >= 2**20 else f"all-reduce of {nbytes // 2**10} KiB"
+
+
+def bus_bandwidth(nbytes: int, ranks: int, seconds: float) -> float:
+    """Bytes per second over each link: a ring sends 2 (n - 1) / n of the message over it."""
+    return 2 * (ranks - 1) / ranks * nbytes / seconds
+
+
+def rival() -> Any:
+    """PyTorch on the ranks, which is imported only where it is asked for."""
+    return import_module("minigrad.lab.bench.rivals.pytorch_parallel")
+
+
+# --- on a rank ---
+
+
+def message_seconds(against: Sequence[str]) -> dict[str, dict[str, list[float]]]:
+    """Seconds of an all-reduce on the GPU in each run, those of the slower rank, by title and library."""
+    found = {}
+    for nbytes in SIZES:
+        count = IN_A_ROW if nbytes < LARGE else IN_A_ROW // 4
+        works = {"minigrad": _captured(nbytes, count)}
+        if "torch" in against:
+            works["PyTorch"] = rival().captured_messages(nbytes, count)
+        found[size_title(nbytes)] = in_turns(works, partial(_on_gpu, count))
+    return found
+
+
+def _captured(nbytes: int, count: int) -> Call:
+    """All-reduces in a row as one graph, which leaves out the host's time for a call."""
+    x, go, backend = ones(nbytes // 4, device=DEVICE).array, ones(1, device=DEVICE), backend_of(DEVICE)
+
+    def step(go: Any) -> Any:
+        for _ in range(count):
+            backend.all_reduce([x], "sum")
+        return go + 1
+
+    run = graph(step)
+    return lambda: run(go)
+
+
+def _on_gpu(count: int, work: Call) -> float:
+    """The GPU's seconds for one of this many messages; they are all queued before the first begins."""
+    gpu: Any = get(DEVICE)
+    timer().hold(5e-4)
+    start = gpu.mark()
+    work()
+    return gpu.between(start, gpu.mark()) / count
+
+
+def host_seconds(against: Sequence[str]) -> dict[str, list[float]]:
+    """The host's seconds for a call: all_reduce, which compares the calls of all ranks first; what it then calls."""
+    x, backend = ones(SMALL // 4, device=DEVICE), backend_of(DEVICE)
+    works: dict[str, Call] = {
+        "minigrad": lambda: all_reduce(x),
+        "minigrad, without the comparison": lambda: backend.all_reduce([x.array], "sum"),
+    }
+    if "torch" in against:
+        works["PyTorch"] = rival().message(SMALL)
+    return in_turns(works, lambda work: clocked(work, CALLS))
+
+
+def in_turns(works: dict[str, Call], seconds: Callable[[Call], float], warm: int = 3) -> dict[str, list[float]]:
+    """Seconds of each run of each work, those of the slowest rank; all ranks begin a run together."""
+    comm, gpu = init().comm, get(DEVICE)
+    found: dict[str, list[float]] = {name: [] for name in works}
+    for number in range(warm + REPEATS):
+        for name, work in works.items():
+            gpu.finish()  # type: ignore[attr-defined]
+            comm.Barrier()
+            taken = seconds(work)
+            gpu.finish()  # type: ignore[attr-defined]
+            if number >= warm:
+                found[name].append(max(comm.allgather(taken)))
+    return found

@@ -1,0 +1,144 @@
+"""PyTorch on the ranks of MPI: all-reduces by NCCL, and training steps with DistributedDataParallel."""
+
+import os
+import socket
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import distributed
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+
+from minigrad.devices import get
+from minigrad.distributed import init, local_rank, rank, size
+from minigrad.lab.bench import steps
+from minigrad.lab.bench.parallel import training
+from minigrad.lab.bench.resnet import network
+from minigrad.lab.bench.resnet.modes import MODES
+from minigrad.lab.bench.rivals import pytorch_resnet
+from minigrad.lab.bench.timer import Call
+
+
+@cache
+def join() -> None:
+    """Make the group of all ranks, once."""
+    torch.cuda.set_device(local_rank())
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = init().comm.bcast(free.getsockname()[1])
+    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    distributed.init_process_group("nccl", rank=rank(), world_size=size())
+
+
+def message(nbytes: int) -> Call:
+    """An all-reduce of a tensor of this size, in place."""
+    join()
+    x = torch.zeros(nbytes // 4, device="cuda")
+    return lambda: distributed.all_reduce(x)
+
+
+def captured_messages(nbytes: int, count: int) -> Call:
+    """All-reduces in a row as one graph, on minigrad's stream."""
+    gpu: Any = get("cuda")
+    send, captured, stream = message(nbytes), torch.cuda.CUDAGraph(), torch.cuda.ExternalStream(gpu.stream.handle)
+    send()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(captured, capture_error_mode="thread_local"):  # PyTorch's own threads go on
+        for _ in range(count):
+            send()
+
+    def call() -> None:
+        with torch.cuda.stream(stream):
+            captured.replay()
+
+    return call
+
+
+def wrapped(model: Any) -> Any:
+    join()
+    return DistributedDataParallel(model, device_ids=[local_rank()])
+
+
+def alone(model: Any) -> Any:
+    join()
+    return model
+
+
+def resnet(batch: int, parallel: bool) -> Call:
+    """A step of ResNet-18."""
+    join()
+    return pytorch_resnet.training(network.task(batch), MODES["tf32"], wrap=wrapped if parallel else alone)
+
+
+def mlp(batch: int, parallel: bool) -> Call:
+    """A step of the network of `minigrad bench --step`."""
+    join()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    layers: list[Any] = []
+    weights = [torch.tensor(x, device="cuda") for x in steps.start()]
+    for w, b in zip(weights[::2], weights[1::2], strict=True):
+        layers += [torch.nn.Linear(*w.shape, device="cuda"), torch.nn.ReLU()]
+        layers[-2].weight.data, layers[-2].bias.data = w.T.contiguous(), b
+    model = (wrapped if parallel else alone)(torch.nn.Sequential(*layers[:-1]))
+    updates = torch.optim.SGD(model.parameters(), 0.05, 0.9, fused=True)
+    x, y = (torch.tensor(part, device="cuda") for part in steps.batch())
+    return _step(model, updates, lambda: functional.cross_entropy(model(x), y))
+
+
+def gpt(batch: int, parallel: bool) -> Call:
+    """A step of the character model."""
+    join()
+    model = (wrapped if parallel else alone)(CharacterModel(training.character_model("numpy").state_dict()).cuda())
+    updates = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
+    x, y = (torch.tensor(part, device="cuda") for part in training.texts())
+
+    def loss() -> Any:
+        torch.backends.cuda.matmul.allow_tf32 = True
+        return functional.cross_entropy(model(x).view(-1, training.WORDS), y.view(-1))
+
+    return _step(model, updates, loss)
+
+
+def _step(model: Any, updates: Any, loss: Any) -> Call:
+    def step() -> Any:
+        updates.zero_grad(set_to_none=True)
+        value = loss()
+        value.backward()
+        updates.step()
+        return value.detach()
+
+    return step
+
+
+class CharacterModel(torch.nn.Module):  # type: ignore[misc]
+    """A GPT with the parameters of minigrad's, by their names."""
+
+    def __init__(self, state: dict[str, np.ndarray]):
+        super().__init__()
+        self.names = {name: name.replace(".", "_") for name in state}
+        for name, x in state.items():
+            self.register_parameter(self.names[name], torch.nn.Parameter(torch.from_numpy(np.array(x))))
+
+    def forward(self, words: Any) -> Any:
+        """The logits."""
+        x = functional.embedding(words, self.of("wte.weight")) + self.of("wpe.weight")[: words.shape[1]]
+        for i in range(training.LAYERS):
+            at = f"h.{i}."
+            h = self.affine(self.norm(x, f"{at}ln_1"), f"{at}attn.c_attn")
+            q, k, v = h.view(*h.shape[:2], 3, training.HEADS, -1).permute(2, 0, 3, 1, 4)
+            h = functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape)
+            x = x + self.affine(h, f"{at}attn.c_proj")
+            h = functional.gelu(self.affine(self.norm(x, f"{at}ln_2"), f"{at}mlp.c_fc"), approximate="tanh")
+            x = x + self.affine(h, f"{at}mlp.c_proj")
+        return self.norm(x, "ln_f") @ self.of("wte.weight").T
+
+    def of(self, name: str) -> Any:
+        return getattr(self, self.names[name])
+
+    def affine(self, x: Any, name: str) -> Any:
+        return torch.addmm(self.of(f"{name}.bias"), x.flatten(0, 1), self.of(f"{name}.weight")).view(*x.shape[:2], -1)
+
+    def norm(self, x: Any, name: str) -> Any:
+        return functional.layer_norm(x, x.shape[-1:], self.of(f"{name}.weight"), self.of(f"{name}.bias"))

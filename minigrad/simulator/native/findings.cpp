@@ -1,0 +1,89 @@
+// The findings of a watched launch: each place once, and counted; and the values of writes that race.
+#include <string.h>
+
+#include "shadow_memory.h"
+
+namespace minigrad {
+
+static Finding* add_finding(ProblemKind kind, unsigned thread) {
+    if (watch.found == MAX_FINDINGS) return ++watch.lost, nullptr;
+    Finding& finding = watch.findings[watch.found++];
+    memset(&finding, 0, sizeof finding);
+    finding.kind = kind;
+    finding.variable = -1;
+    finding.count = 1;
+    finding.block = number_of(watch.block);
+    finding.thread = thread;
+    return &finding;
+}
+
+// The new finding; nullptr for a known one. Problems are merged by kind, place and variable, and counted.
+static Finding* find(ProblemKind kind, Access access, int variable, uint32_t pc, uint32_t other_pc,
+                     Finding** either = nullptr) {
+    for (unsigned i = 0; i < watch.found; ++i) {
+        Finding& known = watch.findings[i];
+        if (known.pc == pc && known.kind == kind && known.other_pc == other_pc && known.variable == variable) {
+            if (either) *either = &known;
+            return ++known.count, nullptr;
+        }
+    }
+    Finding* finding = add_finding(kind, watch.worker->current->thread.index);
+    if (either) *either = finding;
+    if (!finding) return nullptr;
+    finding->access = access;
+    finding->variable = variable;
+    finding->pc = pc;
+    finding->other_pc = other_pc;
+    return finding;
+}
+
+// The same for a place where threads wait, with the call's own file and line.
+static Finding* find_call(ProblemKind kind, const Site& site, unsigned thread) {
+    for (unsigned i = 0; i < watch.found; ++i) {
+        Finding& known = watch.findings[i];
+        if (known.kind == kind && known.line == site.line && !strcmp(known.file, site.file))
+            return ++known.count, nullptr;
+    }
+    Finding* finding = add_finding(kind, thread);
+    if (!finding) return nullptr;
+    finding->file = site.file, finding->line = site.line, finding->type = site.what;
+    return finding;
+}
+
+void watch_missed_barrier(Worker& worker) {
+    unsigned first = 0;
+    while (!(worker.warps[first / WARP].absent >> first % WARP & 1)) ++first;
+    Finding* finding = find_call(MISSED, *(*worker.barrier->head)->site, first);
+    if (finding) finding->offset = worker.threads - worker.living;
+}
+
+// The lane reads from one that its mask names and that is no more.
+void watch_shuffle(Worker& worker, const Warp& warp, unsigned lanes) {
+    unsigned base = (&warp - worker.warps) * WARP;
+    for (unsigned i = 0; i < WARP; ++i) {
+        unsigned from = warp.argument[i];
+        if (!(lanes >> i & 1) || !((warp.mask[i] & warp.absent) >> from & 1) || base + from >= worker.threads) continue;
+        Finding* finding = find_call(RETURNED, *warp.lane[i]->site, base + i);
+        if (finding) finding->other_thread = base + from, finding->other_block = finding->block;
+    }
+}
+
+// The writes in doubt have been made: a race is harmless where all of them have left the value that was there.
+RARE void end_doubts() {
+    bool differs = memcmp(reinterpret_cast<const void*>(watch.doubted), watch.before, watch.doubted_bytes);
+    while (watch.doubts) watch.doubt[--watch.doubts]->differs |= differs;
+}
+
+RARE static void begin_doubts(uint64_t address, unsigned bytes) {
+    watch.doubted = address;
+    watch.doubted_bytes = bytes;
+    if (bytes <= sizeof watch.before) memcpy(watch.before, reinterpret_cast<const void*>(address), bytes);
+    else while (watch.doubts) watch.doubt[--watch.doubts]->differs = true;
+}
+
+static void doubt(Finding* finding) {
+    if (watch.doubts == MAX_DOUBTS) finding->differs = true;
+    else watch.doubt[watch.doubts++] = finding;
+}
+
+}  // namespace minigrad
