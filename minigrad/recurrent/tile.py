@@ -48,7 +48,7 @@ class Tile(NamedTuple):
     k: int
     seqs: int
     split: int
-    kind: str = "registers"  # the kernel: "registers", "cluster", or on tensor cores "tf32" or "bf16"
+    kind: str = "registers"  # the kernel: "registers", "cluster", or on tensor cores a precision
 
     @property
     def units(self) -> int:
@@ -60,6 +60,7 @@ class Tile(NamedTuple):
 
     @property
     def groups(self) -> int:
+        """Groups of sequences, each of which meets for itself."""
         return ceil_div(self.work.batch, self.seqs)
 
     @property
@@ -96,14 +97,11 @@ class Tile(NamedTuple):
     @property
     def values(self) -> dict[str, int]:
         """The tunables of a launch."""
-        values = {"K": self.k, "THREADS": WARP * self.warps}
+        cluster = {"CLUSTER": self.columns} if self.kind == "cluster" else {}
+        values = {"K": self.k, "THREADS": WARP * self.warps} | cluster
         if self.kind in ARITHMETIC:
             return values | {"MROWS": self.rows // 16, "EIGHTS": self.seqs // 8}
-        return values | {"ROWS": self.rows // WARP, "SEQS": self.seqs, "SPLIT": self.split} | self.cluster
-
-    @property
-    def cluster(self) -> dict[str, int]:
-        return {"CLUSTER": self.columns} if self.kind == "cluster" else {}
+        return values | {"ROWS": self.rows // WARP, "SEQS": self.seqs, "SPLIT": self.split}
 
     @property
     def shared(self) -> int:

@@ -34,11 +34,8 @@ SHORT_TIMEOUT = 1.0  # seconds a launch that is known to be wrong, or only compa
 RIGHT = "every element is right this time.\n"  # of a race without a wrong result
 NOT_RUN = ("compile", "signature", "launch", "timeout", "device", "unfinished")  # answers without accesses to show
 LOST = ". A comparison with nan is false, and max and min take the other number: let nan through"
-WAITS = (
-    "barrier-divergence",
-    "missed-barrier",
-    "timeout",
-)  # many threads wait in such a launch, so no single one is to blame
+# Many threads wait, or are missed, in such a launch, so no single one is to blame.
+WAITS = ("barrier-divergence", "missed-barrier", "timeout")
 
 
 class Trial(Protocol):

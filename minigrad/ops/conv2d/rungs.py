@@ -56,8 +56,9 @@ class ChannelsLast:
 
         Where all are, it is the one whose blocks have the fewest elements.
         """
-        tiles = self.tiles_w if way == "_backward_w" else self.tiles
-        full = [shape for shape in tiles if tiles is self.tiles_w or (shape[0] < 2 * rows and shape[1] < 2 * columns)]
+        of_w = way == "_backward_w"
+        tiles = self.tiles_w if of_w else self.tiles
+        full = [shape for shape in tiles if of_w or (shape[0] < 2 * rows and shape[1] < 2 * columns)]
 
         def blocks(shape: tuple[int, int]) -> int:
             return ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * layers
