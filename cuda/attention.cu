@@ -85,27 +85,35 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_forward(
     if (threadIdx.x == 0) logs[i] = none ? INFINITY : most + log(total);
 }
 
-// dq = scale * the sum over keys of ds k, ds = p (dy v - dots), p = exp(score - logs), dots = dy y, which this kernel writes
-// for the next one.
+// dots = dy y: of a query, the mean of the slopes of its weights.
+extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_dots(
+    const real* dy, const real* y, wide* dots, int queries, int width) {
+    int i = blockIdx.x * WARPS + threadIdx.y;
+    if (i >= queries) return;
+    Row upstream = {}, other = {};
+    upstream.read(dy + i * width, width);
+    other.read(y + i * width, width);
+    wide dot = upstream.dot(other, width);
+    if (threadIdx.x == 0) dots[i] = dot;
+}
+
+// dq = scale * the sum over keys of ds k, ds = p (dy v - dots), p = exp(score - logs).
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_queries(
-    const real* dy, const real* q, const real* k, const real* v, const bool* mask, const real* y, const wide* logs,
-    wide* dots, real* dq, View mask_at, wide scale, int group, int pairs, int queries, int keys, int width, int causal) {
+    const real* dy, const real* q, const real* k, const real* v, const bool* mask, const wide* logs, const wide* dots,
+    real* dq, View mask_at, wide scale, int group, int pairs, int queries, int keys, int width, int causal) {
     int i = blockIdx.x * WARPS + threadIdx.y, pair = i / max(queries, 1), query = i % max(queries, 1);
     if (pair >= pairs) return;
     Seen seen{mask, mask_at, queries, keys, causal};
     Row own = {}, upstream = {}, other = {}, sum = {};
     own.read(q + i * width, width);
     upstream.read(dy + i * width, width);
-    other.read(y + i * width, width);
-    wide mine = upstream.dot(other, width), log_total = logs[i];
-    if (threadIdx.x == 0) dots[i] = mine;
     for (int key = 0; key < keys; ++key) {
         if (!seen(pair, query, key)) continue;
         int at = (pair / group * keys + key) * width;
         other.read(v + at, width);
-        wide slope = upstream.dot(other, width) - mine;
+        wide slope = upstream.dot(other, width) - dots[i];
         other.read(k + at, width);
-        sum.add(1, exp(scale * own.dot(other, width) - log_total) * slope * scale, other, width);
+        sum.add(1, exp(scale * own.dot(other, width) - logs[i]) * slope * scale, other, width);
     }
     sum.write(dq + i * width, width);
 }

@@ -139,3 +139,28 @@ def outside(code: str, sign: str, opening: str, closing: str) -> Iterator[int]:
         if each == sign and depth == 0:
             yield i
         depth += (each in opening) - (each in closing)
+
+
+def members(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
+    """The type and the declarators of each line of a struct, e.g. ("float", ["x", "v[3]"]); None: it is not here.
+
+    A base class, a bit-field, a pointer or an alignment gives a member with an empty type: its layout is not read.
+    """
+    word = re.escape(struct)
+    head = re.search(rf"\bstruct\s+(?P<more>[^{{}};()=]*?)\b{word}(?P<base>[^{{}};()=]*)\{{", code)
+    if not head and (alias := re.search(rf"\}}\s*{word}\s*;", code)):  # typedef struct { ... } Name;
+        typedefs = re.finditer(r"\btypedef\s+struct(?P<more>)(?P<base>)[^{};]*\{", code)
+        head = next((each for each in typedefs if matching(code, each.end() - 1, "{}") == alias.start()), None)
+    if not head:
+        return None
+    found: list[tuple[str, list[str]]] = [("", [])] * bool(head["more"].strip() or head["base"].strip())
+    body = code[head.end() : matching(code, head.end() - 1, "{}")]
+    body = re.sub(r"\b(?:public|private|protected)\s*:", " ", body)
+    for item in items(body):
+        text = body[item.start : item.stop].rstrip("; \n")
+        if is_function(text) or "(" in text or re.match(r"static\b|using\b|typedef\b", text):
+            continue
+        first, *others = split(text)
+        line = re.fullmatch(r"([\w\s:]*?)\s*(\w+(?:\s*\[[^\]]*\])*)", first)
+        found.append((line[1], [line[2], *others]) if line and not re.search(r"[*&{=]|\balign", text) else ("", []))
+    return found

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from minigrad.display import highlight
 from minigrad.errors import CompileError
-from minigrad.scan import Edit, TopLevel, apply, bare, blank, is_function, items, matching, split, without_if_0
+from minigrad.scan import Edit, TopLevel, apply, bare, blank, is_function, items, matching, members, split, without_if_0
 
 
 class Param(NamedTuple):
@@ -21,6 +21,7 @@ class Param(NamedTuple):
     type: str
     pointer: bool
     const: bool
+    members: tuple = ()  # of a struct: (type, declarator, members of that type), see `scan.members`
 
     def __str__(self) -> str:
         return f"{'const ' if self.const else ''}{self.type}{'*' if self.pointer else ''} {self.name}"
@@ -102,6 +103,11 @@ _ALIASES = (
     re.compile(r"^[ \t]*#[ \t]*define[ \t]+(?P<name>\w+)[ \t]+(?P<type>[A-Za-z_][\w ]*?)[ \t]*$", re.M),
 )
 _EXTERN_C = re.compile(r'\bextern\s*" "\s*{?')  # extern "C" after `blank`
+# Types that are no structs of the reader's: those of the language, and minigrad's own, which `kernels` has.
+_READ = {
+    *("real", "wide", "bfloat16", "float", "double", "int", "unsigned", "bool"),
+    *("View", "Window", "Frame", "TensorMap"),
+}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TUNABLE = re.compile(r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+(\d+)[ \t]*$", re.M)
 
@@ -154,7 +160,21 @@ class Source:
         while (kind := param.type) in self.aliases and kind not in seen:
             seen.add(kind)
             param = parameter(f"{'const ' * param.const}{self.aliases[kind]} {'*' * param.pointer} {param.name}")
+        kind = param.type
+        known = kind in _READ or not kind.isidentifier()
+        if not known and re.search(rf"\bstruct\b[^{{}};]*\b{kind}\b|\}}\s*{kind}\s*;", self._all):
+            lines = members(self._all, kind) or []
+            inner = [
+                (self._parameter(f"{its or '?'} {name or '?'}"), name or "?")
+                for its, names in lines
+                for name in names or "?"
+            ]
+            return param._replace(members=tuple((each.type, name, each.members) for each, name in inner))
         return param
+
+    @cached_property
+    def _all(self) -> str:
+        return "\n".join(self._texts)
 
     @cached_property
     def aliases(self) -> dict[str, str]:

@@ -232,6 +232,9 @@ class Driver:
         place._obj.value = {4: 255, 1: 1024}.get(number, 0)
         return 0
 
+    def cuFuncSetAttribute(self, function, number, value):
+        return 0
+
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, place, function, threads, shared):
         """Of 256 threads at most: their registers leave room for no more."""
         self.call("occupancy")

@@ -1,4 +1,4 @@
-// How tensor cores multiply: which type lies in memory, what is rounded, and how many products make one.
+// The arithmetic of a product on tensor cores: in bfloat16, in TF32, or in float32 by three products in TF32.
 #pragma once
 #include "matmul/mma.cuh"
 

@@ -24,9 +24,10 @@ from minigrad.devices import kernel_device
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import convert, copied, move, to_host
 from minigrad.errors import LaunchError, short
-from minigrad.kernels.arguments import C_NAMES, bind
+from minigrad.kernels.arguments import bind
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.types import C_NAMES
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 

@@ -90,7 +90,8 @@ def check_dtype(dtype: Any, among: Sequence[np.dtype] = DTYPES) -> np.dtype:
         found = None if dtype is None else dtype_of(dtype)
     except TypeError:
         found = None
-    if found is None or (found not in among and not (among is DTYPES and is_bfloat16(found))):
+    in_memory = found is not None and among is DTYPES and (is_bfloat16(found) or found.names or found == np.float16)
+    if found is None or not (found in among or in_memory):  # those in memory are for kernels of the reader's own
         raise TypeError(
             f"dtype {found or repr(dtype)} is not one of {', '.join(map(str, among))}; "
             "choose one of these, and convert arrays with x.astype('float32')."
@@ -118,7 +119,8 @@ def to_host(data: Any, dtype: Any = None, who: str = "tensor") -> np.ndarray:
         host = np.asarray(data)
     except ValueError as error:
         raise ValueError(f"{who}: the nested lists are ragged; every row needs the same length.") from error
-    if (host.dtype.kind not in "biuf" and not is_bfloat16(host.dtype)) or np.ma.isMaskedArray(data):
+    known = host.dtype.kind in "biuf" or is_bfloat16(host.dtype) or (isinstance(data, np.ndarray) and host.dtype.names)
+    if not known or np.ma.isMaskedArray(data):
         raise TypeError(
             f"{who}: cannot make numbers of {short(data)} ({host.dtype}). Give a number, nested lists of numbers, "
             "a NumPy array or a tensor."
@@ -131,6 +133,15 @@ def to_host(data: Any, dtype: Any = None, who: str = "tensor") -> np.ndarray:
 def memory(array: Any) -> int:
     """The address of an array's first element, on its device."""
     return array.address if isinstance(array, Array) else array.__array_interface__["data"][0]
+
+
+def sized(name: str, host: np.ndarray, size: int) -> np.ndarray:
+    """The value of a variable of so many bytes: float64 and int64 become 4 bytes where that fits. Raises ValueError."""
+    if host.nbytes == 2 * size and host.dtype in (np.dtype(float), np.dtype(int)):
+        host = host.astype(np.dtype(f"{host.dtype.kind}4"))
+    if host.nbytes != size:
+        raise ValueError(f"{name} has {size} bytes; {host.size} of {host.dtype} are {host.nbytes}. Give its own dtype.")
+    return np.ascontiguousarray(host)
 
 
 def copied(array: Any) -> Any:

@@ -12,39 +12,14 @@ from minigrad.devices.device import Arguments, Device
 from minigrad.devices.dtypes import is_bfloat16, wide
 from minigrad.devices.tensor_map import TensorMap
 from minigrad.errors import LaunchError
+from minigrad.kernels import structs
 from minigrad.kernels.frame import Frame
+from minigrad.kernels.types import C_NAMES, ELEMENTS, SCALARS, plain
 from minigrad.kernels.view import View
 from minigrad.kernels.window import Window
 from minigrad.source import Param
 
 FLOAT32 = np.dtype(np.float32)
-# By dtype: the C type, its ctypes type, and the vector types that pointers may have, with their number of elements.
-_TYPES: dict[str, tuple[str, Any, dict[str, int]]] = {
-    "float32": ("float", ctypes.c_float, {"float2": 2, "float3": 3, "float4": 4}),
-    "float64": ("double", ctypes.c_double, {"double2": 2, "double3": 3, "double4": 4}),
-    "int32": ("int", ctypes.c_int, {"int2": 2, "int3": 3, "int4": 4}),
-    "uint32": ("unsigned", ctypes.c_uint, {"uint2": 2, "uint3": 3, "uint4": 4}),
-    "int64": ("long long", ctypes.c_longlong, {}),
-    "uint64": ("unsigned long long", ctypes.c_ulonglong, {}),
-    "int8": ("signed char", ctypes.c_byte, {"char2": 2, "char4": 4}),
-    "uint8": ("unsigned char", ctypes.c_ubyte, {"uchar2": 2, "uchar4": 4}),
-    "int16": ("short", ctypes.c_short, {"short2": 2, "short4": 4}),
-    "uint16": ("unsigned short", ctypes.c_ushort, {"ushort2": 2, "ushort4": 4}),
-    "bool": ("bool", ctypes.c_bool, {}),
-}
-C_NAMES = {np.dtype(name): c for name, (c, *_) in _TYPES.items()}
-_SCALARS: dict[str, Any] = {c: kind for c, kind, _ in _TYPES.values()}
-_ELEMENTS = {
-    name: (np.dtype(dtype), lanes)
-    for dtype, (c, _, vectors) in _TYPES.items()
-    for name, lanes in {c: 1, **vectors}.items()
-}
-_ALIASES = {
-    "uint": "unsigned", "uchar": "unsigned char", "ushort": "unsigned short", "ulong": "unsigned long",
-    "int8_t": "signed char", "int16_t": "short", "int32_t": "int", "int64_t": "long long", "ptrdiff_t": "long long",
-    "uint8_t": "unsigned char", "uint16_t": "unsigned short", "uint32_t": "unsigned", "uint64_t": "unsigned long long",
-    "ssize_t": "long long", "intptr_t": "long long", "size_t": "unsigned long long", "uintptr_t": "unsigned long long",
-}  # fmt: skip
 # Structs that the package's kernels take by value, by their name in CUDA C++.
 STRUCTS: dict[str, type[ctypes.Structure]] = {"TensorMap": TensorMap, "View": View, "Window": Window, "Frame": Frame}
 
@@ -79,7 +54,10 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
     maps = []
     for i, (param, arg) in enumerate(zip(params, args, strict=True)):
         if not param.pointer:
-            values[i] = _scalar(kernel, i, param, c_type(param.type, real), arg)
+            if param.members and param.type not in STRUCTS:
+                values[i] = structs.by_value(_place(kernel, i, param), param, arg)
+            else:
+                values[i] = _scalar(kernel, i, param, c_type(param.type, real), arg)
         if param.type == "TensorMap":
             arrays.append((param.name, arg.array))
             maps.append((i, arg))
@@ -97,25 +75,8 @@ def _real(params: tuple[Param, ...], args: Sequence[Any]) -> np.dtype:
 def c_type(name: str, real: np.dtype) -> str:
     """A type of a parameter in C++: `real` is that of the arrays, `wide` that of arithmetic with their elements."""
     if name not in ("real", "wide"):
-        return _plain(name)
+        return plain(name)
     return C_NAMES[wide(real)] if name == "wide" or not is_bfloat16(real) else "bfloat16"
-
-
-@cache
-def _plain(name: str) -> str:
-    """The one name here for a type of C++: `unsigned int` and `uint32_t` are `unsigned`, `long` has its 64 or 32 bits.
-
-    `char` has a sign, as in CUDA on every host.
-    """
-    words = name.removeprefix("std::").split()
-    words = _ALIASES.get(" ".join(words), name).split()
-    if not words or not set(words) <= {"unsigned", "signed", "char", "short", "int", "long"}:
-        return name
-    enough = 1 if ctypes.sizeof(ctypes.c_long) == 8 else 2  # times `long` for 64 bits
-    kind = next((each for each in ("char", "short") if each in words), "int")
-    kind = "long long" if words.count("long") >= enough else kind
-    sign = "unsigned" if "unsigned" in words else "signed" if kind == "char" else ""
-    return sign if (sign, kind) == ("unsigned", "int") else f"{sign} {kind}".strip()
 
 
 def _array(kernel: str, i: int, param: Param, arg: Any) -> Array:
@@ -133,16 +94,18 @@ def _array(kernel: str, i: int, param: Param, arg: Any) -> Array:
 
 def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype) -> None:
     """Raise TypeError or LaunchError where the array does not match the pointer's type."""
-    if param.type == "bfloat16":
+    if param.members:
+        return structs.check(_place(kernel, i, param), param, array.dtype)
+    if plain(param.type) == "bfloat16":
         if not is_bfloat16(array.dtype):
             raise TypeError(f"{_place(kernel, i, param)} takes bfloat16; got {array.dtype}. Use .astype('bfloat16').")
         return
     own = {"real": real, "wide": wide(real)}
-    dtype, lanes = (own[param.type], 1) if param.type in own else _ELEMENTS.get(_plain(param.type), (None, 1))
+    dtype, lanes = (own[param.type], 1) if param.type in own else ELEMENTS.get(plain(param.type), (None, 1))
     if dtype is None and param.type != "void":
         raise TypeError(
             f"{_place(kernel, i, param)}: pointers to {param.type} are not known here; those to real, wide, bfloat16, "
-            f"void, {', '.join(_ELEMENTS)} are."
+            f"void, {', '.join(ELEMENTS)} are."
         )
     if dtype is not None and array.dtype != dtype:
         raise TypeError(f"{_place(kernel, i, param)} is {dtype}; got {array.dtype}. Use .astype({str(dtype)!r}).")
@@ -175,16 +138,16 @@ def _scalar(kernel: str, i: int, param: Param, kind: str, arg: Any) -> Any:
         return arg
     if isinstance(arg, np.generic) or (isinstance(arg, np.ndarray) and arg.ndim == 0):
         arg = arg.item()
-    if kind in ("float", "double"):
+    if kind in ("float", "double", "half"):
         if isinstance(arg, int | float):
-            return arg
+            return arg if kind != "half" else int(np.float16(arg).view(np.uint16))
         raise TypeError(f"{_place(kernel, i, param)} takes a number; got {type(arg).__name__}.")
-    if kind not in _SCALARS:
+    if kind not in SCALARS:
         way_out = " Its array type is for memory alone: write `wide` for a number." if kind == "bfloat16" else ""
         raise TypeError(f"{_place(kernel, i, param)}: a parameter of type {kind} is not known here.{way_out}")
     if not isinstance(arg, int):
         raise TypeError(f"{_place(kernel, i, param)} takes a whole number; got {type(arg).__name__} {arg!r:.40}.")
-    if kind != "bool" and _SCALARS[kind](arg).value != arg:
+    if kind != "bool" and SCALARS[kind](arg).value != arg:
         raise LaunchError(f"{_place(kernel, i, param)}: {arg} does not fit into {kind}.")
     return arg
 
@@ -196,8 +159,10 @@ def _layout(params: tuple[Param, ...], real: np.dtype) -> type[ctypes.Structure]
     def field(param: Param) -> Any:
         if param.pointer:
             return ctypes.c_void_p
+        if param.members and param.type not in STRUCTS:
+            return structs.memory(structs.layout(param.type, param.members)[0])
         kind = c_type(param.type, real)
-        return _SCALARS[kind] if kind in _SCALARS else STRUCTS[kind]
+        return SCALARS[kind] if kind in SCALARS else STRUCTS[kind]
 
     fields = [(f"p{i}", field(param)) for i, param in enumerate(params)]
     return type("Packed", (ctypes.Structure,), {"_fields_": fields})

@@ -1,20 +1,57 @@
 """mg.kernel: a kernel from a reader's own CUDA C++, given as text or as the path of a file."""
 
 import os
+import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from minigrad.devices import for_launch
+from minigrad.devices.device import Dim3
 from minigrad.errors import require, require_bool
+from minigrad.kernels import arguments
 from minigrad.kernels.kernel import Kernel
 from minigrad.source import CUDA, Source
 
 
+class SourceKernel(Kernel):
+    """A kernel of a reader's own file, whose __constant__ and __device__ variables have values to be set."""
+
+    def __init__(self, *args: Any, **named: Any):
+        super().__init__(*args, **named)
+        self._constants: dict[str, np.ndarray] = {}
+        self._stored: set[tuple[int, str]] = set()  # modules and variables that are up to date
+
+    def constant(self, name: str, value: Any) -> None:
+        """Set a __constant__ or __device__ variable for the launches that follow: an array of its size, or a number.
+
+        It is this kernel's own value: another kernel of the file has another copy. Raises ValueError.
+        """
+        require(f"mg.kernel {self.name}: constant", name, str, "a variable's name")
+        if not re.search(rf"\b__(?:constant|device)__\b[^;(){{}}]*\b{re.escape(name)}\b", "\n".join(self.source.texts)):
+            raise ValueError(f"{self.source.name} has no __constant__ or __device__ variable {name}.")
+        self._constants[name] = np.array(value.numpy() if hasattr(value, "numpy") else value)
+        self._stored = {(module, other) for module, other in self._stored if other != name}
+
+    def run(self, args: Sequence[Any], grid: Dim3, block: Dim3, shared: int, values: Mapping[str, int]) -> None:
+        """Set the variables where they are not yet, then run."""
+        if self._constants:
+            bound = arguments.bind(self.name, self.signature.params, args)
+            device: Any = for_launch(bound.device)
+            module = device.build(self.source, self.macros(values, bound.real))
+            for name in [name for name in self._constants if (id(module), name) not in self._stored]:
+                device.store(module, name, self._constants[name])
+                self._stored.add((id(module), name))
+        super().run(args, grid, block, shared, values)
+
+
 def kernel(
     source_or_path: str | Path, name: str, defines: Mapping[str, Any] | None = None, cooperative: bool = False
-) -> Kernel:
+) -> SourceKernel:
     """Your own CUDA C++: `k = kernel(text, "scale"); k(x, y, 3.0, n, grid=4, block=256)`.
 
     A template is named with its arguments: `kernel("sgemm.cu", "sgemm<64, 8>")`. Host code in the text is left out.
@@ -32,7 +69,7 @@ def kernel(
     source = source_of(f"mg.kernel {name}", source_or_path, plain)
     if plain != name:
         source = replace(source, template=name)
-    made = Kernel(source, plain, defines=defines, cooperative=cooperative)
+    made = SourceKernel(source, plain, defines=defines, cooperative=cooperative)
     made.waits = True
     _ = made.signature  # raises where the text has no such kernel
     if left := source.host_names:

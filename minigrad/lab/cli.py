@@ -1,4 +1,4 @@
-"""The command line: `minigrad doctor`, `minigrad bench` and `minigrad grade`."""
+"""The command line: `minigrad doctor`, `minigrad inspect`, `minigrad bench` and `minigrad grade`."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from typing import Any
 
 from minigrad.devices import why_not
 from minigrad.errors import CompileError, DeviceError, KernelError, require_words
-from minigrad.lab import bench, grade, show, tune
+from minigrad.lab import bench, grade, inspect_command, show, tune
 from minigrad.lab.bench import adjoints, workloads
 from minigrad.lab.bench.jobs import known_part
 from minigrad.lab.bench.parallel import report as parallel
@@ -44,10 +44,11 @@ class Benchmark:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Returns 0, 1 if a result was wrong and not timed, or 2 if nothing could be measured."""
+    """Run a command. Returns 0, 1 if a result was wrong or a kernel has a fault, or 2 if nothing could be measured."""
     parser = argparse.ArgumentParser("minigrad", description="Differentiation on a GPU, with every cost in sight.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("doctor", help="what this machine can run, and the next step")
+    inspect_command.add_to(commands)
     timing = commands.add_parser("bench", help="time every op on this GPU; without one, show the newest record")
     timing.add_argument(
         "--only",
@@ -74,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _bench(options)
     if options.command == "grade":
         return _grade(options)
+    if options.command == "inspect":
+        return inspect_command.run(options)
     print(doctor())
     return 0
 

@@ -9,6 +9,8 @@ from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from minigrad.devices import check, for_launch, get
 from minigrad.devices.array import Array
 from minigrad.devices.device import Arguments, Dim3
@@ -67,6 +69,14 @@ class Microscope:
     def build(self, source: Source, defines: Mapping[str, str]) -> CompiledFile:
         """The checking build. Raises CompileError."""
         return compile_file(source, defines, native.recipe())
+
+    def store(self, module: CompiledFile, name: str, host: np.ndarray) -> None:
+        """Set a __constant__ or __device__ variable; a launch that resets them resets it to this."""
+        self.simulator.store(module, name, host)
+        address, size = module.variable(name)
+        content = ctypes.string_at(address, size)
+        known = _INITIAL.get(module.path, [])
+        known[:] = [(start, content if start == address else old) for start, old in known]
 
     def synchronize(self) -> None:
         """Return at once, as the simulator does."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from minigrad.devices.caches import once
 from minigrad.devices.device import PROCESSORS, Arguments, Dim3
-from minigrad.devices.dtypes import memory
+from minigrad.devices.dtypes import memory, sized
 from minigrad.devices.host_compiler import cores, find_compiler
 from minigrad.errors import DeviceError, require_resident
 from minigrad.simulator import faults
@@ -78,6 +78,11 @@ class Simulator:
 
     def build(self, source: Source, defines: Mapping[str, str]) -> CompiledFile:
         return compile_file(source, defines)
+
+    def store(self, module: CompiledFile, name: str, host: np.ndarray) -> None:
+        """Set a __constant__ or __device__ variable."""
+        address, size = module.variable(name)
+        self.upload(address, sized(name, host, size))
 
     def launch(
         self, module: CompiledFile, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments

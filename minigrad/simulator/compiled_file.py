@@ -34,6 +34,14 @@ class CompiledFile:
             self.entries[kernel] = ctypes.cast(function, ctypes.c_void_p).value or 0
         return self.entries[kernel]
 
+    def variable(self, name: str) -> tuple[int, int]:
+        """The address and the bytes of a __constant__ or __device__ variable. Raises ValueError."""
+        try:
+            at = ctypes.c_void_p.in_dll(self.library, f"minigrad_at_{name}")
+        except ValueError:
+            raise ValueError(f"{self.source.name} has no __constant__ or __device__ variable {name}.") from None
+        return at.value or 0, ctypes.c_size_t.in_dll(self.library, f"minigrad_bytes_{name}").value
+
 
 class Recipe(NamedTuple):
     """The options of a build."""

@@ -17,8 +17,8 @@ _CALL = re.compile(r"^(.*)\n(.*):(?:(\d+)|\?)(?: \(discriminator \d+\))?$", re.M
 _ERROR = re.compile(r"^(.+?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$")
 _NO_FILE = re.compile(r"'?([\w./]+)'?(?:: No such file| file not found)")
 _HEADERS = (
-    "Of CUDA's own headers the simulator has those of the runtime, of cooperative groups and math_constants.h; half "
-    "precision, CUB, Thrust and cuRAND run only on a GPU."
+    "Of CUDA's own headers the simulator has those of the runtime, of half precision, bfloat16 and cooperative groups; "
+    "CUB, Thrust and cuRAND run only on a GPU."
 )
 _UNKNOWN = re.compile(r"'__\w+' was not declared|undeclared identifier '__\w+'")
 # An error inside a header names the line that uses the header: GCC before the error, Clang and macros after it.

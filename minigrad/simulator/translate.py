@@ -19,7 +19,7 @@ PTX = "MINIGRAD_PTX"  # an undefined name: an `asm` is an error only where it is
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*$', re.M)
 _SHARED = re.compile(r"\b(?:(?:extern|static|volatile|(?:alignas|__align__)\s*\([^()]*\))\s+)*__shared__\b")
-_DEVICE = re.compile(r"\b__device__\b")
+_DEVICE = re.compile(r"\b__(?:device|constant)__\b")
 _ALIGNED = re.compile(r"\b(?:alignas|__align__)\s*\([^()]*\)")
 _HEAD = re.compile(rf"(?:{_ALIGNED.pattern}|[^(){{}}=\[;])*")  # of a declaration, up to its brackets
 _TOKEN = re.compile(r"\b(?:asm|__asm__|__asm)\b|(?<!\()\b__noinline__\b")
@@ -140,8 +140,9 @@ def _shared(code: str) -> list[Edit]:
 
 
 def _device(code: str) -> list[Edit]:
-    """A note after each __device__ variable, which describes it to a watch."""
-    edits, code = [], without_directives(code)
+    """After each __device__ or __constant__ variable its address for the host, and of the first a note for a watch."""
+    edits: list[Edit] = []
+    code = without_directives(code)
     for match, stop in _declarations(_DEVICE, code):
         head = _HEAD.match(code, match.end())
         function = code[head.end() : head.end() + 1] in ("(", "{") or "operator" in head.group()  # type: ignore[union-attr]
@@ -149,7 +150,11 @@ def _device(code: str) -> list[Edit]:
         if not (function or template or _inside_function(code, match.start())):
             declaration = _ALIGNED.sub(" ", code[match.end() : stop])
             names = [_NAME.search(re.split(r"[\[=]", each)[0])[1] for each in split(declaration)]  # type: ignore[index]
-            edits.append((stop + 1, stop + 1, "".join(f" MINIGRAD_NOTE_DEVICE({name})" for name in names)))
+            before = code[max(code.rfind(sign, 0, match.start()) for sign in ";}") + 1 : stop]
+            if (edits and edits[-1][0] == stop + 1) or "extern" in before.split():
+                continue
+            note = "CONSTANT" if "__constant__" in before else "DEVICE"
+            edits.append((stop + 1, stop + 1, "".join(f" MINIGRAD_NOTE_{note}({name})" for name in names)))
     return edits
 
 

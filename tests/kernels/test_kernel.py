@@ -98,8 +98,8 @@ def test_unsigned_arrays(kernel_device):
         k(pairs.astype("float32"), x, pairs, fours, 1, grid=1, block=3)
     with pytest.raises(LaunchError, match="holds 3 elements; uint4 reads 4 at a time"):
         k(turns, x, pairs, x, 1, grid=1, block=3)
-    with pytest.raises(TypeError, match=r"argument 1 \(half\* y\): pointers to half are not known here; .* unsigned"):
-        mg.kernel('extern "C" __global__ void s(half* y) {}', "s")(turns, grid=1, block=1)
+    with pytest.raises(TypeError, match=r"argument 1 \(fp8\* y\): pointers to fp8 are not known here; .* unsigned"):
+        mg.kernel('extern "C" __global__ void s(fp8* y) {}', "s")(turns, grid=1, block=1)
 
 
 def test_a_kernel_that_does_not_compile_has_changed_nothing():

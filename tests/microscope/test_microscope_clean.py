@@ -19,6 +19,7 @@ from minigrad.lab.bench.levels import places
 from minigrad.lab.bench.measure import Draw, Reference
 from minigrad.microscope import watching
 from minigrad.op import Op
+from minigrad.ops.attention.flash import RUNGS as RUNGS_IN_TILES
 from minigrad.ops.matmul.shapes import ENDS
 from minigrad.rounding import rounded
 from minigrad.source import CUDA, Source
@@ -78,6 +79,17 @@ def test_the_products_on_tensor_cores_have_no_problem(rung):
         for m, k, n in ((1, 1, 1), (33, 70, 65), (130, 72, 264)):
             a, b = (mg.tensor(np.ones(shape, dtype), True, "sim") for shape in ((m, k), (k, n)))
             mg.matmul.using(rung)(a, b).backward(mg.tensor(np.ones((m, n), dtype), device="sim"))
+
+
+@pytest.mark.parametrize("rung", RUNGS_IN_TILES)
+def test_attention_in_tiles_has_no_problem(rung):
+    """Blocks whose warps see different numbers of tiles, and two tiles; gradients by two kernels and by one."""
+    dtype = np.float32 if "bf16" not in rung else pytest.importorskip("ml_dtypes").bfloat16
+    chosen = mg.attention.using(rung)
+    for op in (chosen, chosen.with_kernels(chosen.kernels, {f"all_{rung}": f"{rung}_backward_all"})):
+        q, k, v = (mg.tensor(np.ones(shape, dtype), True, "sim") for shape in ((1, 2, 33, 20), *[(1, 1, 70, 20)] * 2))
+        with clean():
+            op(q, k, v, causal=True).backward(mg.tensor(np.ones(q.shape, dtype), device="sim"))
 
 
 @pytest.mark.parametrize("m, k, n", [(20, 4200, 40), (4200, 20, 40), (40, 20, 4200)])

@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad import rounding
 from minigrad.devices import get
-from minigrad.devices.array import Array
+from minigrad.devices.array import Array, spec_of
+from minigrad.devices.dry_run import dry_run
+from minigrad.errors import LaunchError
 from minigrad.ops import attention
+from minigrad.ops.attention import flash
 
 
 def made(*shapes, seed=0, device="numpy", grad=False):
@@ -106,3 +110,114 @@ def test_keys_without_a_query_get_a_gradient_of_0(device):
 def test_without_a_mask_there_may_be_more_scores_than_an_array_has_elements():
     q = Array.empty(get("sim"), (1, 1, 2**16, 1), np.dtype(np.float32))
     assert attention.extents(q, q, None, False, None)[1:] == (1.0, 1, 1, 2**16, 2**16, 1, 0)
+
+
+# --- in tiles ---
+
+PRECISIONS = {"register_tile": "float32", "mma_3xtf32": "float32", "mma_tf32": "tf32", "mma_bf16": "bf16"}
+LAST = {"register_tile": 2**-21, "mma_3xtf32": 2**-21, "mma_tf32": 2**-11, "mma_bf16": 2**-7}  # of factors and results
+# batch, heads, queries, width, keys, heads of keys, causal: tiles that divide nothing, queries that see nothing
+SIZES = [
+    (1, 2, 127, 64, 127, 2, True), (1, 4, 33, 40, 129, 2, True), (1, 2, 70, 64, 31, 1, True),
+    (2, 1, 1, 64, 300, 1, False), (1, 1, 31, 5, 2, 1, False), (1, 1, 3, 64, 0, 1, False),
+]  # fmt: skip
+
+
+def in_tiles(rung, one=False):
+    """attention by that rung; one: a single kernel for all gradients."""
+    op = mg.attention.using(rung)
+    return op.with_kernels(op.kernels, {f"all_{rung}": f"{rung}_backward_all"} if one else {})
+
+
+def results(op, hosts, dy, device, **params):
+    """y, dq, dk and dv as float64."""
+    xs = [mg.tensor(x, True, device) for x in hosts]
+    y = op(*xs, **params)
+    y.backward(mg.tensor(dy, device=device))
+    return [x.numpy().astype(float) for x in (y, *(x.grad for x in xs))]
+
+
+def naive(hosts, dy, causal, precision):
+    """Three products and their gradients in float32, with all factors rounded."""
+    r = lambda x: rounding.rounded(x.astype(np.float32), precision)  # noqa: E731
+    group = hosts[0].shape[1] // hosts[1].shape[1]
+    q, k, v = (r(np.repeat(x, n, 1)) for x, n in zip(hosts, (1, group, group), strict=True))
+    seen, dy = np.tril(np.ones((*q.shape[:3], k.shape[2]), bool), k.shape[2] - q.shape[2] if causal else 10**6), r(dy)
+    scale = np.float32(q.shape[3] ** -0.5)
+    s = np.where(seen, q @ k.swapaxes(2, 3) * scale, -np.inf)
+    e = np.exp(s - np.maximum(s.max(-1, keepdims=True, initial=-np.inf), np.float32(-1e30)))
+    p = e / np.maximum(e.sum(-1, keepdims=True), np.float32(1e-30))
+    ds = p * (dp := dy @ v.swapaxes(2, 3)) - p * (p * dp).sum(-1, keepdims=True)
+    dk, dv = (r(ds).swapaxes(2, 3) @ q * scale, r(p).swapaxes(2, 3) @ dy)
+    dk, dv = (x.reshape(len(x), hosts[1].shape[1], group, *x.shape[2:]).sum(2) for x in (dk, dv))
+    return [x.astype(float) for x in (r(p) @ v, r(ds) @ k * scale, dk, dv)]
+
+
+@pytest.mark.parametrize("one", [False, True], ids=["two kernels", "one kernel"])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("rung", PRECISIONS)
+def test_tiles_are_as_exact_as_three_products(rung, size, one, kernel_device):
+    """At most twice, gradients three times, their error and a last bit."""
+    batch, heads, queries, width, keys, shared, causal = size
+    dtype = pytest.importorskip("ml_dtypes").bfloat16 if rung == "mma_bf16" else np.float32
+    rng, many, few = np.random.default_rng(0), (batch, heads, queries, width), (batch, shared, keys, width)
+    *hosts, dy = (rng.standard_normal(shape).astype(dtype) for shape in (many, few, few, many))
+    exact = results(mg.attention, [x.astype(float) for x in hosts], dy.astype(float), "numpy", causal=causal)
+    found = results(in_tiles(rung, one), hosts, dy, kernel_device, causal=causal)
+    wanted = naive(hosts, dy, causal, PRECISIONS[rung])
+    for got, right, other, times in zip(found, exact, wanted, (2, 3, 3, 3), strict=True):
+        limit = times * np.abs(other - right).max(initial=0) + LAST[rung] * np.abs(right).max(initial=1)
+        assert np.abs(got - right).max(initial=0) <= limit
+
+
+@pytest.mark.parametrize("rung", PRECISIONS)
+def test_large_scores_do_not_overflow_in_tiles(rung, kernel_device):
+    """Also where a maximum grows from tile to tile, and where all scores are far below 0."""
+    dtype = pytest.importorskip("ml_dtypes").bfloat16 if rung == "mma_bf16" else np.float32
+    k, v = np.zeros((1, 1, 200, 8), dtype), np.random.default_rng(0).standard_normal((1, 1, 200, 8)).astype(dtype)
+    k[..., 0] = np.arange(200)
+    for sign in (1, -1):
+        q = np.full((1, 1, 3, 8), sign * 100, dtype)
+        y = in_tiles(rung)(*(mg.tensor(x, device=kernel_device) for x in (q, k, v)), scale=1.0).numpy()
+        np.testing.assert_allclose(y.astype(float)[0, 0, 0], v.astype(float)[0, 0, -1 if sign > 0 else 0], rtol=1e-2)
+
+
+def test_a_rung_in_tiles_refuses_what_it_cannot_do():
+    q = mg.ones(1, 1, 2, 8, device="sim")
+    for args, params in (((q, q, q, mg.ones(2, 2, device="sim") == 1), {}), ((q, q, q), {"scale": 0.0})):
+        with pytest.raises(
+            LaunchError, match="register_tile takes float32, no mask, a positive scale, and widths up to"
+        ):
+            mg.attention.using("register_tile")(*args, **params)
+    with pytest.raises(
+        LaunchError, match=r"mma_bf16 takes bfloat16.*q is float32 \(1, 1, 2, 8\).*finds a kernel itself"
+    ):
+        mg.attention.using("mma_bf16")(q, q, q)
+
+
+def test_the_choice_follows_dtype_precision_mask_and_width():
+    device = dry_run()
+
+    def chosen(dtype="float32", precision="float32", mask=None, width=64, op=mg.attention):
+        q = Array.empty(device, (2, 4, 300, width), mg.tensor([], dtype=dtype, device="numpy").dtype)
+        rung = flash.choose(op.running, q, q, q, mask, 0.1, precision)
+        return rung and rung.name
+
+    pytest.importorskip("ml_dtypes")
+    assert [chosen(precision=p) for p in ("float32", "3xtf32", "tf32", "bf16")] == [
+        "register_tile", "mma_3xtf32", "mma_tf32", "mma_tf32",
+    ]  # fmt: skip
+    assert chosen("bfloat16") == "mma_bf16" and chosen(width=129) is None and chosen("float64") is None
+    assert chosen(mask=True) is None and chosen(op=mg.attention.using("forward")) is None
+
+
+def test_memory_grows_with_the_length_and_not_with_its_square():
+    device = dry_run()
+    for length in (1024, 65536):
+        for name, rung in flash.RUNGS.items():
+            for way in flash.WAYS:
+                launch = rung.launch(mg.attention.kernels, way, length, 1, 64)
+                assert launch.shared <= 227 * 1024 and launch.blocks <= length, name
+    q = Array.empty(device, (1, 1, 65536, 64), np.dtype(np.float32))
+    y, logs = mg.attention.execute([q, q, q], mg.attention.prepare(q, q, q))
+    assert y.shape == q.shape and logs.size == 65536 and spec_of(device, y.shape, y.dtype).nbytes == q.spec.nbytes

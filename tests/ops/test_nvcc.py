@@ -17,11 +17,11 @@ NVCC = find_nvcc()
 # their own, and a missing #include shows on `sim` only, which compiles each file alone. The others are large.
 FILES = [
     path.relative_to(CUDA).as_posix()
-    for folder in ("", "conv2d/", "bench/", "matmul/", "recurrent/")
+    for folder in ("", "attention/", "conv2d/", "bench/", "matmul/", "recurrent/")
     for path in sorted(CUDA.glob(f"{folder}*.cu"))
 ]
 PTX = [name for name in FILES if re.search("tensor_cores|wgmma|cluster", name)]  # of types or GPUs of their own
-TOGETHER = [name for name in FILES if name not in PTX and not name.startswith("matmul/")]
+TOGETHER = [name for name in FILES if name not in PTX and not name.startswith(("attention/", "matmul/"))]
 # not of bfloat16
 EXACT = ("matmul", "optim", "recurrent", "conv2d/register_tile", "conv2d/halo_tile", "conv2d/winograd")
 OPTIONS = ["-I.", "-std=c++17", "--fatbin", "-Werror", "all-warnings", "-o", os.devnull]

@@ -60,7 +60,7 @@ def test_a_function_that_is_defined_nowhere():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("#include <cuda_fp16.h>\n", "error: there is no file cuda_fp16.h. Of CUDA's own headers the simulator has"),
+        ("#include <cub/cub.cuh>\n", "error: there is no file cub/cub.cuh. Of CUDA's own headers the simulator has"),
         ('#include "mine.cuh"\n', "error: there is no file mine.cuh. Of"),
         (
             "__device__ int f(int x) { return __vadd4(x, x); }\n",

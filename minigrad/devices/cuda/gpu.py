@@ -22,6 +22,7 @@ from minigrad.devices.cuda.memory import Allocator
 from minigrad.devices.cuda.pool import PooledBuffer
 from minigrad.devices.cuda.prefetch import Prefetcher
 from minigrad.devices.device import Arguments, Dim3, PlacedLaunch
+from minigrad.devices.dtypes import sized
 from minigrad.errors import DeviceError
 from minigrad.source import Source
 
@@ -96,6 +97,12 @@ class GPU:
             with self.context.guarded():
                 self._modules[key] = libcuda.LoadedModule(self.context.library, image)
         return self._modules[key]
+
+    def store(self, module: libcuda.LoadedModule, name: str, host: np.ndarray) -> None:
+        """Set a __constant__ or __device__ variable."""
+        with self.context.guarded():
+            address, size = module.variable(name)
+        self.upload(address, sized(name, host, size))
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
         calls = self.queued(PlacedLaunch(module, name, grid, block, shared, arguments, arguments.places))

@@ -55,6 +55,16 @@ class LoadedModule:
             self.functions[name] = ctypes.c_void_p.from_param(handle.value)
         return self.functions[name]
 
+    def variable(self, name: str) -> tuple[int, int]:
+        """The address and the bytes of a __constant__ or __device__ variable, also a static one. Raises DriverError."""
+        address, size = ctypes.c_uint64(), ctypes.c_size_t()
+        given = ctypes.byref(address), ctypes.byref(size), self._handle
+        try:
+            checked(self._library, "cuModuleGetGlobal_v2", *given, name.encode())
+        except DriverError:
+            checked(self._library, "cuModuleGetGlobal_v2", *given, f"_ZL{len(name)}{name}".encode())
+        return address.value, size.value
+
     def unload(self) -> None:
         checked(self._library, "cuModuleUnload", self._handle)
 

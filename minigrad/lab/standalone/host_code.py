@@ -12,7 +12,7 @@ import numpy as np
 from minigrad.devices.device import Dim3
 from minigrad.display import plural
 from minigrad.errors import LaunchError
-from minigrad.kernels.arguments import C_NAMES
+from minigrad.kernels.types import C_NAMES
 from minigrad.source import Param
 
 LITERAL = 32  # elements of an array that is written out; a formula fills a longer one

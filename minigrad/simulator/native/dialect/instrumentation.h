@@ -1,6 +1,15 @@
 // The reports of a watched kernel about itself, beyond the instrumentation of the compiler.
 #pragma once
 
+// The address and the size of a variable, for the host. Constants, as between variables they would be in the way.
+#define MINIGRAD_NOTE_CONSTANT(name)                                                                      \
+    extern "C" {                                                                                          \
+    extern __attribute__((visibility("default"))) void* const minigrad_at_##name;                         \
+    extern __attribute__((visibility("default"))) const size_t minigrad_bytes_##name;                     \
+    void* const minigrad_at_##name = (void*)&name;                                                        \
+    const size_t minigrad_bytes_##name = sizeof name;                                                     \
+    }
+
 #ifdef MINIGRAD_WATCHED
 
 #ifdef __clang__
@@ -51,6 +60,7 @@ template <class T> struct DeviceNote {
 
 #define MINIGRAD_NOTE_SHARED(T, name, start) minigrad::describe<T>(name, start)
 #define MINIGRAD_NOTE_DEVICE(name)                                                                        \
+    MINIGRAD_NOTE_CONSTANT(name)                                                                          \
     char minigrad_zone_##name[sizeof name] = {1};                                                         \
     minigrad::DeviceNote<decltype(name)> minigrad_noted_##name{#name, name, minigrad_zone_##name};
 #define MINIGRAD_NOTE_ATOMIC(address, device) minigrad_note_atomic((void*)(address), sizeof *(address), device)
@@ -63,7 +73,7 @@ template <class T> struct DeviceNote {
 #else
 
 #define MINIGRAD_NOTE_SHARED(T, name, start) (void)(name)
-#define MINIGRAD_NOTE_DEVICE(name)
+#define MINIGRAD_NOTE_DEVICE(name) MINIGRAD_NOTE_CONSTANT(name)
 #define MINIGRAD_NOTE_ATOMIC(address, device) (void)(device)
 #define MINIGRAD_NOTE_CHANGE(address, device) (void)(device)
 #define MINIGRAD_NOTE_FENCE(device) (void)(device)

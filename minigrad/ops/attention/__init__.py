@@ -1,32 +1,39 @@
-"""attention: for each query a mean of the values, weighted by how well their keys fit."""
+"""attention: for each query a mean of the values, weighted by how well their keys fit.
+
+`flash` holds the rungs in tiles; here are the NumPy reference and the rung that takes everything, a warp for a row.
+"""
 
 from math import prod, sqrt
 from typing import Any
 
 import numpy as np
 
+from minigrad import rounding
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import must_be_floats, wide
 from minigrad.errors import require_bool, require_number
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import broadcast
 from minigrad.op import Case, Op
+from minigrad.ops.attention import flash
 from minigrad.ops.elementwise import must_match
+from minigrad.ops.precision import rounded
 
 FILE, WIDEST, WARPS = "attention.cu", 256, (4, 1, 2, 8, 16)
 
 
 def forward(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None, causal: bool = False,
-    scale: float | None = None,
+    scale: float | None = None, precision: str = "float32",
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """y = softmax(scale q k^T) v for each head of q, k and v (batch, heads, length, width); scale is 1 / sqrt(width)
 
     mask, bool, broadcasts to (batch, heads, queries, keys): True where a query sees a key. With causal a query sees no
     later key; both lengths end together. q may have a multiple of the heads of k and v: neighbors share them. A query
-    that sees no key gets 0. Source: Vaswani et al., "Attention is all you need", 2017.
+    that sees no key gets 0. Tensor cores round the weights, too. Source: Vaswani et al., "Attention is all you need".
     """
-    dtype, (q, k, v), seen = q.dtype, grouped(q, k, v), visible(q, k, mask, causal)
+    dtype, seen = q.dtype, visible(q, k, mask, causal)
+    q, k, v = grouped(*(rounding.rounded(x, precision) for x in (q, k, v)))
     scores = np.where(seen, q @ k.swapaxes(-1, -2) * q.dtype.type(scaling(q, scale)), -np.inf)
     most = scores.max(-1, initial=-np.inf)
     logs = np.log(np.exp(scores - np.where(most == -np.inf, 0, most)[..., None]).sum(-1)) + most
@@ -36,13 +43,14 @@ def forward(
 
 def backward(
     dy: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, y: np.ndarray,
-    logs: np.ndarray, causal: bool, scale: float | None, shapes: tuple,
+    logs: np.ndarray, causal: bool, scale: float | None, precision: str, shapes: tuple,
 ) -> tuple:  # fmt: skip
     """dv = p^T dy, ds = p (dy v^T - dy y), dq = scale ds k, dk = scale ds^T q, with p = softmax(scale q k^T)
 
     Keys and values that several heads share get the sum of their gradients.
     """
     dtype, seen, shared = dy.dtype, visible(q, k, mask, causal), (k.shape[1], q.shape[1] // max(k.shape[1], 1))
+    q, k, v, dy = (rounding.rounded(x, precision) for x in (q, k, v, dy))
     (q, k, v), (dy, y) = grouped(q, k, v), (x.astype(wide(x.dtype), copy=False) for x in (dy, y))
     factor = q.dtype.type(scaling(q, scale))
     p = np.where(seen, np.exp(q @ k.swapaxes(-1, -2) * factor - logs[..., None]), 0)
@@ -94,9 +102,12 @@ def extents(q: Array, k: Array, mask: Array | None, causal: bool, scale: float |
 
 def launch(
     kernels: dict[str, Kernel], q: Array, k: Array, v: Array, mask: Array | None = None, *, causal: bool,
-    scale: float | None,
+    scale: float | None, precision: str,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """One kernel."""
+    """One kernel, of the rung that is chosen."""
+    q, k, v = rounded(precision, q, k, v)
+    if rung := flash.choose(kernels, q, k, v, mask, scaling(q, scale), precision):
+        return flash.forward(kernels, rung, q, k, v, causal, scaling(q, scale))
     y, logs = Array.empty(q.device, q.shape, q.dtype), Array.empty(q.device, q.shape[:3], wide(q.dtype))
     run = kernels["forward"].launch(prod(q.shape[:3]))
     run(q, k, v, mask, y, logs, *extents(q, k, mask, causal, scale))
@@ -105,19 +116,27 @@ def launch(
 
 def launch_backward(
     kernels: dict[str, Kernel], needs: tuple, dy: Array, q: Array, k: Array, v: Array, mask: Array | None, y: Array,
-    logs: Array, causal: bool, scale: float | None, shapes: tuple,
+    logs: Array, causal: bool, scale: float | None, precision: str, shapes: tuple,
 ) -> tuple:  # fmt: skip
-    """A kernel for dq, which makes dy y as well, and one for dk and dv."""
+    """A kernel for dy y, one for dq, and one for dk and dv, of the rung of the forward pass."""
+    dy, q, k, v = rounded(precision, dy, q, k, v)
+    dots = Array.empty(q.device, logs.shape, logs.dtype)
+    kernels["backward_dots"].launch(dots.size)(dy, y, dots, dots.size, q.shape[3])
+    if rung := flash.choose(kernels, q, k, v, mask, scaling(q, scale), precision):
+        grads = flash.gradients(kernels, rung, needs, dy, q, k, v, logs, dots, causal, scaling(q, scale))
+        return (*grads, None)[: len(shapes)]
     new = Array.empty if q.shape[1] else Array.zeros  # keys and values that no head of q has get 0
     dq, dk, dv = (new(x.device, x.shape, x.dtype) for x in (q, k, v))
-    dots, ends = Array.empty(q.device, logs.shape, logs.dtype), extents(q, k, mask, causal, scale)
-    kernels["backward_queries"].launch(prod(q.shape[:3]))(dy, q, k, v, mask, y, logs, dots, dq, *ends)
+    ends = extents(q, k, mask, causal, scale)
+    kernels["backward_queries"].launch(prod(q.shape[:3]))(dy, q, k, v, mask, logs, dots, dq, *ends)
     kernels["backward_keys"].launch(prod(k.shape[:3]))(dy, q, k, v, mask, logs, dots, dk, dv, *ends)
     return (*(x if need else None for x, need in zip((dq, dk, dv), needs, strict=False)), None)[: len(shapes)]
 
 
-def prepare(q: Any, k: Any, v: Any, mask: Any = None, causal: Any = False, scale: Any = None) -> dict[str, Any]:
-    """Raises ValueError for shapes and TypeError for dtypes."""
+def prepare(
+    q: Any, k: Any, v: Any, mask: Any = None, causal: Any = False, scale: Any = None, precision: str | None = None
+) -> dict[str, Any]:
+    """Raises ValueError for shapes and TypeError for dtypes. The precision is that of `mg.precision` unless given."""
     must_be_floats("attention", q, k, v)
     must_match("attention", q, k, v)
     if any(x.ndim != 4 for x in (q, k, v)):
@@ -143,7 +162,8 @@ def prepare(q: Any, k: Any, v: Any, mask: Any = None, causal: Any = False, scale
             )
     if scale is not None:
         scale = require_number("attention", "scale", scale)
-    return {"causal": require_bool("attention", "causal", causal), "scale": scale}
+    permitted = rounding.current() if precision is None else rounding.known(precision)
+    return {"causal": require_bool("attention", "causal", causal), "scale": scale, "precision": permitted}
 
 
 def cost(q: Any, k: Any, v: Any, *mask: Any, **params: Any) -> tuple[int, int]:
@@ -171,9 +191,13 @@ attention = Op(
     backward,
     kernels={
         "forward": kernel("attention_forward", "queries"),
+        "backward_dots": kernel("attention_backward_dots", "queries"),
         "backward_queries": kernel("attention_backward_queries", "queries"),
         "backward_keys": kernel("attention_backward_keys", "keys"),
+        **flash.kernels,
     },
+    fast=flash.FAST,
+    rounds=True,
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,

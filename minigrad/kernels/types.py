@@ -1,0 +1,54 @@
+"""Types of CUDA C++ by their names, with NumPy's dtypes and ctypes' types."""
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+# By dtype: the C type, its ctypes type, and the vector types that pointers may have, with their number of elements.
+_TYPES: dict[str, tuple[str, Any, dict[str, int]]] = {
+    "float32": ("float", ctypes.c_float, {"float2": 2, "float3": 3, "float4": 4}),
+    "float64": ("double", ctypes.c_double, {"double2": 2, "double3": 3, "double4": 4}),
+    "int32": ("int", ctypes.c_int, {"int2": 2, "int3": 3, "int4": 4}),
+    "uint32": ("unsigned", ctypes.c_uint, {"uint2": 2, "uint3": 3, "uint4": 4}),
+    "int64": ("long long", ctypes.c_longlong, {}),
+    "uint64": ("unsigned long long", ctypes.c_ulonglong, {}),
+    "int8": ("signed char", ctypes.c_byte, {"char2": 2, "char4": 4}),
+    "uint8": ("unsigned char", ctypes.c_ubyte, {"uchar2": 2, "uchar4": 4}),
+    "int16": ("short", ctypes.c_short, {"short2": 2, "short4": 4}),
+    "uint16": ("unsigned short", ctypes.c_ushort, {"ushort2": 2, "ushort4": 4}),
+    "bool": ("bool", ctypes.c_bool, {}),
+    "float16": ("half", ctypes.c_uint16, {"half2": 2}),
+}
+C_NAMES = {np.dtype(name): c for name, (c, *_) in _TYPES.items()}
+SCALARS: dict[str, Any] = {c: kind for c, kind, _ in _TYPES.values()}
+ELEMENTS = {
+    name: (np.dtype(dtype), lanes)
+    for dtype, (c, _, vectors) in _TYPES.items()
+    for name, lanes in {c: 1, **vectors}.items()
+}
+_ALIASES = {
+    "__half": "half", "__half2": "half2", "__nv_bfloat16": "bfloat16", "nv_bfloat16": "bfloat16",
+    "uint": "unsigned", "uchar": "unsigned char", "ushort": "unsigned short", "ulong": "unsigned long",
+    "int8_t": "signed char", "int16_t": "short", "int32_t": "int", "int64_t": "long long", "ptrdiff_t": "long long",
+    "uint8_t": "unsigned char", "uint16_t": "unsigned short", "uint32_t": "unsigned", "uint64_t": "unsigned long long",
+    "ssize_t": "long long", "intptr_t": "long long", "size_t": "unsigned long long", "uintptr_t": "unsigned long long",
+}  # fmt: skip
+
+
+@cache
+def plain(name: str) -> str:
+    """The one name here for a type of C++: `unsigned int` and `uint32_t` are `unsigned`, `long` has its 64 or 32 bits.
+
+    `char` has a sign, as in CUDA on every host.
+    """
+    name = _ALIASES.get(" ".join(name.removeprefix("std::").split()), name)
+    words = name.removeprefix("std::").split()
+    if not words or not set(words) <= {"unsigned", "signed", "char", "short", "int", "long"}:
+        return name
+    enough = 1 if ctypes.sizeof(ctypes.c_long) == 8 else 2  # times `long` for 64 bits
+    kind = next((each for each in ("char", "short") if each in words), "int")
+    kind = "long long" if words.count("long") >= enough else kind
+    sign = "unsigned" if "unsigned" in words else "signed" if kind == "char" else ""
+    return sign if (sign, kind) == ("unsigned", "int") else f"{sign} {kind}".strip()

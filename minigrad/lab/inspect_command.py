@@ -1,0 +1,136 @@
+"""`minigrad inspect file.cu --kernel name --grid 4 --block 256 --arg x=float32:1000:randn --arg n=1000`."""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minigrad.devices.dtypes import dtype_of
+from minigrad.errors import CompileError, DeviceError, LaunchError
+from minigrad.kernels.source_kernel import kernel as compiled
+from minigrad.microscope import inspect
+
+FILLS = ("zeros", "ones", "range", "randn", "rand")
+WRONG = (ValueError, TypeError, ImportError, OSError, MemoryError, DeviceError, CompileError, LaunchError)
+EPILOG = """VALUE is a number, the path of a .npy file, null, or DTYPE:SHAPE:FILL, as float32:1000:randn, int8:4x4:range
+or uint8:64, where FILL is zeros, ones, range, randn or rand, by default zeros. Exit status: 0 nothing found but what
+is harmless, 1 a problem, 2 the file or the arguments do not fit."""
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to those of `minigrad`."""
+    parser = commands.add_parser(
+        "inspect", help="run a kernel of a .cu file under the microscope; needs no GPU", epilog=EPILOG
+    )
+    parser.add_argument("file", metavar="FILE.cu")
+    parser.add_argument("--kernel", metavar="NAME", help="its name, a template with its arguments: 'sgemm<64, 8>'")
+    parser.add_argument("--grid", required=True, help="blocks, as 4 or 4,2")
+    parser.add_argument("--block", required=True, help="threads of a block, as 256 or 16,16")
+    parser.add_argument("--arg", action="append", default=[], metavar="NAME=VALUE", help="each parameter's value")
+    parser.add_argument("--shared", type=int, default=0, metavar="BYTES", help="dynamic shared memory (%(default)s)")
+    parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE", help="a macro")
+    parser.add_argument("--output", action="append", default=[], metavar="NAME", help="must be written whole, no NaN")
+    parser.add_argument("--cooperative", action="store_true", help="all blocks run at once, as for grid.sync()")
+    parser.add_argument("--seed", type=int, default=0, help="of random numbers (%(default)s)")
+    parser.add_argument("--json", metavar="FILE", help="write problems and counts there; - prints them")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the record. Returns 0, 1 if there is a problem that does harm, or 2 if nothing could be inspected."""
+    try:
+        record = _record(options)
+        rows = {"kernel": record.kernel, "problems": [asdict(each) for each in record.problems]}
+        rows["lines"] = [asdict(each) for each in record.lines]
+        text = json.dumps(rows, indent=1, default=_plain)
+        if options.json and options.json != "-":
+            Path(options.json).write_text(text + "\n", encoding="utf-8")
+        print(text if options.json == "-" else record)
+    except WRONG as error:
+        print(f"minigrad inspect: {error}", file=sys.stderr)
+        return 2
+    return int(any(not problem.harmless for problem in record.problems))
+
+
+def _record(options: argparse.Namespace) -> Any:
+    path = Path(options.file)
+    if not path.is_file():
+        raise ValueError(f"there is no file {options.file}; give the path of a .cu file.")
+    kernel = compiled(path, options.kernel or _only(path), dict(map(_pair, options.define)), options.cooperative)
+    given, params = dict(map(_pair, options.arg)), kernel.signature.params
+    wanted = [param.name for param in params]
+    if missing := [name for name in wanted if name not in given]:
+        lines = ", ".join(map(str, params))
+        raise ValueError(f"{kernel.name} takes ({lines}); give --arg {missing[0]}=...")
+    if unknown := [name for name in given if name not in wanted]:
+        raise ValueError(f"{kernel.name} has no parameter {unknown[0]}; it has {', '.join(wanted) or 'none'}.")
+    rng = np.random.default_rng(options.seed)
+    args = [_value(name, given[name], rng) for name in wanted]
+    grid, block = (_extent(name, getattr(options, name)) for name in ("grid", "block"))
+    return inspect(kernel, *args, grid=grid, block=block, shared=options.shared, outputs=options.output)
+
+
+def _only(path: Path) -> str:
+    """The name of the file's only kernel. Raises ValueError."""
+    from minigrad.kernels.source_kernel import source_of
+
+    names = list(source_of("minigrad inspect", path).kernels)
+    if not names:
+        raise ValueError(f"{path.name} defines no kernel; a kernel is __global__ void name(...) {{ ... }}.")
+    if len(names) > 1:
+        raise ValueError(f"{path.name} defines {', '.join(names)}; choose one: --kernel {names[0]}.")
+    return names[0]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not (sign and name.strip().isidentifier()):
+        raise ValueError(f"{text!r} is no NAME=VALUE, as x=float32:1000:randn or n=1000.")
+    return name.strip(), value.strip()
+
+
+def _extent(name: str, text: str) -> Any:
+    try:
+        numbers = tuple(map(int, text.split(",")))
+    except ValueError:
+        raise ValueError(f"--{name} {text} is no extent; write 4, or 4,2 for two axes.") from None
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
+def _value(name: str, text: str, rng: np.random.Generator) -> Any:
+    """A number, an array in a file, or one that is filled here."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    if text == "null":
+        return None
+    if text.endswith(".npy"):
+        return np.load(text)
+    word, _, rest = text.partition(":")
+    shape, _, fill = rest.partition(":")
+    try:
+        dtype, extents = dtype_of(word), tuple(map(int, shape.split("x")))
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"--arg {name}={text} is no number, no .npy file and no array; write {name}=float32:1000:randn, with the "
+            "dtype, the shape as 16x16, and zeros, ones, range, randn or rand."
+        ) from None
+    if fill not in ("", *FILLS):
+        raise ValueError(f"--arg {name}={text}: {fill} is none of {', '.join(FILLS)}.")
+    if fill == "randn":
+        return rng.standard_normal(extents).astype(dtype)
+    if fill == "rand":
+        return rng.random(extents).astype(dtype)
+    if fill == "range":
+        return np.arange(np.prod(extents)).astype(dtype).reshape(extents)
+    return (np.ones if fill == "ones" else np.zeros)(extents, dtype)
+
+
+def _plain(value: Any) -> Any:
+    """JSON for NumPy's numbers; the rest as text."""
+    return value.item() if isinstance(value, np.generic) else str(value)

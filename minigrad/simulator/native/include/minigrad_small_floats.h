@@ -1,0 +1,117 @@
+// Floating-point numbers of 16 bits: memory holds them, and each operation is done in float and rounded once.
+#pragma once
+
+namespace minigrad {
+
+MINIGRAD_INLINE uint32_t bits_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+MINIGRAD_INLINE float float_of(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// The bits above the last `shift`, rounded to the nearest, ties to even.
+MINIGRAD_INLINE uint32_t nearest_bits(uint32_t bits, unsigned shift) {
+    return (bits + (1u << (shift - 1)) - 1 + (bits >> shift & 1)) >> shift;
+}
+
+struct Bfloat16Format {
+    static uint16_t pack(float x) { return x != x ? 0x7fff : nearest_bits(bits_of(x), 16); }
+    static float unpack(uint16_t bits) { return float_of(uint32_t(bits) << 16); }
+};
+
+struct HalfFormat {
+    static uint16_t pack(float x) {
+        uint32_t all = bits_of(x), sign = all >> 16 & 0x8000, size = all & 0x7fffffff;
+        if (size > 0x7f800000) return 0x7fff;
+        if (size >= 0x477ff000) return sign | 0x7c00;                         // 65520 and more
+        if (size >= 0x38800000) return sign | nearest_bits(size - 0x38000000, 13);  // the exponent counts from -15
+        return sign | uint16_t(bits_of(float_of(size) + 0.5f) - 0x3f000000);   // 0.5f has the steps of a subnormal
+    }
+    static float unpack(uint16_t bits) {
+        uint32_t sign = uint32_t(bits & 0x8000) << 16, size = bits & 0x7fff;
+        if (size >= 0x7c00) return float_of(sign | 0x7f800000 | size << 13);
+        return float_of(sign | bits_of(float_of(size << 13) * 0x1p112f));
+    }
+};
+
+}  // namespace minigrad
+
+#define MINIGRAD_SMALL_OPERATOR(T, op)                                                          \
+    MINIGRAD_INLINE T operator op(T a, T b) { return T(float(a) op float(b)); }                 \
+    MINIGRAD_INLINE T& operator op##=(T& a, T b) { return a = a op b; }                         \
+    MINIGRAD_INLINE T##2 operator op(T##2 a, T##2 b) { return {a.x op b.x, a.y op b.y}; }       \
+    MINIGRAD_INLINE T##2& operator op##=(T##2& a, T##2 b) { return a = a op b; }
+#define MINIGRAD_SMALL_COMPARISON(T, op, name)                                                  \
+    MINIGRAD_INLINE bool operator op(T a, T b) { return float(a) op float(b); }                 \
+    MINIGRAD_INLINE bool name(T a, T b) { return a op b; }
+#define MINIGRAD_SMALL_BINARY(T, name, value)                                                   \
+    MINIGRAD_INLINE T name(T a, T b) { return value; }                                          \
+    MINIGRAD_INLINE T##2 name##2(T##2 a, T##2 b) { return {name(a.x, b.x), name(a.y, b.y)}; }
+#define MINIGRAD_SMALL_UNARY(T, name, value)                                                    \
+    MINIGRAD_INLINE T name(T a) { float x = a; return T(value); }
+
+#define MINIGRAD_SMALL_FLOAT(T, Format)                                                         \
+    struct T {                                                                                  \
+        uint16_t bits;                                                                          \
+        T() = default;                                                                          \
+        T(float x) : bits(minigrad::Format::pack(x)) {}                                         \
+        T(double x) : T(float(x)) {}                                                            \
+        T(int x) : T(float(x)) {}                                                               \
+        T(unsigned x) : T(float(x)) {}                                                          \
+        T(long long x) : T(float(x)) {}                                                         \
+        operator float() const { return minigrad::Format::unpack(bits); }                       \
+    };                                                                                          \
+    struct alignas(4) T##2 {                                                                    \
+        T x, y;                                                                                 \
+        T##2() = default;                                                                       \
+        T##2(T x, T y) : x(x), y(y) {}                                                          \
+    };                                                                                          \
+    MINIGRAD_SMALL_OPERATOR(T, +) MINIGRAD_SMALL_OPERATOR(T, -)                                 \
+    MINIGRAD_SMALL_OPERATOR(T, *) MINIGRAD_SMALL_OPERATOR(T, /)                                 \
+    MINIGRAD_INLINE T operator-(T a) { a.bits ^= 0x8000; return a; }                            \
+    MINIGRAD_SMALL_COMPARISON(T, ==, __heq) MINIGRAD_SMALL_COMPARISON(T, !=, __hne)             \
+    MINIGRAD_SMALL_COMPARISON(T, <, __hlt) MINIGRAD_SMALL_COMPARISON(T, <=, __hle)              \
+    MINIGRAD_SMALL_COMPARISON(T, >, __hgt) MINIGRAD_SMALL_COMPARISON(T, >=, __hge)              \
+    MINIGRAD_SMALL_BINARY(T, __hadd, a + b) MINIGRAD_SMALL_BINARY(T, __hsub, a - b)             \
+    MINIGRAD_SMALL_BINARY(T, __hmul, a * b)                                                     \
+    MINIGRAD_SMALL_BINARY(T, __hmin, T(fminf(a, b))) MINIGRAD_SMALL_BINARY(T, __hmax, T(fmaxf(a, b))) \
+    MINIGRAD_INLINE T __hdiv(T a, T b) { return a / b; }                                        \
+    MINIGRAD_INLINE T##2 __h2div(T##2 a, T##2 b) { return a / b; }                              \
+    MINIGRAD_INLINE T __hfma(T a, T b, T c) { return T(fma(double(a), double(b), double(c))); } \
+    MINIGRAD_INLINE T##2 __hfma2(T##2 a, T##2 b, T##2 c) {                                      \
+        return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};                                  \
+    }                                                                                           \
+    MINIGRAD_INLINE T __hneg(T a) { return -a; }                                                \
+    MINIGRAD_INLINE bool __hisnan(T a) { return float(a) != float(a); }                         \
+    MINIGRAD_INLINE int __hisinf(T a) { return isinf(float(a)) ? (float(a) > 0 ? 1 : -1) : 0; } \
+    MINIGRAD_SMALL_UNARY(T, __habs, fabsf(x)) MINIGRAD_SMALL_UNARY(T, hsqrt, sqrtf(x))          \
+    MINIGRAD_SMALL_UNARY(T, hrsqrt, 1 / sqrtf(x)) MINIGRAD_SMALL_UNARY(T, hrcp, 1 / x)          \
+    MINIGRAD_SMALL_UNARY(T, hexp, expf(x)) MINIGRAD_SMALL_UNARY(T, hlog, logf(x))               \
+    MINIGRAD_SMALL_UNARY(T, hsin, sinf(x)) MINIGRAD_SMALL_UNARY(T, hcos, cosf(x))               \
+    MINIGRAD_SMALL_UNARY(T, hfloor, floorf(x)) MINIGRAD_SMALL_UNARY(T, hceil, ceilf(x))         \
+    MINIGRAD_INLINE float __low2float(T##2 a) { return a.x; }                                   \
+    MINIGRAD_INLINE float __high2float(T##2 a) { return a.y; }
+
+// The conversions of both headers: S is half or bfloat16 in their names.
+#define MINIGRAD_SMALL_CONVERSIONS(T, S)                                                        \
+    MINIGRAD_INLINE T __float2##S(float x) { return T(x); }                                     \
+    MINIGRAD_INLINE T __float2##S##_rn(float x) { return T(x); }                                \
+    MINIGRAD_INLINE T __double2##S(double x) { return T(x); }                                   \
+    MINIGRAD_INLINE T __int2##S##_rn(int x) { return T(x); }                                    \
+    MINIGRAD_INLINE float __##S##2float(T a) { return a; }                                      \
+    MINIGRAD_INLINE int __##S##2int_rn(T a) { return int(rintf(a)); }                           \
+    MINIGRAD_INLINE int __##S##2int_rz(T a) { return int(float(a)); }                           \
+    MINIGRAD_INLINE T __ushort_as_##S(unsigned short bits) { T a; a.bits = bits; return a; }    \
+    MINIGRAD_INLINE unsigned short __##S##_as_ushort(T a) { return a.bits; }                    \
+    MINIGRAD_INLINE T##2 __##S##2##S##2(T a) { return {a, a}; }                                 \
+    MINIGRAD_INLINE T##2 __float2##S##2_rn(float x) { return {T(x), T(x)}; }                    \
+    MINIGRAD_INLINE T##2 __floats2##S##2_rn(float x, float y) { return {T(x), T(y)}; }          \
+    MINIGRAD_INLINE T##2 __float22##S##2_rn(float2 v) { return {T(v.x), T(v.y)}; }              \
+    MINIGRAD_INLINE float2 __##S##22float2(T##2 a) { return {a.x, a.y}; }                       \
+    MINIGRAD_INLINE T __low2##S(T##2 a) { return a.x; }                                         \
+    MINIGRAD_INLINE T __high2##S(T##2 a) { return a.y; }

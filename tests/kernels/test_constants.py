@@ -1,0 +1,54 @@
+"""Kernel.constant: values of __constant__ and __device__ variables."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+
+TEXT = """__constant__ float table[4];
+static __device__ int calls;
+struct P { float scale; int n; };
+__constant__ P p;
+extern "C" __global__ void look(float* y) {
+    if (threadIdx.x < p.n) y[threadIdx.x] = p.scale * table[threadIdx.x % 4] + calls;
+}
+extern "C" __global__ void other(float* y) { y[0] = table[0]; }
+"""
+
+
+def test_constants_are_set(kernel_device):
+    y, kernel = mg.tensor(np.zeros(8, np.float32), device=kernel_device), mg.kernel(TEXT, "look")
+    kernel.constant("table", [1, 2, 3, 4.0])
+    kernel.constant("p", np.array((10, 6), [("scale", "f4"), ("n", "i4")]))
+    kernel(y, grid=1, block=8)
+    assert y.numpy().tolist() == [10, 20, 30, 40, 10, 20, 0, 0]
+    kernel.constant("calls", 5)
+    kernel.constant("table", mg.tensor([4, 3, 2, 1.0]))
+    kernel(y, grid=1, block=8)
+    assert y.numpy().tolist() == [45, 35, 25, 15, 45, 35, 0, 0]
+
+
+def test_the_microscope_sees_them():
+    y, kernel = np.zeros(8, np.float32), mg.kernel(TEXT, "look")
+    kernel.constant("p", np.array((1, 8), [("scale", "f4"), ("n", "i4")]))
+    for first in (3.0, 7.0):
+        kernel.constant("table", np.full(4, first, np.float32))
+        kernel.constant("calls", 1)
+        assert mg.inspect(kernel, y, grid=1, block=8).problems == [] and (y == first + 1).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("tables", 1, r"look\.cu has no __constant__ or __device__ variable tables\."),
+        ("table", [1.0, 2.0], r"table has 16 bytes; 2 of float64 are 16|table has 16 bytes"),
+        ("table", np.zeros(5, np.float32), r"table has 16 bytes; 5 of float32 are 20\. Give its own dtype\."),
+    ],
+)
+def test_a_value_that_does_not_fit_is_rejected(name, value, message):
+    kernel = mg.kernel(TEXT, "look")
+    if name == "table" and len(value) == 2:
+        value = np.zeros(3, np.float64)
+    with pytest.raises(ValueError, match=message):
+        kernel.constant(name, value)
+        kernel(mg.tensor(np.zeros(8, np.float32), device="sim"), grid=1, block=8)

@@ -1,0 +1,130 @@
+"""Structs, half and bfloat16 as parameters of kernels."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+
+NODES = """#define REAL float
+typedef struct { int id; double weight; REAL v[3]; char tag; } Node;
+struct Box { short kind; Node node; unsigned char flags[2]; __device__ int twice() const { return 2 * kind; } };
+struct P { float scale; int n; };
+extern "C" __global__ void nodes(Node* g, P p, const Box* boxes) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < p.n) {
+        g[i].weight = p.scale * g[i].id + g[i].v[2] + boxes[i].node.v[1];
+        g[i].tag = boxes[i].twice() + boxes[i].flags[1];
+    }
+}
+"""
+NODE = np.dtype([("id", "i4"), ("weight", "f8"), ("v", "f4", 3), ("tag", "i1")], align=True)
+BOX = np.dtype([("kind", "i2"), ("node", NODE), ("flags", "u1", 2)], align=True)
+P = np.dtype([("scale", "f4"), ("n", "i4")])
+
+
+def arrays():
+    nodes, boxes = np.zeros(5, NODE), np.zeros(5, BOX)
+    nodes["id"], nodes["v"], boxes["kind"] = range(5), 0.5, range(5)
+    boxes["node"]["v"], boxes["flags"] = 0.25, (9, 3)
+    return nodes, boxes
+
+
+def test_arrays_of_structs_and_structs_by_value(kernel_device):
+    nodes, boxes = arrays()
+    g, kernel = mg.tensor(nodes, device=kernel_device), mg.kernel(NODES, "nodes")
+    kernel(g, np.array((3, 5), P), mg.tensor(boxes, device=kernel_device), grid=1, block=8)
+    got = g.numpy()
+    assert got["weight"].tolist() == [3 * i + 0.75 for i in range(5)] and got["tag"].tolist() == [3, 5, 7, 9, 11]
+    assert (got["v"] == 0.5).all() and got["id"].tolist() == [*range(5)]
+
+
+def test_the_microscope_takes_structs():
+    nodes, boxes = arrays()
+    assert mg.inspect(NODES, nodes, np.array((3, 5), P), boxes, grid=1, block=8).problems == []
+    assert nodes["weight"][1] == 3.75
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        np.dtype([("id", "i4"), ("weight", "f8"), ("v", "f4", 3), ("tag", "i1")]),  # not padded
+        np.dtype([("weight", "f8"), ("id", "i4"), ("v", "f4", 3), ("tag", "i1")], align=True),
+        np.dtype([("id", "i4"), ("weights", "f8"), ("v", "f4", 3), ("tag", "i1")], align=True),
+        np.dtype([("id", "i4"), ("weight", "f4"), ("v", "f4", 3), ("tag", "i1")], align=True),
+        np.dtype([("id", "i4"), ("weight", "f8"), ("v", "f4", 4), ("tag", "i1")], align=True),
+        np.dtype("float32"),
+    ],
+)
+def test_a_dtype_that_does_not_fit_is_told_the_one_that_does(dtype):
+    _, boxes = arrays()
+    with pytest.raises(
+        TypeError, match=r"argument 1 \(Node\* g\): got .*, which is not Node; that is (np\..*)\.$"
+    ) as caught:
+        mg.inspect(NODES, np.zeros(5, dtype), np.array((3, 5), P), boxes, grid=1, block=8)
+    wanted = str(caught.value).partition("that is ")[2].rstrip(".")
+    assert eval(wanted, {"np": np}) == NODE
+
+
+def test_a_struct_by_value_is_one_value_of_its_dtype():
+    nodes, boxes = arrays()
+    with pytest.raises(TypeError, match=r"takes one P; give np\.array\(\(\.\.\.\), np\.dtype\(.*align=True\)\)\."):
+        mg.inspect(NODES, nodes, 3, boxes, grid=1, block=8)
+
+
+SMALL = """#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+typedef __nv_bfloat16 floatX;
+extern "C" __global__ void halves(const half* x, __half* y, half2* z, half factor, int n) {
+    int i = threadIdx.x;
+    if (i >= n) return;
+    half a = __hmul(x[i], factor);
+    y[i] = a > __float2half(2.0f) ? __hadd(a, x[i]) : __hfma(a, a, x[i]);
+    half2 two = __floats2half2_rn(i, __half2float(x[i]));
+    z[i] = two * __half2half2(factor) + two;
+}
+extern "C" __global__ void brains(const floatX* x, floatX* y, int n) {
+    int i = threadIdx.x;
+    if (i < n) y[i] = __hadd(x[i], __float2bfloat16(0.1f)) * x[i];
+}
+extern "C" __global__ void convert(const float* x, __half* y, floatX* z, float* back, int n) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        y[i] = __float2half(x[i]), z[i] = __float2bfloat16(x[i]);
+        back[i] = __half2float(y[i]);
+    }
+}
+"""
+
+
+def test_half_is_rounded_after_each_operation(kernel_device):
+    x = np.linspace(-3, 3, 61).astype(np.float16)
+    y, z = (mg.tensor(np.zeros(size, np.float16), device=kernel_device) for size in (61, 122))
+    factor = np.float16(1.7)
+    mg.kernel(SMALL, "halves")(mg.tensor(x, device=kernel_device), y, z, 1.7, 61, grid=1, block=64)
+    a = x * factor
+    fused = (a.astype(np.float64) ** 2 + x).astype(np.float16)
+    assert (y.numpy() == np.where(a > 2, a + x, fused)).all()
+    two = np.stack([np.arange(61).astype(np.float16), x], 1)
+    assert (z.numpy().reshape(61, 2) == two * factor + two).all()
+
+
+def test_bfloat16_of_the_header(kernel_device):
+    x = mg.tensor(np.linspace(-3, 3, 61).astype(np.float32), dtype="bfloat16").numpy()
+    y = mg.tensor(np.zeros(61, x.dtype), device=kernel_device)
+    mg.kernel(SMALL, "brains")(mg.tensor(x, device=kernel_device), y, 61, grid=1, block=64)
+    assert (y.numpy() == (x + x.dtype.type(0.1)) * x).all()
+
+
+def test_conversions_round_to_the_nearest():
+    with np.errstate(over="ignore"):
+        every = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32)
+        middle = (every[:-1] + every[1:]) / 2  # ties, and their neighbors
+        x = np.concatenate([every, middle, np.nextafter(middle, 0), np.nextafter(middle, 1e6), -middle])
+        x = np.concatenate([x, [65519.9, 65520, 1e-8, 2.0**-25, 1e38, np.inf, np.nan]]).astype(np.float32)
+        wanted = x.astype(np.float16)
+    brain = mg.tensor(x, dtype="bfloat16").numpy()
+    y, z, back = np.zeros_like(wanted), np.zeros_like(brain), np.zeros_like(x)
+    args = [mg.tensor(each, device="sim") for each in (x, y, z, back)]
+    mg.kernel(SMALL, "convert")(*args, x.size, grid=1, block=256)
+    np.testing.assert_array_equal(args[1].numpy(), wanted)
+    np.testing.assert_array_equal(args[2].numpy().astype(np.float32), brain.astype(np.float32))
+    np.testing.assert_array_equal(args[3].numpy(), wanted.astype(np.float32))
