@@ -56,11 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="one op, as matmul; chain, op by op and fused; with --adjoint a kernel; with --resnet a part",
     )
     timing.add_argument("--against", nargs="+", default=[], choices=EVERY_RIVAL, help="time these on the same inputs")
-    one_of = timing.add_mutually_exclusive_group()
     for name, benchmark in list(BENCHMARKS.items())[1:]:
-        one_of.add_argument(f"--{name}", dest="name", action="store_const", const=name, help=benchmark.help)
+        timing.add_argument(f"--{name}", dest="names", action="append_const", const=name, help=benchmark.help)
     timing.add_argument("--save", metavar="FOLDER", help="write the record there, and not under notebooks/records")
-    timing.set_defaults(name="")
     grading = commands.add_parser(
         "grade", help="for a teacher: check the exercises in notebooks; this runs the students' code on this machine",
         description="Check every %%exercise and %%kernel cell of these notebooks, without running any other cell. "
@@ -72,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     grading.add_argument("--limit", type=float, default=grade.LIMIT, metavar="SECONDS", help="for a cell (%(default)g)")
     options = parser.parse_args(arguments)
     if options.command == "bench":
-        return _bench(options)
+        return max(_bench(options, name) for name in options.names or [""])
     if options.command == "grade":
         return _grade(options)
     if options.command == "inspect":
@@ -109,9 +107,9 @@ def _refuse(error: Exception) -> int:
     return 2
 
 
-def _bench(options: argparse.Namespace) -> int:
-    benchmark = BENCHMARKS[options.name]
-    command = f"minigrad bench --{options.name}" if options.name else "minigrad bench"
+def _bench(options: argparse.Namespace, name: str) -> int:
+    benchmark = BENCHMARKS[name]
+    command = f"minigrad bench --{name}" if name else "minigrad bench"
     try:
         require_words(command, "--against", options.against, benchmark.rivals)
         if benchmark.names:
@@ -124,7 +122,7 @@ def _bench(options: argparse.Namespace) -> int:
             else:
                 _show_newest(benchmark, options.only, reason)
             return 0
-        return _measure(benchmark, options)
+        return _measure(benchmark, options, name)
     except WRONG as error:
         text = str(error)
         print(text if text.startswith("minigrad bench") else f"minigrad bench: {text}", file=sys.stderr)
@@ -138,11 +136,11 @@ def _show_newest(benchmark: Benchmark, only: str | None, reason: str) -> None:
     print(*shown, sep="\n\n")
 
 
-def _measure(benchmark: Benchmark, options: argparse.Namespace) -> int:
+def _measure(benchmark: Benchmark, options: argparse.Namespace, name: str) -> int:
     """Measure, print, and merge the result into the record of today."""
     _check_writable(options.save)
     command = ["minigrad bench", *(["--only", options.only] if options.only else [])]
-    command += [f"--{options.name}"] if options.name else []
+    command += [f"--{name}"] if name else []
     command += ["--against", *options.against] if options.against else []
     record = benchmark.measure(options.only, options.against, " ".join(command))
     assert record  # only a run without a GPU has none
@@ -225,6 +223,18 @@ def _parallel(only: str | None, against: Sequence[str], command: str) -> Record:
     return report.record
 
 
+def _transformer(_: str | None, against: Sequence[str], command: str, part: str) -> Record:
+    report = bench.transformer_report(part, against, lambda jobs: show.progress(jobs, part), command)
+    print(*report.tables(part), sep="\n\n")
+    return report.record
+
+
+def _of_transformers(help: str, part: str) -> Benchmark:
+    return Benchmark(
+        help, ("torch",), None, partial(_transformer, part=part), lambda _: bench.recorded_transformer().tables(part)
+    )
+
+
 def _of_ops(help: str, sweep: bool) -> Benchmark:
     return Benchmark(
         help, ("torch", "numpy"), lambda only: only == workloads.CHAIN or workloads.named(only),
@@ -259,6 +269,8 @@ BENCHMARKS = {  # by option
         "only several GPUs: messages between them, and training on all of them, against goals", ("torch",),
         partial(known_part, parts=parallel.PARTS), _parallel, lambda only: bench.recorded_parallel().tables(only),
     ),
+    "attention": _of_transformers("only attention, layer norm and a table's gradient, against goals", "attention"),
+    "gpt": _of_transformers("only GPTs: training steps and generation, against goals", "gpt"),
     "adjoint": Benchmark(
         "only the ladder's kernels, each beside its adjoint", ("warp",), adjoints.rungs, _adjoints,
         partial(_newest, find=bench.newest_adjoints),

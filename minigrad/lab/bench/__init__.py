@@ -6,10 +6,10 @@
 of a call; both include the host's time. `mg.bench.memory_levels()` measures each level of memory, and
 `mg.bench.resnet_report()` ResNet-18 next to PyTorch: whole steps, single layers, and the timeline of a step.
 `mg.bench.recurrent_report()` times recurrent networks on the GPU, on the processor's threads and on ranks of MPI;
-`mg.bench.parallel_report()` messages between GPUs, and training on all of them. `newest()`, `recorded_step()`,
-`recorded_host()`, `recorded_levels()`, `recorded_resnet()`, `recorded_recurrent()`, `recorded_parallel()` and
-`newest_adjoints()` read the newest records. `sim` is never timed: it counts and checks, and says nothing about a GPU's
-speed.
+`mg.bench.parallel_report()` messages between GPUs, and training on all of them; `mg.bench.transformer_report()`
+attention and GPTs. `newest()`, `recorded_step()`, `recorded_host()`, `recorded_levels()`, `recorded_resnet()`,
+`recorded_recurrent()`, `recorded_parallel()`, `recorded_transformer()` and `newest_adjoints()` read the newest records.
+`sim` is never timed: it counts and checks, and says nothing about a GPU's speed.
 """
 
 from minigrad.lab.bench.host import HostCost, host_cost, recorded_host
@@ -22,13 +22,14 @@ from minigrad.lab.bench.resnet import ResNetReport, recorded_resnet, resnet_repo
 from minigrad.lab.bench.steps import TrainingStep, recorded_step, training_step
 from minigrad.lab.bench.sweeps import TunableSweep, sweep
 from minigrad.lab.bench.timer import Timing, time
+from minigrad.lab.bench.transformer import TransformerReport, recorded_transformer, transformer_report
 from minigrad.lab.bench.work import Work
 from minigrad.lab.bench.workloads import run, suite
 
 __all__ = [
     "HostCost", "Levels", "Measurement", "ParallelReport", "Record", "RecurrentReport", "ResNetReport", "Timing",
-    "TrainingStep", "TunableSweep", "Work", "host_cost", "load", "measure", "memory_levels", "newest",
-    "newest_adjoints", "parallel_report", "recorded_host", "recorded_levels", "recorded_parallel",
-    "recorded_recurrent", "recorded_resnet", "recorded_step", "recurrent_report", "resnet_report", "run", "suite",
-    "sweep", "time", "training_step",
+    "TrainingStep", "TransformerReport", "TunableSweep", "Work", "host_cost", "load", "measure", "memory_levels",
+    "newest", "newest_adjoints", "parallel_report", "recorded_host", "recorded_levels", "recorded_parallel",
+    "recorded_recurrent", "recorded_resnet", "recorded_step", "recorded_transformer", "recurrent_report",
+    "resnet_report", "run", "suite", "sweep", "time", "training_step", "transformer_report",
 ]  # fmt: skip

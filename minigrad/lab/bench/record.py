@@ -1,8 +1,8 @@
 """Records: measurements of one device on one day with all that they depend on, as JSON files.
 
 Records of ops are in `notebooks/records`, those of the ladder's adjoints in its folder `adjoint`, those of recurrent
-networks in `recurrent` and those of several GPUs in `parallel`: same head, other tables. A second run on the same day
-is merged into the file.
+networks in `recurrent`, of several GPUs in `parallel` and of transformers in `transformer`: same head, other tables. A
+second run on the same day is merged into the file.
 """
 
 import json
@@ -36,8 +36,8 @@ from minigrad.source import PACKAGE
 
 Part = TypeVar("Part")  # of a record
 FOLDERS = (PACKAGE.parent / "notebooks" / "records", PACKAGE / "records")  # of a checkout, and of a wheel
-# The folders with records of adjoints, of recurrent networks, and of several GPUs.
-ADJOINT, RECURRENT, PARALLEL = "adjoint", "recurrent", "parallel"
+# The folders with records of adjoints, of recurrent networks, of several GPUs, and of transformers.
+ADJOINT, RECURRENT, PARALLEL, TRANSFORMER = "adjoint", "recurrent", "parallel", "transformer"
 HEADERS = ("work", "us", "GB/s", "of copy", "TFLOP/s", "of peak", "x torch", "x numpy")
 HEAD = ("device", "date", "command", "versions")  # required in every file
 TABLES = (  # of a record, by title
@@ -48,6 +48,7 @@ KEYS = {  # by folder: the keys of a file, in their order
     ADJOINT: (*HEAD, "refused", "costs"),
     RECURRENT: (*HEAD, "refused", "steps"),
     PARALLEL: (*HEAD, "refused", "steps", "host"),
+    TRANSFORMER: (*HEAD, "refused", "steps"),
 }
 Times = dict[str, Timing]  # by a label: the values of the tunables, as "BLOCK=256", a way to take a step, a library
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.create import tensor
 from minigrad.devices import get
 from minigrad.distributed import DataParallel, init
 from minigrad.lab.bench import steps
@@ -15,15 +14,12 @@ from minigrad.lab.bench.parallel.messages import DEVICE, in_turns, rival
 from minigrad.lab.bench.resnet import network
 from minigrad.lab.bench.resnet.modes import MODES
 from minigrad.lab.bench.timer import Call, clocked
+from minigrad.lab.bench.transformer import models
+from minigrad.lab.bench.transformer.models import CHARACTERS
 from minigrad.lab.check import ValueMismatch
-from minigrad.nn.transformer import GPT
-from minigrad.operators import OPS
-from minigrad.optim import AdamW
 from minigrad.replay.graph import graph
-from minigrad.rounding import precision
 
 CHECKED, ENOUGH, MOST = 4, 0.1, 50  # losses compared; seconds or steps in a row
-WORDS, LENGTH, WIDTH, HEADS, LAYERS, TEXTS = 65, 256, 384, 6, 6, 64  # of the character model, and texts of a batch
 PAIRS = ("minigrad, graph, alone", "minigrad, graph"), ("PyTorch, alone", "PyTorch DDP")  # without and with messages
 Wrap = Callable[[Any], Any]  # makes a module data-parallel, or leaves it as it is
 
@@ -57,37 +53,8 @@ def _mlp(batch: int, wrap: Wrap, replayed: bool) -> Call:
     return steps.ours("SGD", DEVICE, *steps.batch(), graph if replayed else lambda step: step, wrap)
 
 
-def texts() -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of characters, and of those that come next."""
-    rng = np.random.default_rng(0)
-    text = rng.integers(0, WORDS, (TEXTS, LENGTH + 1))
-    return text[:, :-1].copy(), text[:, 1:].copy()
-
-
-def character_model(device: str) -> GPT:
-    """The model with the same weights on every device."""
-    with network.own_random_numbers():
-        return GPT(WORDS, LENGTH, WIDTH, HEADS, LAYERS, device=device)
-
-
 def _gpt(batch: int, wrap: Wrap, replayed: bool) -> Call:
-    model = wrap(character_model(DEVICE))
-    updates, (x, y) = AdamW(model.parameters(), 1e-3), (tensor(part, device=DEVICE) for part in texts())
-
-    def step(x: Any, y: Any) -> Any:
-        updates.zero_grad()
-        loss = OPS["cross_entropy"](model(x).reshape(-1, WORDS), y.reshape(-1))
-        loss.backward()
-        updates.step()
-        return loss
-
-    run = graph(step) if replayed else step
-
-    def call() -> Any:
-        with precision("tf32"):
-            return run(x, y)
-
-    return call
+    return models.training(CHARACTERS, "tf32", DEVICE, replayed, wrap)
 
 
 MODELS: dict[str, tuple[Callable[[int, Wrap, bool], Call], str]] = {
@@ -96,7 +63,7 @@ MODELS: dict[str, tuple[Callable[[int, Wrap, bool], Call], str]] = {
 }  # fmt: skip
 STEPS = (
     ParallelStep("ResNet-18 tf32", 128), ParallelStep("ResNet-18 tf32", 32),
-    ParallelStep("MLP 784-512-256-10 float32", steps.BATCH), ParallelStep("GPT of characters tf32", TEXTS),
+    ParallelStep("MLP 784-512-256-10 float32", steps.BATCH), ParallelStep("GPT of characters tf32", CHARACTERS.texts),
 )  # fmt: skip
 
 

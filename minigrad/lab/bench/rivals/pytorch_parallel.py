@@ -5,7 +5,6 @@ import socket
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import distributed
 from torch.nn import functional
@@ -14,11 +13,11 @@ from torch.nn.parallel import DistributedDataParallel
 from minigrad.devices import get
 from minigrad.distributed import init, local_rank, rank, size
 from minigrad.lab.bench import steps
-from minigrad.lab.bench.parallel import training
 from minigrad.lab.bench.resnet import network
 from minigrad.lab.bench.resnet.modes import MODES
-from minigrad.lab.bench.rivals import pytorch_resnet
+from minigrad.lab.bench.rivals import pytorch_resnet, pytorch_transformer
 from minigrad.lab.bench.timer import Call
+from minigrad.lab.bench.transformer.models import CHARACTERS
 
 
 @cache
@@ -88,15 +87,7 @@ def mlp(batch: int, parallel: bool) -> Call:
 def gpt(batch: int, parallel: bool) -> Call:
     """A step of the character model."""
     join()
-    model = (wrapped if parallel else alone)(CharacterModel(training.character_model("numpy").state_dict()).cuda())
-    updates = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
-    x, y = (torch.tensor(part, device="cuda") for part in training.texts())
-
-    def loss() -> Any:
-        torch.backends.cuda.matmul.allow_tf32 = True
-        return functional.cross_entropy(model(x).view(-1, training.WORDS), y.view(-1))
-
-    return _step(model, updates, loss)
+    return pytorch_transformer.training(CHARACTERS, "tf32", wrap=wrapped if parallel else alone)
 
 
 def _step(model: Any, updates: Any, loss: Any) -> Call:
@@ -108,35 +99,3 @@ def _step(model: Any, updates: Any, loss: Any) -> Call:
         return value.detach()
 
     return step
-
-
-class CharacterModel(torch.nn.Module):  # type: ignore[misc]
-    """A GPT with the parameters of minigrad's, by their names."""
-
-    def __init__(self, state: dict[str, np.ndarray]):
-        super().__init__()
-        self.names = {name: name.replace(".", "_") for name in state}
-        for name, x in state.items():
-            self.register_parameter(self.names[name], torch.nn.Parameter(torch.from_numpy(np.array(x))))
-
-    def forward(self, words: Any) -> Any:
-        """The logits."""
-        x = functional.embedding(words, self.of("wte.weight")) + self.of("wpe.weight")[: words.shape[1]]
-        for i in range(training.LAYERS):
-            at = f"h.{i}."
-            h = self.affine(self.norm(x, f"{at}ln_1"), f"{at}attn.c_attn")
-            q, k, v = h.view(*h.shape[:2], 3, training.HEADS, -1).permute(2, 0, 3, 1, 4)
-            h = functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape)
-            x = x + self.affine(h, f"{at}attn.c_proj")
-            h = functional.gelu(self.affine(self.norm(x, f"{at}ln_2"), f"{at}mlp.c_fc"), approximate="tanh")
-            x = x + self.affine(h, f"{at}mlp.c_proj")
-        return self.norm(x, "ln_f") @ self.of("wte.weight").T
-
-    def of(self, name: str) -> Any:
-        return getattr(self, self.names[name])
-
-    def affine(self, x: Any, name: str) -> Any:
-        return torch.addmm(self.of(f"{name}.bias"), x.flatten(0, 1), self.of(f"{name}.weight")).view(*x.shape[:2], -1)
-
-    def norm(self, x: Any, name: str) -> Any:
-        return functional.layer_norm(x, x.shape[-1:], self.of(f"{name}.weight"), self.of(f"{name}.bias"))
