@@ -66,11 +66,13 @@ struct RowSum {
     }
 };
 
-// True if the row that begins there holds an infinity or NaN.
-__device__ bool spoiled(const real* from, int width) {
+// True if this row is not to be made again: nothing was spoiled, or not this one.
+__device__ bool intact(const int* repair, const real* from, int width) {
+    if (!repair) return false;
+    if (!*repair) return true;
     Row row = {};
     row.read(from, width);
-    return !row.finite(width);
+    return row.finite(width);
 }
 
 // Which keys a query sees: mask (null: all), a view of the shape (pairs, queries, keys), and with `causal` no key that is
@@ -89,13 +91,13 @@ struct Seen {
 // y = the sum over keys of softmax(scale q k) v; most = the largest scale q k, and inverse = 1 / the sum of
 // exp(scale q k - most), from which gradients make the weights again. The softmax is made while the keys go by, as if each
 // were the last: with a larger score, what was summed with the old maximum is scaled down. A query that sees no key gets 0,
-// and so are its most and inverse. repair, here and below: only rows that are not finite, which another kernel has written.
-// It has multiplied weights of 0 by what is hidden, and 0 times NaN is NaN.
+// and so are its most and inverse. repair, here and below: not 0 if another kernel has written rows that are not finite,
+// and then only these are made again. It has multiplied weights of 0 by what is hidden, and 0 times NaN is NaN.
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_forward(
     const real* q, const real* k, const real* v, const bool* mask, real* y, wide* peaks, wide* inverses, View mask_at,
-    wide scale, int group, int pairs, int queries, int keys, int width, int causal, int repair) {
+    wide scale, int group, int pairs, int queries, int keys, int width, int causal, const int* repair) {
     int i = blockIdx.x * WARPS + threadIdx.y, pair = i / max(queries, 1), query = i % max(queries, 1);
-    if (pair >= pairs || (repair && !spoiled(y + i * width, width))) return;
+    if (pair >= pairs || intact(repair, y + i * width, width)) return;
     Seen seen{mask, mask_at, queries, keys, causal};
     Row own = {}, other = {};
     RowSum sum;
@@ -138,9 +140,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_dots
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_queries(
     const real* dy, const real* q, const real* k, const real* v, const bool* mask, const wide* peaks, const wide* inverses,
     const wide* dots, real* dq, View mask_at, wide scale, int group, int pairs, int queries, int keys, int width, int causal,
-    int repair) {
+    const int* repair) {
     int i = blockIdx.x * WARPS + threadIdx.y, pair = i / max(queries, 1), query = i % max(queries, 1);
-    if (pair >= pairs || (repair && !spoiled(dq + i * width, width))) return;
+    if (pair >= pairs || intact(repair, dq + i * width, width)) return;
     Seen seen{mask, mask_at, queries, keys, causal};
     Row own = {}, upstream = {}, other = {};
     RowSum sum;
@@ -162,10 +164,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_quer
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_keys(
     const real* dy, const real* q, const real* k, const real* v, const bool* mask, const wide* peaks, const wide* inverses,
     const wide* dots, real* dk, real* dv, View mask_at, wide scale, int group, int pairs, int queries, int keys, int width,
-    int causal, int repair) {
+    int causal, const int* repair) {
     int i = blockIdx.x * WARPS + threadIdx.y, shared = i / max(keys, 1), key = i % max(keys, 1);
     if (shared * group >= pairs) return;
-    if (repair && !spoiled(dk + i * width, width) && !spoiled(dv + i * width, width)) return;
+    if (intact(repair, dk + i * width, width) && intact(repair, dv + i * width, width)) return;
     Seen seen{mask, mask_at, queries, keys, causal};
     Row own = {}, value = {}, other = {}, upstream = {};
     RowSum key_sum, value_sum;

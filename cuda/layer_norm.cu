@@ -96,6 +96,36 @@ struct Held {
             if (column(j) < n) put(row, column(j), Four<wide>{at[j], at[j + 1], at[j + 2], at[j + 3]});
         }
     }
+    // Times weight plus bias, those of the columns, where they are given.
+    __device__ void scale(const wide* weight, const wide* bias, int n) {
+#pragma unroll
+        for (int j = 0; j < FOURS * LANES; j += LANES) {
+            if (column(j) >= n) continue;
+            Four<wide> factors = {1, 1, 1, 1}, terms = {};
+            if (weight) factors = vec(weight + column(j));
+            if (bias) terms = vec(bias + column(j));
+#pragma unroll
+            for (int lane = 0; lane < LANES; ++lane) at[j + lane] = at[j + lane] * factors.at[lane] + terms.at[lane];
+        }
+    }
+    // Adds up those of all warps of the block, and the first warp gets the sum: in each step the second half of them hands
+    // its rows to the first half. sums: memory for half of the rows.
+    __device__ void add_up(wide* sums, int n) {
+        for (int half = ROWS / 2; half > 0; half /= 2) {
+            wide* own = sums + threadIdx.y % half * n;
+            if (threadIdx.y / half == 1) each(n, [&](int j, int i) { own[i] = at[j]; });
+            __syncthreads();
+            if (threadIdx.y < half) each(n, [&](int j, int i) { at[j] += own[i]; });
+            __syncthreads();
+        }
+    }
+    template <class F>
+    static __device__ void each(int n, F f) {
+#pragma unroll
+        for (int j = 0; j < FOURS * LANES; ++j) {
+            if (column(j) < n) f(j, column(j));
+        }
+    }
     // The sum over the row of f(j), j the number of an element of this lane; all lanes get it.
     template <class F>
     static __device__ wide sum(int n, F f) {
@@ -121,20 +151,18 @@ extern "C" __global__ void layer_norm_warp(
     wide scale = 1 / sqrt(squares / n + eps);
     if (threadIdx.x == 0) mean[row] = center, inverse[row] = scale;
 #pragma unroll
-    for (int j = 0; j < FOURS * LANES; ++j) {
-        int i = Held::column(j);
-        if (i < n) own.at[j] = affine((own.at[j] - center) * scale, weight, bias, i);
-    }
+    for (int j = 0; j < FOURS * LANES; ++j) own.at[j] = (own.at[j] - center) * scale;
+    own.scale(weight, bias, n);
     own.write(y + row * n, n);
 }
 
 // All gradients, with dy and x read once: a warp walks through rows gridDim.x * ROWS apart, and keeps its part of the
-// sums for weight and bias in registers. At the end the warps of a block add theirs up, one after the other, and the
-// block writes them as a row of parts (2, gridDim.x, n).
+// sums for weight and bias in registers. At the end the warps of a block add theirs up, and the first one writes them as
+// a row of parts (2, gridDim.x, n).
 extern "C" __global__ void layer_norm_warp_backward(
     const real* dy, const real* x, const wide* weight, const wide* mean, const wide* inverse, real* dx, wide* parts,
     int rows, int n) {
-    extern __shared__ wide sums[];  // (2, n)
+    extern __shared__ wide sums[];  // (ROWS / 2, n)
     Held dweight = {}, dbias = {};
     for (int row = blockIdx.x * ROWS + threadIdx.y; row < rows; row += gridDim.x * ROWS) {
         Held own, normal;
@@ -145,8 +173,8 @@ extern "C" __global__ void layer_norm_warp_backward(
         for (int j = 0; j < FOURS * LANES; ++j) {
             normal.at[j] = (normal.at[j] - center) * scale;
             dweight.at[j] += own.at[j] * normal.at[j], dbias.at[j] += own.at[j];
-            if (Held::column(j) < n) own.at[j] = affine(own.at[j], weight, nullptr, Held::column(j));
         }
+        own.scale(weight, nullptr, n);
         wide sum = CENTER ? Held::sum(n, [&](int j) { return own.at[j]; }) / n : 0;
         wide dot = Held::sum(n, [&](int j) { return own.at[j] * normal.at[j]; }) / n;
 #pragma unroll
@@ -154,20 +182,8 @@ extern "C" __global__ void layer_norm_warp_backward(
         if (dx) own.write(dx + row * n, n);
     }
     // [the sums of the block]
-    for (int warp = 0; warp < ROWS; ++warp) {
-        if (threadIdx.y == warp) {
-#pragma unroll
-            for (int j = 0; j < FOURS * LANES; ++j) {
-                int i = Held::column(j);
-                if (i < n) {
-                    sums[i] = dweight.at[j] + (warp ? sums[i] : 0);
-                    sums[n + i] = dbias.at[j] + (warp ? sums[n + i] : 0);
-                }
-            }
-        }
-        __syncthreads();
-    }
-    for (int i = threadIdx.y * 32 + threadIdx.x; i < 2 * n; i += 32 * ROWS) {
-        parts[(i / n * gridDim.x + blockIdx.x) * n + i % n] = sums[i];
-    }
+    dweight.add_up(sums, n), dbias.add_up(sums, n);
+    if (threadIdx.y > 0) return;
+    wide* to = parts + blockIdx.x * n;
+    Held::each(n, [&](int j, int i) { to[i] = dweight.at[j], to[gridDim.x * n + i] = dbias.at[j]; });
 }

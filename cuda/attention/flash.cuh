@@ -114,13 +114,26 @@ struct Memory {
     __device__ T* tile(int stage, int i) const { return stages + (stage * 2 + i) * TILE; }
 };
 
+// 0, or NaN if one of so many sums of row i is not finite.
+template <class Sums>
+__device__ float zero_times(Sums& sum, int i, int count) {
+    float zero = 0;
+#pragma unroll
+    for (int j = 0; j < count; ++j) zero += sum(i, j) * 0;
+    return zero;
+}
+// Sets *spoiled, where there is one, for NaN.
+__device__ inline void tell(int* spoiled, float zero) {
+    if (spoiled && zero != 0) atomicOr(spoiled, 1);
+}
+
 // block -> W's strips of queries of a pair; keys and values pass by. The softmax is made as in attention_forward, but the
 // sums are scaled down only where a maximum has grown by more than 2^8: until then weights are too large by as much, and
 // so is their total.
 template <class W>
 __device__ void flash_forward(
     const typename W::T* q, const typename W::T* k, const typename W::T* v, typename W::T* y, float* peaks, float* inverses,
-    float scale, const Lengths& of) {
+    int* spoiled, float scale, const Lengths& of) {
     // [own]
     using M = Memory<W, 1>;
     M memory;
@@ -192,6 +205,7 @@ __device__ void flash_forward(
         total[i] = W::across(total[i], [](float a, float b) { return a + b; });
         bool none = most[i] == -INFINITY;
         if (query >= of.queries) continue;
+        tell(spoiled, zero_times(sum, i, W::SUMS));
         W::store(y + (pair * of.queries + query) * of.width, sum, i, of.width, none ? 0 : 1 / total[i]);
         if (W::column(0) != 0) continue;
         // [weights] those of gradients begin from the rounded maximum
@@ -205,7 +219,7 @@ __device__ void flash_forward(
 template <class W>
 __device__ void flash_backward_queries(
     const typename W::T* dy, const typename W::T* q, const typename W::T* k, const typename W::T* v, const float* peaks,
-    const float* inverses, const float* dots, typename W::T* dq, float scale, const Lengths& of) {
+    const float* inverses, const float* dots, typename W::T* dq, int* spoiled, float scale, const Lengths& of) {
     // [own]
     using M = Memory<W, 2>;
     M memory;
@@ -253,7 +267,9 @@ __device__ void flash_backward_queries(
 #pragma unroll
     for (int i = 0; i < W::R; ++i) {
         int query = own + W::row(i);
-        if (query < of.queries) W::store(dq + (pair * of.queries + query) * of.width, sum, i, of.width, scale);
+        if (query >= of.queries) continue;
+        tell(spoiled, zero_times(sum, i, W::SUMS));
+        W::store(dq + (pair * of.queries + query) * of.width, sum, i, of.width, scale);
     }
 }
 
@@ -263,7 +279,8 @@ __device__ void flash_backward_queries(
 template <class W, bool ALL = false>
 __device__ void flash_backward_keys(
     const typename W::T* dy, const typename W::T* q, const typename W::T* k, const typename W::T* v, const float* peaks,
-    const float* inverses, const float* dots, float* dq, typename W::T* dk, typename W::T* dv, float scale, const Lengths& of) {
+    const float* inverses, const float* dots, float* dq, typename W::T* dk, typename W::T* dv, int* spoiled, float scale,
+    const Lengths& of) {
     // [own]
     using M = Memory<W, 2>;
     M memory;
@@ -328,6 +345,7 @@ __device__ void flash_backward_keys(
     for (int i = 0; i < W::R; ++i) {
         int key = own + W::row(i);
         if (key >= of.keys) continue;
+        tell(spoiled, zero_times(key_sum, i, W::SUMS) + zero_times(value_sum, i, W::SUMS));
         W::store(dk + (shared * of.keys + key) * of.width, key_sum, i, of.width, scale);
         W::store(dv + (shared * of.keys + key) * of.width, value_sum, i, of.width, 1);
     }

@@ -2,6 +2,6 @@
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) attention_register_tile_backward_all(
     const float* dy, const float* q, const float* k, const float* v, const float* peaks, const float* inverses, const float* dots, float* dq,
-    float* dk, float* dv, float scale, int group, int queries, int keys, int width, int causal) {
-    flash_backward_keys<Registers, true>(dy, q, k, v, peaks, inverses, dots, dq, dk, dv, scale, {group, queries, keys, width, causal});
+    float* dk, float* dv, int* spoiled, float scale, int group, int queries, int keys, int width, int causal) {
+    flash_backward_keys<Registers, true>(dy, q, k, v, peaks, inverses, dots, dq, dk, dv, spoiled, scale, {group, queries, keys, width, causal});
 }

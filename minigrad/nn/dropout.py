@@ -20,8 +20,8 @@ class Dropout(Module):
         self.p = require_number("Dropout", "p", p, most=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """dropout(x, p, training)."""
-        return OPS["dropout"](x, p=self.p, training=self.training)
+        """dropout(x, p, training); x itself where nothing is dropped."""
+        return x if self.p == 0 else OPS["dropout"](x, p=self.p, training=self.training)
 
     def __repr__(self) -> str:
         return f"Dropout({self.p:g})"

@@ -19,7 +19,7 @@ from minigrad.ops.rowwise import around, requested
 
 FILE, WIDEST, ROWS = "layer_norm.cu", 8, (8, 4, 1, 2, 16)  # vectors of four numbers of a lane; rows of a block
 CHUNK, PARTS = 64, 1024  # rows whose sums a thread makes at least; such parts at most
-RESIDENT = 4  # blocks of a multiprocessor that make all gradients, each of which leaves a row of sums
+RESIDENT = 8  # vectors of a lane, in all blocks of a multiprocessor that make gradients: each leaves a row of sums
 FAST = {"forward_warp": "warp", "backward_warp": "warp_backward"}
 
 
@@ -113,9 +113,10 @@ def launch_backward(
     dx = Array.empty(x.device, x.shape, x.dtype) if needs[0] else None
     if x.size and (warp := held(kernels, "backward", n)):
         launch = launched(warp, rows, n, 1, 0)
-        count = min(ceil_div(rows, launch.values["ROWS"]), RESIDENT * x.device.processors)
+        height, resident = launch.values["ROWS"], max(1, RESIDENT // launch.values["FOURS"])
+        count = min(ceil_div(rows, height), resident * x.device.processors)
         parts = Array.empty(x.device, (2, count, n), wide(x.dtype))
-        launch = launched(warp, rows, n, count, 2 * n * parts.dtype.itemsize)
+        launch = launched(warp, rows, n, count, max(height // 2, 1) * n * parts.dtype.itemsize)
         launch(dy, x, weight, mean, inverse, dx, parts, rows, n)
     elif x.size:
         if dx:

@@ -62,6 +62,8 @@ def largest(op, device):
             return [array(device, n // 64, dtype="int64"), array(device, 64, 64)], {}
         case "attention":
             return [array(device, 1, 1, n // 64, 64), *(array(device, 1, 1, 3, 64) for _ in range(2))], {}
+        case "self_attention":
+            return [array(device, n // 192, 1, 192)], {}
         case "batch_norm" | "batch_norm_relu":
             return [array(device, n // 1024, 1, 32, 32), *(array(device, 1) for _ in range(4))], {"training": True}
         case "max_pool2d" | "avg_pool2d":

@@ -105,6 +105,7 @@ SMALL = {
     "batch_norm": ((9, 3, 8, 7), *((3,),) * 4), "batch_norm_relu": ((2, 8, 4, 7), *((8,),) * 4, (2, 8, 4, 7)),
     "max_pool2d": ((2, 3, 9, 8),), "avg_pool2d": ((2, 3, 9, 8),),
     "layer_norm": ((9, 68), (68,), (68,)), "rms_norm": ((9, 68), (68,)), "attention": ((2, 2, 9, 8),) * 3,
+    "self_attention": ((2, 9, 24),),
     "embedding": (np.arange(9) % 5, (7, 36)), "pad": ((3, 4, 5),), "dropout": ((33, 5), np.array([1, 0], np.uint64)),
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.microscope import watching
+from minigrad.ops.matmul.strategies import parts_of
 
 
 def test_one_launch_adds_up_the_partial_sums_whatever_sum_prefers():
@@ -30,6 +31,20 @@ def test_the_partial_sums_make_the_product(sizes):
     assert report.problems == [] and any("split_k_parts" in launch.kernel for launch in report.launches)
     for got, exact in ((z, a.astype(float) @ b), (x.grad, dy.astype(float) @ b.T), (y.grad, a.T.astype(float) @ dy)):
         np.testing.assert_allclose(got.numpy(), exact, rtol=1e-5, atol=1e-3)
+
+
+def test_the_gradient_of_few_weights_is_a_sum_in_parts_on_tensor_cores():
+    """A layer's weights have few tiles, and its batch is long: 16384 rows of 384 numbers."""
+    assert [parts_of(*sizes, 132) for sizes in ((384, 1536, 16384), (4096, 4096, 4096), (512, 256, 128))] == [16, 1, 1]
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    rng = np.random.default_rng(0)
+    a, b, dy = (rng.standard_normal(shape).astype(bfloat16) for shape in ((2048, 40), (40, 24), (2048, 24)))
+    x, w = (mg.tensor(given, True, "sim") for given in (a, b))
+    with watching() as report:
+        (x @ w).backward(mg.tensor(dy, device="sim"))
+    assert report.problems == [] and any("sum" in launch.kernel for launch in report.launches)
+    exact = a.astype(float).T @ dy.astype(float)
+    assert np.abs(w.grad.numpy().astype(float) - exact).max() < 2**-7 * np.abs(exact).max()
 
 
 def test_a_kernel_that_is_asked_for_takes_any_sizes():

@@ -68,6 +68,7 @@ OWN: dict[str, tuple[Size, ...]] = {
     "rms_norm": (at((8192, 1024), (1024,)),),
     "embedding": (at(WORDS, (50257, 768)),),
     "attention": (at(HEADS, HEADS, HEADS), at(HEADS, HEADS, HEADS, causal=True)),
+    "self_attention": (at((8, 1024, 2304), heads=12, causal=True),),
     "transpose": (at((8192, 8192)), forward_at((16384, 16384)), forward_at((64, 512, 16, 128), axes=(0, 2, 1, 3))),
     "getitem": (at((8192, 8192), key=(slice(None, None, 2), slice(1, None))),),
     "concatenate": (at((4096, 8192), (4096, 8192), axis=1),),

@@ -3,6 +3,7 @@
 `flash` holds the rungs in tiles; here are the NumPy reference and the rung that takes everything, a warp for a row.
 """
 
+from collections.abc import Mapping
 from math import prod, sqrt
 from typing import Any
 
@@ -13,6 +14,7 @@ from minigrad.devices.array import Array
 from minigrad.devices.dtypes import must_be_floats, wide
 from minigrad.errors import require_bool, require_number
 from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.launch import Launch
 from minigrad.kernels.view import broadcast
 from minigrad.op import Case, Op
 from minigrad.ops.attention import flash
@@ -103,7 +105,7 @@ def extents(q: Array, k: Array, mask: Array | None, causal: bool, scale: float |
 
 
 def launch(
-    kernels: dict[str, Kernel], q: Array, k: Array, v: Array, mask: Array | None = None, *, causal: bool,
+    kernels: Mapping[str, Kernel], q: Array, k: Array, v: Array, mask: Array | None = None, *, causal: bool,
     scale: float | None, precision: str,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """One kernel, of the rung that is chosen."""
@@ -111,36 +113,48 @@ def launch(
     y = Array.empty(q.device, q.shape, q.dtype)
     most, inverse = (Array.empty(q.device, q.shape[:3], wide(q.dtype)) for _ in range(2))
     rung = flash.choose(kernels, q, k, v, mask, scaling(q, scale), precision)
+    repair = flag(q) if rung and causal else None
     if rung:
-        flash.forward(kernels, rung, q, k, v, y, most, inverse, causal, scaling(q, scale))
+        flash.forward(kernels, rung, q, k, v, y, most, inverse, repair, causal, scaling(q, scale))
     if not rung or causal:
-        run = kernels["rows" if rung else "forward"].launch(prod(q.shape[:3]))
-        run(q, k, v, mask, y, most, inverse, *extents(q, k, mask, causal, scale), int(rung is not None))
+        run = launch_of(kernels, "forward", repair, q)
+        run(q, k, v, mask, y, most, inverse, *extents(q, k, mask, causal, scale), repair)
     return y, most, inverse
 
 
+def flag(like: Array) -> Array:
+    """A whole number on the device of an array: 0, and 1 as soon as tiles have written rows that are not finite."""
+    return Array.zeros(like.device, (1,), np.dtype(np.int32))
+
+
+def launch_of(kernels: Mapping[str, Kernel], way: str, repair: Array | None, rows: Array) -> Launch:
+    """The launch for these rows. To repair some of them there are few blocks, which soon find that there are none."""
+    count = prod(rows.shape[:3])
+    return kernels[f"rows_{way}"].launch(count, WARPS=max(WARPS)) if repair else kernels[way].launch(count)
+
+
 def launch_backward(
-    kernels: dict[str, Kernel], needs: tuple, dy: Array, q: Array, k: Array, v: Array, mask: Array | None, y: Array,
+    kernels: Mapping[str, Kernel], needs: tuple, dy: Array, q: Array, k: Array, v: Array, mask: Array | None, y: Array,
     most: Array, inverse: Array, causal: bool, scale: float | None, precision: str, shapes: tuple,
 ) -> tuple:  # fmt: skip
     """A kernel for dy y, one for dq, and one for dk and dv, of the rung of the forward pass."""
     dy, q, k, v = rounded(precision, dy, q, k, v)
     dots = Array.empty(q.device, most.shape, most.dtype)
     kernels["backward_dots"].launch(dots.size)(dy, y, dots, dots.size, q.shape[3])
-    saved, name = (most, inverse, dots), "backward"
+    saved = most, inverse, dots
     rung = flash.choose(kernels, q, k, v, mask, scaling(q, scale), precision)
+    repair = flag(q) if rung and causal else None
     if rung:
-        dq, dk, dv = flash.gradients(kernels, rung, needs, dy, q, k, v, saved, causal, scaling(q, scale))
-        name = "rows"
+        dq, dk, dv = flash.gradients(kernels, rung, needs, dy, q, k, v, saved, repair, causal, scaling(q, scale))
     else:
         new = Array.empty if q.shape[1] else Array.zeros  # keys and values that no head of q has get 0
         dq, dk, dv = (new(x.device, x.shape, x.dtype) for x in (q, k, v))
     if not rung or causal:
-        ends = *extents(q, k, mask, causal, scale), int(rung is not None)
+        ends = *extents(q, k, mask, causal, scale), repair
         if needs[0]:
-            kernels[f"{name}_queries"].launch(prod(q.shape[:3]))(dy, q, k, v, mask, *saved, dq, *ends)
+            launch_of(kernels, "backward_queries", repair, q)(dy, q, k, v, mask, *saved, dq, *ends)
         if needs[1] or needs[2]:
-            kernels[f"{name}_keys"].launch(prod(k.shape[:3]))(dy, q, k, v, mask, *saved, dk, dv, *ends)
+            launch_of(kernels, "backward_keys", repair, k)(dy, q, k, v, mask, *saved, dk, dv, *ends)
     return (*(x if need else None for x, need in zip((dq, dk, dv), needs, strict=False)), None)[: len(shapes)]
 
 
@@ -201,8 +215,7 @@ def kernels_of() -> dict[str, Kernel]:
     ways = {"forward": "queries", "backward_dots": "queries", "backward_queries": "queries", "backward_keys": "keys"}
     found = {way: kernel(f"attention_{way}", rows) for way, rows in ways.items()}
     # By these names they are there, whichever kernels have the roles: they repair what tiles have spoiled.
-    again = {"rows": "forward", "rows_queries": "backward_queries", "rows_keys": "backward_keys"}
-    return found | {name: found[way] for name, way in again.items()} | flash.kernels
+    return found | {f"rows_{way}": found[way] for way in ways if way != "backward_dots"} | flash.kernels
 
 
 attention = Op(

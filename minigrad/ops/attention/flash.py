@@ -159,23 +159,23 @@ def lengths(q: Array, k: Array, causal: bool) -> tuple[int, ...]:
 
 def forward(
     kernels: Mapping[str, Kernel], rung: FlashRung, q: Array, k: Array, v: Array, y: Array, most: Array,
-    inverse: Array, causal: bool, scale: float,
+    inverse: Array, spoiled: Array | None, causal: bool, scale: float,
 ) -> None:  # fmt: skip
-    """Write y, and what gradients need."""
+    """Write y, and what gradients need. spoiled: a whole number, set to 1 if y is not finite."""
     run = rung.launch(kernels, "", q.shape[2], q.shape[0] * q.shape[1], q.shape[3])
-    run(q, k, v, y, most, inverse, scale, *lengths(q, k, causal))
+    run(q, k, v, y, most, inverse, spoiled, scale, *lengths(q, k, causal))
 
 
 def gradients(
     kernels: Mapping[str, Kernel], rung: FlashRung, needs: tuple, dy: Array, q: Array, k: Array, v: Array,
-    saved: tuple[Array, ...], causal: bool, scale: float,
+    saved: tuple[Array, ...], spoiled: Array | None, causal: bool, scale: float,
 ) -> tuple[Array, ...]:  # fmt: skip
     """dq, dk and dv, of which the wanted ones are written. saved: most, inverse and dots.
 
     By a kernel for dq, and one for dk and dv, each of which makes the scores again; or by one kernel that adds to dq.
     """
     dk, dv = (Array.empty(x.device, x.shape, x.dtype) for x in (k, v))
-    ends, width = (scale, *lengths(q, k, causal)), q.shape[3]
+    ends, width = (spoiled, scale, *lengths(q, k, causal)), q.shape[3]
     of_queries, of_keys = ((x.shape[2], x.shape[0] * x.shape[1], width) for x in (q, k))
     if f"all_{rung.name}" in kernels and needs[0] and (needs[1] or needs[2]):
         dq = Array.zeros(q.device, q.shape, np.dtype(np.float32))

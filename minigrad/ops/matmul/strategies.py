@@ -4,7 +4,7 @@ A strategy is one launch (`tiles`) or several, with copies or partial sums betwe
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Any, NamedTuple
@@ -13,15 +13,16 @@ import numpy as np
 
 from minigrad.devices.array import MAX_ELEMENTS, Array, Spec
 from minigrad.devices.device import MAX_GRID
-from minigrad.devices.dtypes import has_gradient, wide
+from minigrad.devices.dtypes import has_gradient, is_bfloat16, wide
 from minigrad.devices.tensor_map import TensorMap
 from minigrad.errors import LaunchError
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import View
 from minigrad.op import OPS
-from minigrad.ops.matmul.kernels import PRECISIONS, SMALL, STRIP, has_tensor_cores, is_small, pick, tile
-from minigrad.ops.matmul.shapes import ENDS, ONE, Products
+from minigrad.ops.astype import cast
+from minigrad.ops.matmul.kernels import PRECISIONS, SMALL, STRIP, has_room, has_tensor_cores, is_small, pick, tile
+from minigrad.ops.matmul.shapes import ENDS, ONE, Products, products
 
 LANES = 4  # neighbors that a thread reads at once
 Sizes = tuple[int, int, int]  # m, n, k
@@ -73,6 +74,8 @@ def choose(
             chunks = vector_chunks(ceil_div(rows * columns, width) * shapes.count, terms * width, x.device.processors)
             name, chunk = "rows_sum" if along else "columns_sum", chunk_of(terms, chunks, LANES)
             return product(name, kernel, chunk=chunk, adds=kernels["vector_parts"])
+    if found := in_parts(kernels, way, shapes, x, y, precision):
+        return product("sum_in_parts", found[0], chunk=terms // found[1])
     if chunks := splits_sum(kernels, way, shapes, x):
         return product("split_sum", kernels[f"split_k_parts{ENDS[way]}"], chunk=chunk_of(terms, chunks, STAGE))
     if turns(kernels, way, shapes, x, y, precision):
@@ -165,6 +168,56 @@ def split_sum(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
     launch = strategy.kernel.launch(shapes.m, shapes.n, shapes.k, chunks, out.device.processors)
     launch(x, y, partial_sums, shapes.m, shapes.n, shapes.k, strategy.chunk)
     add_up(partial_sums, out, chunks, out.size)
+
+
+# Of tensor cores: rows and columns of a tile; the multiplications that a multiprocessor does in TF32 while an element
+# of a partial sum is moved, and while a launch begins; the most parts, and the unit of their terms; what must be saved.
+TILE, MOVED, BEGUN, PARTS, UNIT, SAVED = (128, 256), 1, 3e6, 64, 64, 0.2
+
+
+def in_parts(
+    kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y: Spec, precision: str
+) -> tuple[Kernel, int] | None:
+    """The kernel on tensor cores for the gradient of b, and the parts of its sum, where parts pay: it is long.
+
+    Each part is a product of a batch. Without it a layer's few weights would keep few multiprocessors busy.
+    """
+    rows, columns, terms = shapes.extents(way)
+    if way != "backward_b" or shapes.count > 1 or f"{way}_long" not in kernels or not x.size or x.offset or y.offset:
+        return None
+    if x.dtype == np.float32 and precision != "float32" and has_tensor_cores(x.device.arch):
+        kernel = kernels[PRECISIONS[precision] + ENDS[way]]
+    elif is_bfloat16(x.dtype) and has_room(x.device.arch):
+        kernel = pick(kernels, way, shapes, x, y)
+    else:
+        return None
+    parts = parts_of(rows, columns, terms, x.device.processors)
+    fits = by_rows(kernel, way, shapes) == "tiles" and rows * columns * parts <= MAX_ELEMENTS
+    return (kernel, parts) if parts > 1 and fits else None
+
+
+def parts_of(rows: int, columns: int, terms: int, processors: int) -> int:
+    """The parts of a sum with the least time: of the waves of blocks, and of the partial sums, written and read."""
+    tiles = ceil_div(rows, TILE[0]) * ceil_div(columns, TILE[1])
+
+    def time(parts: int) -> float:
+        more = MOVED * (2 * parts + 1) * rows * columns + BEGUN if parts > 1 else 0
+        return ceil_div(tiles * parts, processors) * terms / parts * prod(TILE) + more
+
+    best = min((2**i for i in range(PARTS.bit_length()) if terms % (UNIT * 2**i) == 0), key=time, default=1)
+    return best if time(best) <= (1 - SAVED) * time(1) else 1
+
+
+def sum_in_parts(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
+    """out = x times y, a batch of products of some terms each, and a launch that adds them up."""
+    shapes, parts = strategy.shapes, strategy.chunks
+    sums = Array.empty(out.device, (parts, out.size), out.dtype)
+    each = products((parts, shapes.m // parts, shapes.k), (parts, shapes.k, shapes.n))
+    tiles(replace(strategy, shapes=each, chunk=0), x, y, sums)
+    total = out if out.dtype == wide(out.dtype) else Array.empty(out.device, out.shape, wide(out.dtype))
+    add_up(sums, total, parts, out.size)
+    if total is not out:
+        out.copy_from(cast(total, out.dtype))
 
 
 FEW = 16  # partial sums that one thread adds up
@@ -380,6 +433,7 @@ STRATEGIES: dict[str, tuple[Callable[[Strategy, Array, Array, Array], None], str
     "rows_sum": (vector_sums, "a product with a vector"),
     "columns_sum": (vector_sums, "a product with a vector"),
     "split_sum": (split_sum, "a long sum of a small result"),
+    "sum_in_parts": (sum_in_parts, "a long sum of few tiles"),
     "turned": (turned, "large enough to turn the operands first"),
     "packed": (packed, "large enough to copy the operands first"),
     "tiles": (tiles, "one launch"),

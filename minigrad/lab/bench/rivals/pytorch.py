@@ -120,6 +120,11 @@ class PyTorch:
             case "attention":
                 shown = {"is_causal" if name == "causal" else name: value for name, value in params.items()}
                 return torch.nn.functional.scaled_dot_product_attention(*xs, **shown)
+            case "self_attention":
+                batch, length, size = xs[0].shape
+                heads = xs[0].view(batch, length, 3, params["heads"], -1).permute(2, 0, 3, 1, 4)
+                y = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=params["causal"])
+                return y.transpose(1, 2).reshape(batch, length, size // 3)
             case "layer_norm" | "rms_norm":
                 return getattr(torch.nn.functional, name)(xs[0], xs[0].shape[-1:], *xs[1:], eps=params.get("eps", 1e-5))
             case "gelu_tanh":

@@ -1,0 +1,40 @@
+#include "vector.cuh"
+
+// Places of x (batch, length, parts, heads, width): of one token the queries of all heads, their keys, their values. Each
+// part alone is (batch, heads, length, width), since a head's attention goes over all tokens.
+struct Heads {
+    int parts, heads, length, width;
+
+    __device__ int part(int i) const { return i / width / heads % parts; }
+    __device__ int at(int i) const {
+        int row = i / width, head = row % heads, token = row / heads / parts;
+        return ((token / length * heads + head) * length + token % length) * width + i % width;
+    }
+    // Calls move(part, its place, the place in x, a count) for four neighbors, or for each where rows end between them.
+    template <class Move>
+    __device__ void neighbors(int n, Move move) const {
+        int first = (blockIdx.x * blockDim.x + threadIdx.x) * LANES;
+        if (first < n && width % LANES == 0) return move(part(first), at(first), first, true);
+        for (int i = first; i < min(n, first + LANES); ++i) move(part(i), at(i), i, false);
+    }
+};
+
+// The parts of x. thread -> four neighbors
+extern "C" __global__ void self_attention_split(
+    const real* x, real* q, real* k, real* v, int parts, int heads, int length, int width, int n) {
+    Heads{parts, heads, length, width}.neighbors(n, [&](int part, int at, int i, bool four) {
+        real* to = part == 0 ? q : part == 1 ? k : v;
+        if (four) vec(to + at) = vec(x + i);
+        else to[at] = x[i];
+    });
+}
+
+// x of its parts. thread -> four neighbors
+extern "C" __global__ void self_attention_merge(
+    const real* q, const real* k, const real* v, real* x, int parts, int heads, int length, int width, int n) {
+    Heads{parts, heads, length, width}.neighbors(n, [&](int part, int at, int i, bool four) {
+        const real* from = part == 0 ? q : part == 1 ? k : v;
+        if (four) vec(x + i) = vec(from + at);
+        else x[i] = from[at];
+    });
+}
