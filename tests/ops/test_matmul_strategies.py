@@ -8,8 +8,9 @@ import pytest
 import minigrad as mg
 from minigrad.devices.array import Array, spec_of
 from minigrad.devices.dry_run import DryRun
+from minigrad.ops.matmul.packing import TALLEST
 from minigrad.ops.matmul.shapes import products
-from minigrad.ops.matmul.strategies import STRATEGIES, TALLEST, choose, split_chunks, vector_chunks
+from minigrad.ops.matmul.strategies import STRATEGIES, choose, split_chunks, vector_chunks
 
 ROWS, COLUMNS, PAIRS = "vector_rows", "vector_columns", "multiply_vectorized"
 LONG = 65535 * 128 + 1  # rows: one more than a grid takes in tiles of 128
