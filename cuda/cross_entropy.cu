@@ -24,7 +24,7 @@ extern "C" __global__ void cross_entropy_forward(
 
 // dx = (softmax(x) - target) * dy / divisor. `step` is 0 if all rows share one dy, else 1.
 extern "C" __global__ void cross_entropy_backward(
-    const real* dy, const real* logits, const long long* labels, real* dx, int classes, wide smoothing, int step,
+    const wide* dy, const real* logits, const long long* labels, real* dx, int classes, wide smoothing, int step,
     wide divisor) {
     const real* x = logits + blockIdx.x * classes;
     dx += blockIdx.x * classes;
@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held(
 }
 
 extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held_backward(
-    const real* dy, const real* logits, const long long* labels, real* dx, int n, wide smoothing, int step, wide divisor) {
+    const wide* dy, const real* logits, const long long* labels, real* dx, int n, wide smoothing, int step, wide divisor) {
     wide own[HELD];
     hold(own, logits + blockIdx.x * n, n, -INFINITY);
     wide most = held_reduce(own, Max());
@@ -92,7 +92,7 @@ extern "C" __global__ void cross_entropy_lanes(
 }
 
 extern "C" __global__ void cross_entropy_lanes_backward(
-    const real* dy, const real* logits, const long long* labels, real* dx, int rows, int n, wide smoothing, int step,
+    const wide* dy, const real* logits, const long long* labels, real* dx, int rows, int n, wide smoothing, int step,
     wide divisor) {
     Short mine(rows, n);
     wide own[MINE];
@@ -125,7 +125,7 @@ extern "C" __global__ void cross_entropy_of_softmax(
 
 // dx = (p - target) * dy / divisor. thread -> one element of dx, of `size`.
 extern "C" __global__ void cross_entropy_of_softmax_backward(
-    const real* dy, const real* p, const long long* labels, real* dx, int size, int classes, wide smoothing, int step,
+    const wide* dy, const real* p, const long long* labels, real* dx, int size, int classes, wide smoothing, int step,
     wide divisor) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < size) {

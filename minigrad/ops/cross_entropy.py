@@ -23,8 +23,9 @@ def forward(
     """loss = mean over the rows of log(sum(exp(x))) - x[label]
 
     With label smoothing s, x[label] is (1 - s) x[label] + s mean(x): the target of each class is s / classes, that of
-    the label 1 - s more.
+    the label 1 - s more. The loss of bfloat16 is float32.
     """
+    logits = logits.astype(wide(logits.dtype), copy=False)
     logs, smoothing = log_softmax(logits), logits.dtype.type(label_smoothing)
     losses = -np.take_along_axis(logs, labels[:, None], axis=1)[:, 0]
     if label_smoothing:
@@ -37,11 +38,12 @@ def backward(dy: np.ndarray, logits: np.ndarray, labels: np.ndarray, reduction: 
 
     With label smoothing s, onehot(label) is (1 - s) onehot(label) + s / classes.
     """
+    dtype, logits = logits.dtype, logits.astype(wide(logits.dtype), copy=False)
     smoothing = logits.dtype.type(label_smoothing)
     onehot = labels[:, None] == np.arange(logits.shape[1])
     target = onehot * (1 - smoothing) + smoothing / max(logits.shape[1], 1)
-    dlosses = dy.reshape(-1, 1) / divisor(reduction, len(labels))
-    return (np.exp(log_softmax(logits)) - target) * dlosses, None
+    dlosses = dy.astype(logits.dtype).reshape(-1, 1) / divisor(reduction, len(labels))
+    return ((np.exp(log_softmax(logits)) - target) * dlosses).astype(dtype, copy=False), None
 
 
 def divisor(reduction: str, rows: int) -> int:
@@ -56,8 +58,8 @@ def launch(kernels: dict[str, Kernel], logits: Array, labels: Array, reduction: 
     launch, extents = fitting(kernels, "forward", rows, classes)
     launch(logits, labels, losses, *extents, label_smoothing)
     if reduction == "none":
-        return cast(losses, logits.dtype)
-    return reduce(OPS["sum"].running, losses, (0,), False, divisor(reduction, rows), dtype=logits.dtype)
+        return losses
+    return reduce(OPS["sum"].running, losses, (0,), False, divisor(reduction, rows))
 
 
 def launch_backward(
@@ -68,7 +70,7 @@ def launch_backward(
     (rows, classes), step = logits.shape, int(reduction == "none")
     dx = Array.empty(logits.device, logits.shape, logits.dtype)
     launch, extents = fitting(kernels, "backward", rows, classes)
-    launch(dy, logits, labels, dx, *extents, label_smoothing, step, divisor(reduction, rows))
+    launch(cast(dy, wide(logits.dtype)), logits, labels, dx, *extents, label_smoothing, step, divisor(reduction, rows))
     return dx, None
 
 
@@ -125,6 +127,7 @@ cross_entropy = Op(
     prepare=prepare,
     cost=cost,
     fast=FAST,
+    widens=False,
     integers=True,
     cases=[
         *(_case(*shape) for shape in ((1, 1), (3, 2), (33, 10), (2, 1025), (3, 1024), (3, 516))),

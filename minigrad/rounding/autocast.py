@@ -15,8 +15,9 @@ FLOAT32 = np.dtype(np.float32)
 DTYPES = ("bfloat16", "float32")
 # As in PyTorch: products take bfloat16; sums of many terms, exponentials and losses are made in float32.
 PRODUCTS = ("conv2d", "conv2d_relu", "matmul")
-EXACT = ("cross_entropy", "exp", "log", "log_softmax", "power", "softmax", "sum")
-MIXED = ("astype", "batch_norm", "batch_norm_relu")  # they take both dtypes as they are
+EXACT = ("exp", "log", "log_softmax", "power", "softmax", "sum")
+# They take both dtypes as they are. The loss of cross_entropy is float32.
+MIXED = ("astype", "batch_norm", "batch_norm_relu", "cross_entropy")
 
 
 @contextmanager
@@ -24,9 +25,9 @@ def autocast(dtype: str = "bfloat16") -> Iterator[None]:
     """Within it the products of a network are made in bfloat16, and its parameters stay float32: the master weights.
 
     `with mg.autocast("bfloat16"): loss = mg.cross_entropy(net(x), labels)`, then `loss.backward()` and the optimizer's
-    step as always. conv2d, conv2d_relu and matmul round float32 inputs to bfloat16 and give bfloat16; losses,
-    exponentials and sums take bfloat16 as float32; all other ops take what they get, and where bfloat16 meets float32
-    both are float32.
+    step as always. conv2d, conv2d_relu and matmul round float32 inputs to bfloat16 and give bfloat16; exponentials and
+    sums take bfloat16 as float32; cross_entropy takes it as it is and gives a loss in float32; all other ops take what
+    they get, and where bfloat16 meets float32 both are float32.
     Rounding is recorded, so the gradients of parameters are float32, and so are optimizer and state_dict. A parameter
     is rounded once as long as it does not change. bfloat16 has the range of float32, so losses need no scaling.
     "float32" ends it for a part of a network. Also a function decorator.
