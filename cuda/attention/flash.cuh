@@ -26,6 +26,20 @@ struct Lengths {
     __device__ int first(int key) const { return causal ? max(0, key + queries - keys) : 0; }
 };
 
+// The pair of a block, and its number among those of the pair. With `causal` some have longer rows, and these come first:
+// those of TOGETHER pairs, whose keys and values the cache holds. So the last blocks to begin are soon done.
+struct Place {
+    static constexpr int TOGETHER = 16;
+    int pair = blockIdx.y, block = blockIdx.x;
+
+    __device__ explicit Place(int causal) {
+        if (!causal) return;
+        int blocks = gridDim.x, number = block + pair * blocks, size = TOGETHER * blocks, first = number / size * TOGETHER;
+        int pairs = min(TOGETHER, int(gridDim.y) - first);
+        pair = first + number % size % pairs, block = number % size / pairs;
+    }
+};
+
 constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
 // 2^x, with two wrong bits at most: exp(x) is one multiplication more, which the scale takes up.
@@ -137,7 +151,8 @@ __device__ void flash_forward(
     // [own]
     using M = Memory<W, 1>;
     M memory;
-    int pair = blockIdx.y, top = (gridDim.x - 1 - blockIdx.x) * M::ROWS;  // causal: the longest rows first
+    Place place(of.causal);
+    int pair = place.pair, top = (gridDim.x - 1 - place.block) * M::ROWS;  // causal: the longest rows first
     int own = top + threadIdx.x / 32 * W::STRIP, end = of.seen(top + M::ROWS), last = of.seen(own + W::STRIP);
     q += pair * of.queries * of.width, k += pair / of.group * of.keys * of.width, v += pair / of.group * of.keys * of.width;
     auto copy = [&](int stage, int start) {
@@ -223,7 +238,8 @@ __device__ void flash_backward_queries(
     // [own]
     using M = Memory<W, 2>;
     M memory;
-    int pair = blockIdx.y, top = (gridDim.x - 1 - blockIdx.x) * M::ROWS;
+    Place place(of.causal);
+    int pair = place.pair, top = (gridDim.x - 1 - place.block) * M::ROWS;
     int own = top + threadIdx.x / 32 * W::STRIP, end = of.seen(top + M::ROWS), last = of.seen(own + W::STRIP);
     q += pair * of.queries * of.width, dy += pair * of.queries * of.width;
     k += pair / of.group * of.keys * of.width, v += pair / of.group * of.keys * of.width;
@@ -284,7 +300,8 @@ __device__ void flash_backward_keys(
     // [own]
     using M = Memory<W, 2>;
     M memory;
-    int shared = blockIdx.y, top = blockIdx.x * M::ROWS, own = top + threadIdx.x / 32 * W::STRIP;
+    Place place(of.causal);
+    int shared = place.pair, top = place.block * M::ROWS, own = top + threadIdx.x / 32 * W::STRIP;
     int first = of.first(top) / PASSING * PASSING, tiles = max(0, (of.queries - first + PASSING - 1) / PASSING);
     k += shared * of.keys * of.width, v += shared * of.keys * of.width;
     auto copy = [&](int stage, int number) {

@@ -193,6 +193,17 @@ def test_what_is_hidden_cannot_leak_in_tiles(rung, one, kernel_device):
     assert all(np.isnan(x[0, 0, 70:]).all() for x in spoiled[:2]) and np.isnan(other[2][0, 0, 0]).all()
 
 
+def test_blocks_of_many_pairs_do_each_their_own_rows(kernel_device):
+    """With causal the longest rows of some pairs come first; here are more pairs, and two blocks of each."""
+    rng = np.random.default_rng(0)
+    *hosts, dy = (rng.standard_normal((2, 11, 140, 4)).astype(np.float32) for _ in range(4))
+    wanted = results(mg.attention, hosts, dy, "numpy", causal=True)
+    for found, right in zip(
+        results(in_tiles("register_tile", True), hosts, dy, kernel_device, causal=True), wanted, strict=True
+    ):
+        np.testing.assert_allclose(found, right, atol=1e-5)
+
+
 @pytest.mark.parametrize("rung", PRECISIONS)
 def test_large_scores_do_not_overflow_in_tiles(rung, kernel_device):
     """Also where a maximum grows from tile to tile, and where all scores are far below 0."""
