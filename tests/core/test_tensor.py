@@ -37,7 +37,10 @@ NO_NUMBERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype, way_out", [("float16", r"Use \.astype\('float32'\)"), ("f4,i4", "Structs are for kernels")])
+IN_MEMORY = [("float16", r"Use \.astype\('float32'\)"), ("f4,i4", "Structs are for kernels")]
+
+
+@pytest.mark.parametrize("dtype, way_out", IN_MEMORY)
 @pytest.mark.parametrize("device", ["numpy", "sim"])
 def test_half_and_structs_lie_in_memory_and_ops_do_not_take_them(device, dtype, way_out):
     x = mg.tensor(np.zeros(2, dtype), device=device)
