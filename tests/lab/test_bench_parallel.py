@@ -11,7 +11,7 @@ from minigrad.distributed import launch
 from minigrad.lab import cli
 from minigrad.lab.bench import record as records
 from minigrad.lab.bench.parallel import ParallelReport, messages, report, training
-from minigrad.lab.bench.record import PARALLEL, Record, RankSpan
+from minigrad.lab.bench.record import PARALLEL, RankSpan, Record
 from minigrad.lab.bench.timer import Timing
 
 
