@@ -38,7 +38,10 @@ class Adjoint:
         self.slots = launches.SLOTS
         tunables = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **tunables}
-        self.file = parse(primal.source.device_text, primal.source.name, primal.name, self.defines)
+        source = primal.source
+        self.file = parse(
+            source.device_text, source.name, primal.name, self.defines, source.template_values, self._included
+        )
         kernel = self.file.kernel
         try:
             self._deciding = "iubf" if floats_decide(kernel) else "iub"  # kinds that decide on elements touched
@@ -47,6 +50,11 @@ class Adjoint:
             self.decisions = decisions(self.derived)
         except RecursionError:
             raise self.file.error(kernel.place, TOO_DEEP) from None
+
+    def _included(self, name: str) -> str | None:
+        """The text of an included file of the kernel's own folder."""
+        found = self.primal.source.find(name, self.primal.source.folder)
+        return found.read_text() if found else None
 
     @property
     def source(self) -> str:
