@@ -8,6 +8,7 @@ from test_adjoint_slopes import check
 
 import minigrad as mg
 from minigrad.adjoint import NotDifferentiable
+from minigrad.errors import LaunchError
 
 PARAMS = "const double* x, double* y"
 
@@ -153,3 +154,48 @@ def test_refused(body, why):
     )
     with pytest.raises(NotDifferentiable, match=rf"f.cu:7:\d+: .*{re.escape(why)}|f.cu:2:\d+: rec calls itself"):
         mg.adjoint(kernel(f"y[i] = u[i];\n{body}", ahead, "float* u, float* y"), name="f")
+
+
+def test_arrays_of_structs_and_vectors():
+    """Members are differentiated one by one; the gradient is an array of the same structs."""
+    text = (
+        "struct P { double2 at; int kind; double w[2]; };\nstruct Box { double scale; int n; };\n"
+        "__global__ void f(const P* p, Box box, double4* out) { int i = threadIdx.x; if (i >= box.n) return;\n"
+        "const P& own = p[i]; const P* next = p + (i + 1) % box.n; double4 v = out[i];\n"
+        "v.x = own.at.x * next->at.y * own.w[1]; v.z *= own.kind * box.scale; out[i] = v; }"
+    )
+    made = mg.adjoint(text)
+    assert made.wrt == ("p", "out")
+    pair = ("<f8", (2,))
+    kind = np.dtype({"names": ["at", "kind", "w"], "formats": [pair, "<i4", pair], "offsets": [0, 16, 24],
+                     "itemsize": 48})  # fmt: skip
+    p = np.zeros(3, kind)
+    p["at"], p["w"], p["kind"] = [[1, 2], [3, 4], [5, 6]], [[7, 8], [9, 10], [11, 12]], [1, 2, 3]
+    box = np.zeros((), np.dtype({"names": ["scale", "n"], "formats": ["<f8", "<i4"], "itemsize": 16}))
+    box["scale"], box["n"] = 0.5, 3
+    out, w = np.ones((3, 4)), np.arange(1.0, 13).reshape(3, 4)
+    dp, dout = made.vjp(p, box[()], out, dy=[w], grid=1, block=4)
+    y = np.roll(p["at"][:, 1], -1)
+    np.testing.assert_allclose(dp["at"][:, 0], w[:, 0] * y * p["w"][:, 1])
+    np.testing.assert_allclose(dp["at"][:, 1], np.roll(w[:, 0] * p["at"][:, 0] * p["w"][:, 1], 1))
+    np.testing.assert_allclose(dp["w"], np.stack([0 * y, w[:, 0] * p["at"][:, 0] * y], 1))
+    np.testing.assert_allclose(dout, w * np.stack([[0, 1, 0.5 * k, 1] for k in (1, 2, 3)]))
+
+
+def test_shared_memory_of_the_launch():
+    """The extent is a macro of the adjoint, which a launch sets; the adjoint needs as much again for the gradient."""
+    text = kernel(
+        "extern __shared__ double s[]; double* left = s; double* right = s + 8; left[i] = x[i]; right[i] = x[i] * x[i];\n"
+        "__syncthreads(); y[i] = left[7 - i] * right[(i + 1) % 8];"
+    )
+    made, x, w = mg.adjoint(text, ["x"]), np.arange(1.0, 9), np.arange(2.0, 10)
+    (dx,) = made.vjp(x, np.zeros(8), dy=[w], grid=1, block=8, shared=128)
+    i = np.arange(8)
+    want = np.zeros(8)
+    np.add.at(want, 7 - i, w * x[(i + 1) % 8] ** 2)
+    np.add.at(want, (i + 1) % 8, w * x[7 - i] * 2 * x[(i + 1) % 8])
+    np.testing.assert_allclose(dx, want)
+    with pytest.raises(LaunchError, match="s lies in the launch's shared memory; give shared=bytes"):
+        made.vjp(x, np.zeros(8), dy=[w], grid=1, block=8)
+    with pytest.raises(LaunchError, match="shared=32768 and as much for its gradient are more than 49152 bytes"):
+        made.vjp(x, np.zeros(8), dy=[w], grid=1, block=8, shared=32768)

@@ -89,6 +89,11 @@ class Place(NamedTuple):
 NOWHERE = Place(0, 0)
 
 
+def own_name(name: str) -> str:
+    """The parameter or variable that holds a number: of x[].a, and of x.a, it is x."""
+    return name.partition("[")[0].partition(".")[0]
+
+
 class Expression:
     @cached_property
     def names(self) -> frozenset[str]:

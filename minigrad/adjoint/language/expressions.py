@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from minigrad.adjoint.language import ast
+from minigrad.adjoint.language import ast, groups
 from minigrad.adjoint.language.ast import (
     BYTES,
     FLOATS,
@@ -20,6 +20,7 @@ from minigrad.adjoint.language.ast import (
     result_type,
     unused_name,
 )
+from minigrad.adjoint.language.groups import SHUFFLES, Group
 from minigrad.adjoint.language.intrinsics import INTRINSICS, LEFT_OUT
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream, way_out
 from minigrad.adjoint.language.preprocessor import tokenize
@@ -229,7 +230,9 @@ class ExpressionParser:
         place, target = self.tokens.next.place, self.value()
         if (op := self.tokens.next).text in ASSIGNMENTS:
             self.tokens.take()
-            value = self.braces(target.type) if self.tokens.next.text == "{" and isinstance(target, Struct) else self.full()
+            value = (
+                self.braces(target.type) if self.tokens.next.text == "{" and isinstance(target, Struct) else self.full()
+            )
             return self.assign(target, op, value, place)
         return target
 
@@ -288,9 +291,15 @@ class ExpressionParser:
 
     def pointers(self, op: Token, left: Pointer, right: Pointer) -> Expr:
         """The difference or comparison of two pointers into one array."""
+        null = [p.array is None and p.target is None for p in (left, right)]
+        if op.text in ("==", "!=") and any(null):  # an adjoint needs every array
+            return ast.Number("true" if (op.text == "!=") != all(null) else "false", "bool")
         same = left.array and right.array and left.array.name == right.array.name
-        if op.text not in ("-", *COMPARISONS[2:]) or not same or left.array.indices != right.array.indices:
-            raise self.error(op.place, f"{op.text} of these pointers is outside the subset; compare indices of one array.")
+        same = same and left.array.indices == right.array.indices  # type: ignore[union-attr]
+        if op.text not in ("-", *COMPARISONS[2:]) or not same:
+            raise self.error(
+                op.place, f"{op.text} of these pointers is outside the subset; compare indices of one array."
+            )
         kind = "bool" if op.text in COMPARISONS else common_type(left.offset.type, right.offset.type)
         return ast.Binary(op.text, left.offset, right.offset, kind)
 
@@ -372,7 +381,9 @@ class ExpressionParser:
                 return pointer
             if stars == 1 and isinstance(kind, StructType) and pointer.array and not pointer.array.indices:
                 return self.viewed(kind, pointer, place)
-            raise self.error(place, f"a pointer to {pointer.type} is cast to {kind}{'*' * stars}, another type of element.")
+            raise self.error(
+                place, f"a pointer to {pointer.type} is cast to {kind}{'*' * stars}, another type of element."
+            )
         if isinstance(kind, StructType):
             raise self.error(place, f"a conversion to {kind} is outside the subset; write its members.")
         number = self.number(value, place)
@@ -429,6 +440,9 @@ class ExpressionParser:
         if dot.text == "->":
             value = self.element(self.pointer(value, dot.place), ZERO, dot.place)
         name = self.tokens.identifier("a member's name")
+        if isinstance(value, Group):
+            self.tokens.expect("(")
+            return groups.method(self, value, name.text, [self.full() for _ in self.tokens.items(")")], name)
         if not isinstance(value, Struct):
             raise self.error(dot.place, f"{name.text} is asked of a value that has no members.")
         if self.tokens.next.text == "(":
@@ -445,7 +459,9 @@ class ExpressionParser:
             case Array() if value.axes == 1:
                 return Pointer(value)
             case Array():
-                raise self.error(place, f"{value.name} has {value.axes} axes; a pointer goes along its last axis alone.")
+                raise self.error(
+                    place, f"{value.name} has {value.axes} axes; a pointer goes along its last axis alone."
+                )
         raise self.error(place, "a pointer or an array has to stand here.")
 
     def address(self, value: Value, place: Place) -> Pointer:
@@ -454,7 +470,9 @@ class ExpressionParser:
             case ast.Index():
                 array = Array(value.array, value.type, 1, indices=value.indices[:-1], const=self.is_const(value.array))
                 if len(value.indices) > 1 and value.indices[-1] == ZERO and all(i == ZERO for i in value.indices):
-                    raise self.error(place, f"&{value.array}[0][0] leaves out the axes of {value.array}; give it one axis.")
+                    raise self.error(
+                        place, f"&{value.array}[0][0] leaves out the axes of {value.array}; give it one axis."
+                    )
                 return Pointer(array, value.indices[-1])
             case ast.Name() | Struct():
                 origin = value.origin if isinstance(value, Struct) else None
@@ -472,7 +490,9 @@ class ExpressionParser:
         before: Value = value
         if old:
             if isinstance(value, Pointer):
-                before = replace(value, offset=self.simple(value.offset, f"{_name(value)}_old", token.place, True), moves=None)
+                before = replace(
+                    value, offset=self.simple(value.offset, f"{_name(value)}_old", token.place, True), moves=None
+                )
             else:
                 number = self.number(value, token.place)
                 before = self.simple(number, f"{_name(number)}_old", token.place, True)
@@ -497,7 +517,9 @@ class ExpressionParser:
             return self.named_cast()
         if token.text == "sizeof":
             return self.sizeof()
-        if token.text == "nullptr":
+        if token.kind == "string" and token.text.startswith("'"):
+            return self.character(tokens.take())
+        if token.text in ("nullptr", "NULL"):
             tokens.take()
             return Pointer(None)
         kind, length = self.type_length(tokens.at)
@@ -515,10 +537,46 @@ class ExpressionParser:
             raise self.error(name.place, f"{name.text} is used by its parts x, y and z.")
         if name.text == "warpSize":
             return ast.Number("32", "int")
+        if name.text in ("tiled_partition", "this_thread_block", "reduce", "plus", "greater", "less"):
+            known = self.group_call(name)
+            if known is not None:
+                return known
         template = tokens.next.text == "<" and self.functions is not None and name.text in self.functions
         if tokens.next.text == "(" or template:
             return self.call(name)
         return self.symbols.variable(name)
+
+    def group_call(self, name: Token) -> Value | None:
+        """A call of cooperative_groups; None where the name is the file's own."""
+        tokens = self.tokens
+        if self.symbols.lookup(name.text) is not None or (self.functions and name.text in self.functions):
+            return None
+        if name.text == "this_thread_block":
+            tokens.expect("(")
+            return self.close(Group(None))  # type: ignore[arg-type]
+        if name.text == "reduce" and tokens.accept("("):
+            return groups.reduce(self, [self.full() for _ in tokens.items(")")], name)
+        if not tokens.accept("<"):
+            return None
+        if name.text == "tiled_partition":
+            size = self.number(self.value(ast.PRECEDENCE["<"]), name.place)
+            tokens.expect(">")
+            tokens.expect("(")
+            self.close(self.full())
+            if not isinstance(size, ast.Number) or size.int_value not in (1, 2, 4, 8, 16, 32):
+                raise self.error(name.place, "the number of threads of a tile is not known here.")
+            return Group(size.int_value)  # type: ignore[return-value]
+        self.expect_type()
+        tokens.expect(">")
+        closing = {"(": ")", "{": "}"}.get(tokens.take().text, ")")
+        tokens.expect(closing)
+        return groups.Operator(groups.REDUCTIONS[name.text])  # type: ignore[return-value]
+
+    def character(self, token: Token) -> Expr:
+        text = self.tokens.text[token.start : token.stop]
+        if len(text) != 3:
+            raise self.error(token.place, f"write the number of the character {text}.")
+        return ast.Number(str(ord(text[1])), "signed char")
 
     def qualified(self) -> None:
         """Step over `std::` and other namespaces."""
@@ -567,9 +625,11 @@ class ExpressionParser:
             return arguments[0]
         if kind.name in kind.methods:
             return self.construct(kind, arguments, token)
-        if len(arguments) == len(kind.members) and kind.name in VECTORS or kind.name == "dim3":
+        if (len(arguments) == len(kind.members) and kind.name in VECTORS) or kind.name == "dim3":
             return self.filled(kind, arguments, token.place)
-        raise self.error(token.place, f"{kind} has no constructor of {len(arguments)} arguments here; write its members.")
+        raise self.error(
+            token.place, f"{kind} has no constructor of {len(arguments)} arguments here; write its members."
+        )
 
     def braces(self, kind: Kind) -> Value:
         """`{a, b, c}`: the members in order, the missing ones 0."""
@@ -689,6 +749,8 @@ class ExpressionParser:
             return self.element(self.pointer(arguments[0], token.place), ZERO, token.place)
         if name in INTRINSICS:
             return INTRINSICS[name](self, arguments, token)
+        if name in SHUFFLES:
+            return groups.shuffle(self, name, arguments, token)
         if name == "atomicAdd":
             why = "the value that atomicAdd returns depends on the order of the threads; use it as a statement alone."
             raise self.error(token.place, why)
@@ -757,4 +819,4 @@ def parse_expression(text: str, variables: Iterable[str] = ()) -> Expr:
     return ExpressionParser(tokens, symbols).expression()
 
 
-__all__ = ["ASSIGNMENTS", "FLOATS", "ExpressionParser", "SymbolTable", "Symbol", "literal", "parse_expression"]
+__all__ = ["ASSIGNMENTS", "FLOATS", "ExpressionParser", "Symbol", "SymbolTable", "literal", "parse_expression"]

@@ -1,8 +1,8 @@
 """The parser of a file: macros, types, constants, functions and one kernel. `parse` is the entry point."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from minigrad.adjoint.language.ast import TYPES, Call, Declare, Expr, Function, Name, Number, Place, Unary, walk
@@ -61,9 +61,9 @@ def parse(
             raise tokens.error(f.place, f"the name {f.name}_adjoint is taken in this file; the adjoint needs it.")
     values |= _whole_numbers({t.name: t.value for t in parser.tables})
     definitions = parser.definitions | {n: s.text for n, s in parser.functions.structs.items()}
-    return KernelFile(
-        tokens, parser.kernel, functions, parser.tables, values, definitions, parser.statements.symbols.dynamic
-    )
+    definitions = {n: own for n, own in definitions.items() if own in text}  # the head includes all others
+    tables = [t for t in parser.tables if t.text in text]
+    return KernelFile(tokens, parser.kernel, functions, tables, values, definitions, parser.statements.symbols.dynamic)
 
 
 def _typed_macros(tokens: TokenStream, macros: Mapping[str, list[Token]]) -> tuple[dict[str, Name], dict[str, int]]:
@@ -161,6 +161,8 @@ class FileParser:
             tokens.take()
         elif tokens.next.text == "}":
             self.close(tokens.take())
+        elif tokens.next.text == "namespace" and tokens.peek(2).text == "=":
+            self.statements.skip_to_semicolon()
         elif self.opens_namespace() or self.opens_c():
             self.open_braces += 1
         elif (function := self.functions.function_item(start)) is not None:
@@ -172,8 +174,7 @@ class FileParser:
         elif tokens.next.text in ("typedef", "struct", "class", "using", "enum", "union"):
             self.type_item(start)
         elif self.is_declaration():
-            while tokens.take().text != ";":
-                pass
+            self.statements.skip_to_semicolon()
         else:
             self.constants(start)
 
@@ -207,11 +208,6 @@ class FileParser:
         tokens.at = at + 1
         while tokens.next.kind == "name" or tokens.next.text == "::":
             tokens.take()
-        if tokens.accept("="):
-            alias = tokens.tokens[tokens.at - 2].text
-            while tokens.take().text != ";":
-                pass
-            return bool(alias) and False
         return tokens.accept("{")
 
     # --- types ---
@@ -240,7 +236,7 @@ class FileParser:
         if typedef and tokens.next.kind == "name":
             name = tokens.take().text
         tokens.expect(";")
-        self.functions.struct_bodies[name] = (brace, start)
+        self.functions.struct_bodies[name] = (brace, tokens.since(start))
 
     def has_brace(self) -> bool:
         """True for `typedef struct { ... } X;`, and not for `typedef struct A B;`."""
@@ -325,7 +321,7 @@ class FileParser:
                 break
         found = tokens.tokens[start : tokens.at]
         ends = ("(", "{", "=", ";", "[", ",")
-        names = [a.text for a, b in zip(found, found[1:], strict=False) if a.kind == "name" and b.text in ends]
+        names = [a.text for a, b in pairwise(found) if a.kind == "name" and b.text in ends]
         return [n for n in names[:1] + names[-1:] if n not in TYPES]
 
     # --- the kernel ---

@@ -34,7 +34,9 @@ class FunctionItem:
     start: int
     params: int
     body: int
-    template: list[tuple[bool, str, int]] = field(default_factory=list)  # a type or a number, name, default's token or 0
+    template: list[tuple[bool, str, int]] = field(
+        default_factory=list
+    )  # a type or a number, name, default's token or 0
     owner: StructType | None = None
     kernel: bool = False
 
@@ -58,7 +60,7 @@ class Functions:
     def __init__(self, tokens: TokenStream):
         self.tokens = tokens
         self.items: dict[str, list[FunctionItem]] = {}
-        self.struct_bodies: dict[str, tuple[int, int]] = {}  # the brace, and the token with which the text begins
+        self.struct_bodies: dict[str, tuple[int, str]] = {}  # the token of the brace, and the text
         self.structs: dict[str, StructType] = {}
         self.stack: list[FunctionItem] = []
         self.plain: dict[str, ast.Function | None] = {}
@@ -72,12 +74,12 @@ class Functions:
 
     def struct(self, name: str) -> StructType | None:
         if name not in self.structs and name in self.struct_bodies:
-            brace, start = self.struct_bodies[name]
+            brace, text = self.struct_bodies[name]
             at, self.tokens.at = self.tokens.at, brace
             try:
                 self.structs[name] = made = StructType(name, ())
                 self.members(made)
-                made.text = self.tokens.since(start)
+                made.text = text
             except NotDifferentiable as error:
                 del self.structs[name]
                 del self.struct_bodies[name]
@@ -129,13 +131,11 @@ class Functions:
         tokens = self.tokens
         if tokens.accept("using"):
             if tokens.accept("namespace"):
-                while tokens.take().text != ";":
-                    pass
+                parser.skip_to_semicolon()
                 return ""
             name = tokens.identifier("a type's name")
             if not tokens.accept("="):
-                while tokens.take().text != ";":
-                    pass
+                parser.skip_to_semicolon()
                 return ""
             kind = parser.expect_type()
         else:
@@ -160,7 +160,10 @@ class Functions:
         while found[n].kind != "end":
             text = found[n].text
             kernel |= text == "__global__"
-            if text in ("__launch_bounds__", "__align__", "alignas", "__attribute__", "decltype") and found[n + 1].text == "(":
+            if (
+                text in ("__launch_bounds__", "__align__", "alignas", "__attribute__", "decltype")
+                and found[n + 1].text == "("
+            ):
                 n = self._close(n + 1) + 1
                 continue
             if text in (";", "}", "=") and not depth:
@@ -247,9 +250,10 @@ class Functions:
         item = max(fitting, key=lambda i: self.closeness(i, arguments, parser))
         if item in self.stack or parser.symbols.function == name:
             raise parser.error(token.place, f"{name} calls itself; recursion is outside the subset, write a loop.")
-        if len(items) == 1 and not explicit and not item.template and (plain := self.as_function(item, parser)):
-            if (call := self.plain_call(plain, arguments, token, parser)) is not None:
-                return call
+        alone = len(items) == 1 and not explicit and not item.template
+        plain = self.as_function(item, parser) if alone else None
+        if plain and (call := self.plain_call(plain, arguments, token, parser)) is not None:
+            return call
         return self.inline(parser, item, arguments, token, explicit)
 
     def plain_call(self, plain: ast.Function, arguments: list[Value], token: Token, parser: Any) -> Value | None:
@@ -331,7 +335,9 @@ class Functions:
                     return False
                 continue
             pointer = "*" in texts or "[" in texts
-            if isinstance(arguments[n], Pointer | Array) != pointer and not any(t in texts for _, t, _ in item.template):
+            if isinstance(arguments[n], Pointer | Array) != pointer and not any(
+                t in texts for _, t, _ in item.template
+            ):
                 return False
             if isinstance(arguments[n], Struct) and not pointer:
                 kind = parser.type_length(start)[0]
@@ -368,11 +374,12 @@ class Functions:
         """The statements of the function, appended to the pending ones, and its value."""
         if item in self.stack or len(self.stack) > DEEP:
             raise parser.error(token.place, f"{item.name} calls itself; recursion is outside the subset, write a loop.")
-        tokens, symbols = self.tokens, parser.symbols
+        symbols = parser.symbols
         state = parser.state()
         self.inlined += 1
         self.stack.append(item)
-        symbols.scopes = [symbols.scopes[0], dict(owner.members) if owner else {}]
+        own = {**owner.members, "this": Pointer(None, target=owner)} if owner else {}
+        symbols.scopes = [symbols.scopes[0], own]
         symbols.types = [symbols.types[0], {}]
         parser.inside_call, parser.result, parser.returned = True, None, None
         try:
@@ -428,6 +435,11 @@ class Functions:
         const = False
         while tokens.next.text in ("const", "__restrict__"):
             const |= tokens.take().text == "const"
+        if parser.accept_group_type():
+            while tokens.next.text in ("&", "const"):
+                tokens.take()
+            name = tokens.take() if tokens.next.kind == "name" else Token("name", "", tokens.next.place)
+            return Bound(name, None, 0, True, True, 0, False)
         void = tokens.accept("void")
         kind = None if void else parser.expect_type()
         const |= any(t.text == "const" for t in tokens.tokens[start : tokens.at])

@@ -107,7 +107,8 @@ INTRINSICS: dict[str, Make] = {
     "__ddiv_rn": _operator("/"), "__frcp_rn": _reciprocal, "__saturatef": _saturate, "norm3df": _norm(3),
     "norm3d": _norm(3), "norm4df": _norm(4), "norm4d": _norm(4), "rnorm3df": _norm(3), "rnorm3d": _norm(3),
     **{f"__{kind}{name}_{mode}": _operator(op)
-       for kind in "fd" for name, op in (("mul", "*"), ("add", "+"), ("sub", "-")) for mode in ("rn", "rz", "ru", "rd")},
+       for kind in "fd" for name, op in (("mul", "*"), ("add", "+"), ("sub", "-"))
+       for mode in ("rn", "rz", "ru", "rd")},
     "__mul24": _operator("*"), "__umul24": _operator("*"), "mul24": _operator("*"),
     "sincos": _sincos(""), "sincosf": _sincos("f"), "__sincosf": _sincos("f"),
     "normcdf": _normal, "normcdff": _normal,

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import count
 from typing import NamedTuple
 
-from minigrad.adjoint.language.ast import Place, base_name
+from minigrad.adjoint.language.ast import Place
 
 _TOKEN = re.compile(
     r"(?P<number>(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[fFuUlL]*)"

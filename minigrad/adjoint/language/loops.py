@@ -1,4 +1,4 @@
-"""Loops in the forms that people write, as loops of one variable: several variables, conditions with &&, C89 counters."""
+"""Loops as loops of one variable: those of several variables, with && in the condition, with C89 counters."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -25,7 +25,8 @@ def for_loop(parser: "StatementParser", pragma: str = "") -> list[Stmt]:
         parser.symbols.bare += ahead
         starts = _starts(parser, token.place)
         parser.symbols.bare -= ahead
-        condition, needed = TRUE, list[Stmt]()
+        condition: Expr = TRUE
+        needed: list[Stmt] = []
         if tokens.next.text != ";":
             value, needed = parser.isolated(parser.full)
             condition = parser.number(value, token.place)
@@ -118,7 +119,9 @@ def _counts(s: Stmt, condition: Expr, steps: list[Stmt], starts: list[Stmt]) -> 
     if isinstance(s, ast.Declare):
         scalar = not s.dims and s.value is not None and not is_float(s.type)
     else:
-        scalar = isinstance(s, ast.Assign) and isinstance(s.target, ast.Name) and s.op == "=" and not is_float(s.target.type)
+        scalar = (
+            isinstance(s, ast.Assign) and isinstance(s.target, ast.Name) and s.op == "=" and not is_float(s.target.type)
+        )
     name = _variable(s)
     own = [t for t in steps if name in own_writes(t)]
     read = any(name in own_reads(t) for t in starts if t is not s)

@@ -1,13 +1,13 @@
 """The parser of declarations, statements and functions."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import JUMPS, Expr, Place, Stmt, common_type, is_float, unused_name
 from minigrad.adjoint.language.control_flow import leaves, normalize_jumps
 from minigrad.adjoint.language.dataflow import inline, read, target_name
 from minigrad.adjoint.language.expressions import ASSIGNMENTS, ExpressionParser, SymbolTable
+from minigrad.adjoint.language.groups import Group
 from minigrad.adjoint.language.intrinsics import LEFT_OUT
 from minigrad.adjoint.language.lexer import Token, way_out
 from minigrad.adjoint.language.loops import for_loop, own_counters, unique_places, with_steps
@@ -86,9 +86,7 @@ class StatementParser(ExpressionParser):
                 body = [*self.hoisted, *before, *body]
         text = tokens.line_since(start)
         tokens.accept(";")
-        return ast.Function(
-            name, returns, tuple(params), body, place, text, self.symbols.declared, own=tuple(own)
-        )
+        return ast.Function(name, returns, tuple(params), body, place, text, self.symbols.declared, own=tuple(own))
 
     def matching(self, start: int) -> int:
         """The token that closes the bracket at a token."""
@@ -99,6 +97,10 @@ class StatementParser(ExpressionParser):
             if not depth:
                 return n
         return len(self.tokens.tokens) - 1
+
+    def skip_to_semicolon(self) -> None:
+        while self.tokens.next.kind != "end" and self.tokens.take().text != ";":
+            pass
 
     def taken_pending(self) -> list[Stmt]:
         found, self.symbols.pending = self.symbols.pending, []
@@ -191,7 +193,7 @@ class StatementParser(ExpressionParser):
                              "leave static out.")  # fmt: skip
         first = tokens.at
         kind: Kind | None = None
-        if not tokens.accept("auto"):
+        if not tokens.accept("auto") and not self.accept_group_type():
             kind = self.expect_type()
         words |= {t.text for t in tokens.tokens[first : tokens.at] if t.text in STORAGE}
         while tokens.next.text in STORAGE:
@@ -200,6 +202,21 @@ class StatementParser(ExpressionParser):
             self.declarator(kind, words, start)
             if not tokens.accept(","):
                 break
+
+    def accept_group_type(self) -> bool:
+        """Step over `cg::thread_block` or `cg::thread_block_tile<32>`."""
+        tokens, n = self.tokens, self.tokens.at
+        while tokens.tokens[n].kind == "name" and tokens.tokens[n + 1].text == "::":
+            n += 2
+        if tokens.tokens[n].text not in ("thread_block", "thread_block_tile", "thread_group"):
+            return False
+        n += 1
+        while (tokens.tokens[n - 1].text != ">" and tokens.tokens[n].text == "<") or tokens.tokens[n - 1].text in "<,":
+            while tokens.tokens[n].text != ">":
+                n += 1
+            n += 1
+        tokens.at = n
+        return True
 
     def declarator(self, kind: Kind | None, words: set[str], start: int) -> None:
         """One name of a declaration, entered into the symbol table; its statements join the pending ones."""
@@ -213,7 +230,9 @@ class StatementParser(ExpressionParser):
         at, before = tokens.at, len(self.symbols.pending)
         name = tokens.identifier("a variable's name")
         if stars > 1 or (stars and tokens.next.text == "["):
-            raise self.error(name.place, f"{name.text} is an array of pointers, which is outside the subset; use indices.")
+            raise self.error(
+                name.place, f"{name.text} is an array of pointers, which is outside the subset; use indices."
+            )
         if kind is None or stars or reference:
             self.initialized(name, kind, stars, reference, const)
         else:
@@ -237,6 +256,9 @@ class StatementParser(ExpressionParser):
         if tokens.next.text == "[":
             raise self.error(name.place, "a lambda is outside the subset; write it as a __device__ function.")
         value = self.full()
+        if isinstance(value, Group):
+            scope[name.text] = value
+            return
         if reference and isinstance(value, Array | Struct | ast.Name | ast.Index):
             scope[name.text] = self.frozen(value, name.place)
             return
@@ -262,8 +284,11 @@ class StatementParser(ExpressionParser):
     def pointer_variable(self, name: str, kind: Kind, pointer: Pointer, place: Place) -> PointerVariable:
         array = pointer.array
         assert array is not None
-        array = replace(array, indices=tuple(self.simple(i, f"{name}_row", place) for i in array.indices)) \
-            if array.indices else array
+        array = (
+            replace(array, indices=tuple(self.simple(i, f"{name}_row", place) for i in array.indices))
+            if array.indices
+            else array
+        )
         offset_type = common_type(pointer.offset.type)
         offset = self.symbols.fresh(name, offset_type, pointer.offset, place)
         return PointerVariable(name, kind, array, offset, array.const)
@@ -330,7 +355,7 @@ class StatementParser(ExpressionParser):
         self.declare(variable)
         if after:
             for s in after:
-                s.target = replace(s.target, array=variable.name)  # type: ignore[union-attr, type-var]
+                s.target = replace(s.target, array=variable.name)  # type: ignore[union-attr]
             self.symbols.pending += after
 
     def converted_number(self, kind: str, value: Value, place: Place) -> Expr:
@@ -343,7 +368,7 @@ class StatementParser(ExpressionParser):
         if unknown:
             variable.dims = (ast.Number(str(len(rows)), "int"), *variable.dims)
         if len(variable.dims) == 1:
-            values = tuple(self.number(v, variable.place) for v in rows)  # type: ignore[arg-type]
+            values = tuple(self.number(v, variable.place) for v in rows)
             variable.values = tuple(self.converted_number(variable.type, v, variable.place) for v in values)
             return []
         flat = [v for row in rows for v in (row if isinstance(row, list) else [row])]
@@ -356,7 +381,7 @@ class StatementParser(ExpressionParser):
         variable.values = ()
         made: list[Stmt] = []
         for r, row in enumerate(rows):
-            for c, v in enumerate(row):  # type: ignore[arg-type]
+            for c, v in enumerate(row):
                 indices = (ast.Number(str(r), "int"), ast.Number(str(c), "int"))
                 target = ast.Index(variable.name, indices, variable.type, variable.place)
                 made.append(ast.Assign(target, "=", self.number(v, variable.place), variable.place))
@@ -482,6 +507,9 @@ class StatementParser(ExpressionParser):
                 return self.do_loop()
             case "switch":
                 return self.switch()
+            case "namespace":
+                self.skip_to_semicolon()
+                return []
             case "typedef" | "using":
                 self.functions.alias(self) if self.functions else None
                 return []
@@ -509,6 +537,10 @@ class StatementParser(ExpressionParser):
     def begins_declaration(self) -> bool:
         token = self.tokens.next
         if token.text in (*STORAGE, "auto", "__align__", "alignas"):
+            return True
+        start, found = self.tokens.at, self.accept_group_type()
+        self.tokens.at = start
+        if found:
             return True
         kind, length = self.type_length(self.tokens.at)
         if kind is None:
@@ -603,8 +635,7 @@ class StatementParser(ExpressionParser):
         if tokens.next.text == "{":
             tokens.at = self.matching(tokens.at) + 1
         else:
-            while tokens.take().text != ";":
-                pass
+            self.skip_to_semicolon()
         return []
 
     def while_loop(self) -> list[Stmt]:
@@ -765,7 +796,7 @@ class StatementParser(ExpressionParser):
                 declared.value = ZERO
                 return Pointer(variable.array, variable.offset, moves=variable)
             same = pointer.array and variable.array and pointer.array.name == variable.array.name
-            if not same or pointer.array.indices != variable.array.indices:
+            if not same or pointer.array.indices != variable.array.indices:  # type: ignore[union-attr]
                 raise self.error(place, f"{variable.name} points into two arrays; use a pointer for each.")
             self.symbols.pending.append(ast.Assign(variable.offset, "=", pointer.offset, place))
         elif op.text in ("+=", "-="):
@@ -841,5 +872,3 @@ def _names(value: Value) -> Value:
     if isinstance(value, Struct):
         return Struct(value.type, {name: _names(member) for name, member in value.members.items()})
     return ast.Name(value.array, value.type, value.place) if isinstance(value, ast.Index) else value
-
-

@@ -32,7 +32,9 @@ class Line(NamedTuple):
     following: str = ""  # the next directive
 
 
-def tokenize(text: str, name: str, defines: Mapping[str, Any] | None = None, find: Find = lambda _: None) -> TokenStream:
+def tokenize(
+    text: str, name: str, defines: Mapping[str, Any] | None = None, find: Find = lambda _: None
+) -> TokenStream:
     """Cut a file of this name into tokens, with its macros expanded and its conditions decided.
 
     defines: macros of the compiler's command line. Raises NotDifferentiable at a comment or #if without an end.
@@ -69,7 +71,9 @@ class Preprocessor:
         for name, value in (PREDEFINED | dict(defines)).items():
             self.macros[name] = Macro(None, cut(stream, value, 0, 0), name in defines)
         self.waiting: list[Token] = []  # tokens in which macros are not yet expanded
-        self.branches: list[list[bool]] = []  # of each #if: whether lines count here, and whether a branch has been taken
+        self.branches: list[
+            list[bool]
+        ] = []  # of each #if: whether lines count here, and whether a branch has been taken
         self.guards: list[bool] = []  # for each #if, whether the head repeats it
         self.included: set[str] = set()
 
@@ -99,7 +103,9 @@ class Preprocessor:
         elif not self.active:
             return
         elif line.directive == "pragma":
-            self.waiting.append(Token("pragma", text, place, line.start + place.column - 1, line.start + len(line.text)))
+            self.waiting.append(
+                Token("pragma", text, place, line.start + place.column - 1, line.start + len(line.text))
+            )
         elif line.directive == "define":
             self.flush()
             self.define(line, place)
@@ -281,11 +287,12 @@ class Preprocessor:
 
 def _pastes(body: list[Token], n: int) -> bool:
     """True where ## stands: two pieces that are no tokens."""
-    pair = [body[k].text for k in (n - 1, n) if 0 <= k < len(body)], [body[k].text for k in (n, n + 1) if 0 <= k < len(body)]
+    pair = (
+        [body[k].text for k in (n - 1, n) if 0 <= k < len(body)],
+        [body[k].text for k in (n, n + 1) if 0 <= k < len(body)],
+    )
     return ["#", "#"] in pair
 
 
 def _comma(token: Token) -> Token:
     return token._replace(kind="op", text=",")
-
-
