@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,8 @@ from minigrad.adjoint.language.file import TOO_DEEP, parse
 from minigrad.display import column
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.source_kernel import SourceKernel, source_of
 from minigrad.kernels.source_kernel import kernel as compiled
-from minigrad.kernels.source_kernel import source_of
 from minigrad.source import Source
 from minigrad.tensor import Tensor
 
@@ -62,7 +63,7 @@ class Adjoint:
         """The CUDA C++ of the adjoint, a whole `.cu` file."""
         return self.assembled.text
 
-    @property
+    @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
         """The kernels of the adjoint: one, or several where a gradient needs a grid of its own."""
         return self.built({})
@@ -73,10 +74,18 @@ class Adjoint:
         if key not in self._built:
             source = Source(self.source, f"{self.primal.name}_adjoint.cu", self.primal.source.folder)
             defines = {**self.defines, **extents}
-            self._built[key] = tuple(Kernel(source, entry.name, defines=defines) for entry in self.assembled.entries)
+            made = SourceKernel if isinstance(self.primal, SourceKernel) else Kernel
+            self._built[key] = tuple(made(source, entry.name, defines=defines) for entry in self.assembled.entries)
             for kernel in self._built[key]:
                 kernel.waits = True
         return self._built[key]
+
+    def set_constants(self, kernels: Sequence[Kernel]) -> None:
+        """Give __constant__ variables of the adjoint the values that the kernel's own have."""
+        for name, value in getattr(self.primal, "_constants", {}).items():
+            for kernel in kernels:
+                if isinstance(kernel, SourceKernel) and re.search(rf"\b{name}\b", kernel.source.text):
+                    kernel.constant(name, value)
 
     def vjp(
         self, *args: Any, dy: Any = None, grid: Extent | None = None, block: Extent | None = None, shared: int = 0
@@ -100,7 +109,8 @@ class Adjoint:
         the launch does not have the extents on which the adjoint relies.
         """
         run = self.prepared(args, grid, block, shared)
-        kernels = self.built(run.shared_extents)
+        kernels = self.built(run.shared_extents) if run.shared_extents else self.kernels
+        self.set_constants(kernels)
         upstream = launches.upstream(run, self.outputs, dy)
         launches.examine(self.primal, run, self._deciding, self._examined)
         while True:

@@ -154,8 +154,8 @@ def check_shared(run: PrimalLaunch) -> None:
             f"{who}: {next(iter(run.file.dynamic))} lies in the launch's shared memory; give shared=bytes."
         )
     if run.file.dynamic and 2 * run.shared > STATIC_SHARED:
-        raise LaunchError(f"{who}: shared={run.shared} and as much for its gradient are more than {STATIC_SHARED} bytes; "
-                          "launch smaller blocks.")  # fmt: skip
+        most = f"more than {STATIC_SHARED} bytes; launch smaller blocks."
+        raise LaunchError(f"{who}: shared={run.shared} and as much for its gradient are {most}")
 
 
 def gradients_of(run: PrimalLaunch, upstream: Mapping[str, Array], code: AdjointFile) -> dict[str, Array]:

@@ -20,14 +20,16 @@ def kernel(body, ahead="", params=PARAMS):
 FORMS = {
     "statements in expressions": kernel(
         "double a, b; a = b = x[i]; int k = 0; double q[3]; q[k++] = a * a; q[k++] = b; q[k] = x[i] * 3; int j = i;\n"
-        "y[i] = q[0] + q[--k] * x[j-- % 8], j += 2; if ((a = y[i]) > 0.1) y[i] = a * x[j % 8]; double v{2.5}, w(x[i]);\n"
+        "y[i] = q[0] + q[--k] * x[j-- % 8], j += 2; if ((a = y[i]) > 0.1) y[i] = a * x[j % 8];\n"
+        "double v{2.5}, w(x[i]);\n"
         "y[i] *= v * w + (i > 3 ? x[k++] : x[0]) * k;"
     ),
     "loops": kernel(
         "int j, k; double s = 0, p = 1; for (j = 0; j < 3; j++) for (k = 0; k < 2; k++) s += x[j] * x[k] * p;\n"
         "bool done = false; for (j = 0; !done && j < 5; j++) { p *= x[j]; done = j == 3; }\n"
         "for (int a = 0, b = 7; a < b; ++a, --b) { if (a == 1) continue; s += x[a] * x[b]; }\n"
-        "do { p *= x[i]; s *= 0.5; } while (s > 0.3); do { p *= 2; } while (0); int n = 3; while (n-- > 0) { p *= x[n]; }\n"
+        "do { p *= x[i]; s *= 0.5; } while (s > 0.3); do { p *= 2; } while (0);\n"
+        "int n = 3; while (n-- > 0) { p *= x[n]; }\n"
         "for (double t = 0.5; t < 2; t += 0.5) s += t * x[i]; y[i] = s * p;"
     ),
     "switch": kernel(
@@ -38,19 +40,23 @@ FORMS = {
         "T v = x[i]; uint32_t u = 3; unsigned char c = (unsigned char)260; short s = -2; size_t z = sizeof(double);\n"
         "long m = 5; const unsigned int e = E_TWO; auto w = v * u; auto k = 7; volatile double o = w; char n = 1;\n"
         "y[i] = o * c + s * v * z * m * e * k * n * std::sin(::sqrt(v)) * static_cast<R>(i) + FLT_EPSILON;",
-        "#include <cfloat>\ntypedef double T;\nusing R = T;\nenum Kind { E_ONE = 1, E_TWO };\nenum class Other : int { A, B };",
+        "#include <cfloat>\ntypedef double T;\nusing R = T;\nenum Kind { E_ONE = 1, E_TWO };\n"
+        "enum class Other : int { A, B };",
     ),
     "macros": kernel(
         "#ifdef FAST\nthis is no code\n#elif N > 3 && !defined(SLOW)\nint n = N;\n#else\nint n = 1;\n#endif\n"
         "double t; FOR(j, n) { t = SQ(x[AT(j, 1)]); ADD(y[i], t * x[i]) } y[i] += JOIN(t, mp) * A * x[0];",
-        "#define N 4\n#define SQ(v) ((v) * (v))\n#define AT(r, c) \\\n    ((r) + (c))\n#define FOR(v, n) for (int v = 0; v < n; ++v)\n"
+        "#define N 4\n#define SQ(v) ((v) * (v))\n#define AT(r, c) \\\n    ((r) + (c))\n"
+        "#define FOR(v, n) for (int v = 0; v < n; ++v)\n"
         "#define ADD(to, v) to += v;\n#define JOIN(a, b) a##a##b\n#define ttmp t\n#define A 1 + 2\n#undef Q",
     ),
     "pointers": kernel(
         "const double* p = x + i; const double* q = x; double* out = &y[i]; const double* const r = p - i;\n"
         "double s = *p * p[0] + *(q + 2) * r[1]; q += 3; s += *q++ * *q; const double* e = x + 8;\n"
-        "for (const double* w = q; w < e; ++w) s += *w * x[i] * (e - w); *out = s; out[0] += (double)*p * __ldg(x + i);\n"
-        "const double* late; if (i > 3) { late = x + 1; } else { late = x + 2; } *out *= *late;"
+        "for (const double* w = q; w < e; ++w) s += *w * x[i] * (e - w); *out = s;\n"
+        "out[0] += (double)*p * __ldg(x + i);\n"
+        "const double* late; if (i > 3) { late = x + 1; } else { late = x + 2; } *out *= *late;\n"
+        "p = y + i; y[i] += *p * *x; p = x + 1; y[i] *= *p;"
     ),
     "moved parameters": kernel("x += 2; y += i; *y = x[i % 6] * x[0]; ++x; y[0] *= half(*x, 4);",
         "__device__ double half(double a, int n) { n = n / 2; a *= a; return a * n; }"),
@@ -90,7 +96,8 @@ FORMS = {
         "__device__ void fill(double* s, double v, int i) { __syncthreads(); s[i] = v * v; }",
     ),
     "two axes": kernel(
-        "__shared__ double t[4][2]; double m[2][2] = {{1, 2}, {3, x[i]}}; double z[2][3] = {{0}}; t[i / 2][i % 2] = x[i];\n"
+        "__shared__ double t[4][2]; double m[2][2] = {{1, 2}, {3, x[i]}}; double z[2][3] = {{0}};\n"
+        "t[i / 2][i % 2] = x[i];\n"
         "__syncthreads(); double* row = t[i / 2]; z[1][2] = row[0] * sum(t[1]) * m[1][1]; y[i] = z[1][2] * m[1][0];",
         "__device__ double sum(double v[2]) { return v[0] + v[1]; }",
     ),
@@ -130,7 +137,7 @@ def test_template_arguments_and_integers_in_memory():
 
 REFUSED = {
     "float *p = i > 3 ? u : y;": "points into one of two arrays; write a branch for each",
-    "float *p = u; p = y;": "p points into two arrays; use a pointer for each",
+    "float *p = u; if (i > 3) p = y;": "p points into two arrays; use a pointer for each",
     "int* p = (int*)u;": "a pointer to float is cast to int*, another type of element",
     "__shared__ float s[4][4]; y[i] = s[i];": "an array or a pointer stands here in place of a number",
     "__shared__ float s[4][4]; float* p = &s[0][0];": "leaves out the axes of s; give it one axis",
@@ -185,7 +192,8 @@ def test_arrays_of_structs_and_vectors():
 def test_shared_memory_of_the_launch():
     """The extent is a macro of the adjoint, which a launch sets; the adjoint needs as much again for the gradient."""
     text = kernel(
-        "extern __shared__ double s[]; double* left = s; double* right = s + 8; left[i] = x[i]; right[i] = x[i] * x[i];\n"
+        "extern __shared__ double s[]; double* left = s; double* right = s + 8;\n"
+        "left[i] = x[i]; right[i] = x[i] * x[i];\n"
         "__syncthreads(); y[i] = left[7 - i] * right[(i + 1) % 8];"
     )
     made, x, w = mg.adjoint(text, ["x"]), np.arange(1.0, 9), np.arange(2.0, 10)
@@ -199,3 +207,12 @@ def test_shared_memory_of_the_launch():
         made.vjp(x, np.zeros(8), dy=[w], grid=1, block=8)
     with pytest.raises(LaunchError, match="shared=32768 and as much for its gradient are more than 49152 bytes"):
         made.vjp(x, np.zeros(8), dy=[w], grid=1, block=8, shared=32768)
+
+
+def test_constant_memory_has_the_values_of_the_kernel():
+    made = mg.kernel(kernel("y[i] = C[i % 2] * x[i] * x[i];", "__constant__ double C[2];"), "f")
+    f, x, y = mg.adjoint(made), np.arange(1.0, 5), np.zeros(4)
+    for values in ([2.0, 3.0], [5.0, 7.0]):
+        made.constant("C", np.array(values))
+        (dx,) = f.vjp(x, y, dy=[np.ones(4)], grid=1, block=4)
+        assert dx.tolist() == [2 * x * values[n % 2] for n, x in enumerate(x)]

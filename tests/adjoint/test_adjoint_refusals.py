@@ -47,7 +47,6 @@ BODIES = {
     "for (double v : x) y[i] = v;": "4:1: a for over all elements is outside the subset; count with an int",
     "y[i] = x[i]": "4:12: a ; is missing here, at the end of the statement",
     "if (i > 2 and i < 5) y[i] = x[i];": "4:11: and is outside the differentiable subset; write &&",
-    "y[i] = __shfl_xor_sync(1, x[i], 1);": "4:8: __shfl_xor_sync has no derivative rule here, and is no __device__ fun",
     "y[i] = x[i]; }": "5:1: this } closes nothing; there is one too many, or a { is missing",
     "if (i > 3) { y[i] = x[i];": "6:1: the file ends within f; a } is missing.",
     "y[0] = foo(x[0]);": "4:8: foo has no derivative rule here",
@@ -75,7 +74,6 @@ BODIES = {
     "y[i] = x[i] ** 2;": "4:13: ** is no operator of C++; a power is x * x, or pow(x, 3)",
     "y[i] = x[i] ^ 2;": "4:13: ^ of floating-point numbers has no meaning; a power is x * x, or pow(x, 3)",
     "y[0] = ~x[0];": "4:8: ~ of a floating-point number has no meaning",
-    "y[threadIdx.y] = __shfl_down_sync(1, x[0], 1);": "4:18: __shfl_down_sync has no derivative rule",
     "int i = 0; { int i = 1; y[i] = 1; } @": "4:5: i is declared twice in one scope.",
     "y[0] = x[0] +;": "4:14: expected an operand, found ';'",
     "y[0] = blockDim;": "4:8: blockDim is used by its parts x, y and z",
@@ -107,7 +105,6 @@ FILES = [
     ("__device__ double g(double v) { return v > 0 ? 1 : g(v); }", "1:52: g calls itself;"),
     ("__device__ double h(double v);", "4:8: h has no derivative rule here, and is no __device__", "y[i] = h(x[i]);"),
     ("__device__ double g(double v) { if (v > 1) return v; }", "1:1: g does not return a double on"),
-    ("__constant__ double C[3];", "1:21: C has no values here; write them, or pass it as a", "y[i] = C[0] * x[i];"),
     ("__device__ double f_adjoint(double v) { return v; }", "2:1: the name f_adjoint is taken in this file", ""),
     ("__device__ double c;", "1:1: 'double' outside a function is outside the subset; make it a", "y[i] = c * x[i];"),
 ]  # fmt: skip
@@ -120,8 +117,6 @@ def test_refused_where_it_is_used(case):
 
 
 @pytest.mark.parametrize(("params", "message"), [
-    ("const float4* x, double* y", "2:30: a parameter of type 'float4' is outside the differentiable subset;"),
-    ("const double x[8], double* y", "2:44: write the array parameter as a pointer: double* x"),
     ("const double* x, double* y, int n = 3", "2:64: n has a default value; leave it out and pass it every time"),
     ("const double* x, double* y, int", "2:61: expected the parameter's name, found ')'"),
     ("double** x", "2:37: references and pointers to pointers"),
@@ -139,7 +134,7 @@ def test_a_template_cannot_be_asked_for():
 
 @pytest.mark.parametrize(("loop", "why"), [
     ("for (int j = 0; j < 3; j += c[0]) { s = s * s; }", "the header of an"),
-    ("for (int j = 0; r < 1 && j < c[r]; ++j) { s = s * s; }", "the header of an"),
+    ("for (int j = 0; r < c[0] && j < c[r]; ++j) { s = s * s; }", "an"),
     ("while (c[0] > 0) { c[0] -= 1; s = s * s; }", "the header of an"),
     ("for (int j = 0; c[j % 2] > j; ++j) { s = s * s; }", "the header of an"),
     ("for (int q = 0; q < (int)x[r]; ++q) { s = s * c[q]; }", "an"),

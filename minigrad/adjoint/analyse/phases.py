@@ -190,8 +190,9 @@ class WarpDivergence(Divergence):
 
 
 def _is_warp(e: Expr) -> bool:
-    number = isinstance(e, Binary) and isinstance(e.left, Name) and e.left.name == "threadIdx.x"
-    return number and (e.op, numeric_value(e.right)) in (("/", 32), (">>", 5))  # type: ignore[union-attr]
+    if not isinstance(e, Binary) or not isinstance(e.left, Name) or e.left.name != "threadIdx.x":
+        return False
+    return (e.op, numeric_value(e.right)) in {("/", 32.0), (">>", 5.0)}
 
 
 def check_shuffles(file: KernelFile) -> None:

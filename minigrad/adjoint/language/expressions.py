@@ -28,6 +28,8 @@ from minigrad.adjoint.language.rewrite import ONE, ZERO, negative
 from minigrad.adjoint.language.values import (
     VECTORS,
     Array,
+    Braces,
+    FunctionName,
     Kind,
     Pointer,
     PointerVariable,
@@ -377,9 +379,13 @@ class ExpressionParser:
             return value
         if stars:
             pointer = self.pointer(value, place)
+            if stars == 1 and isinstance(pointer.target, Struct) and isinstance(kind, str):
+                members = list(pointer.target.members.values())
+                if all(is_expression(m) and m.type == kind for m in members):
+                    return Pointer(_Members(tuple(members), kind, place, self))
             if stars == 1 and (pointer.array is None or pointer.type == kind or str(pointer.type) == str(kind)):
                 return pointer
-            if stars == 1 and isinstance(kind, StructType) and pointer.array and not pointer.array.indices:
+            if stars == 1 and isinstance(kind, StructType) and pointer.array:
                 return self.viewed(kind, pointer, place)
             raise self.error(
                 place, f"a pointer to {pointer.type} is cast to {kind}{'*' * stars}, another type of element."
@@ -527,6 +533,8 @@ class ExpressionParser:
             tokens.at += length
             return self.constructed(kind, token)
         self.qualified()
+        if tokens.next.text == "std" and tokens.peek(2).text == "numeric_limits":
+            return self.limit()
         name = tokens.identifier("an operand")
         if name.text in ast.BUILTINS and tokens.accept("."):
             axis = tokens.identifier("x, y or z")
@@ -577,6 +585,28 @@ class ExpressionParser:
         if len(text) != 3:
             raise self.error(token.place, f"write the number of the character {text}.")
         return ast.Number(str(ord(text[1])), "signed char")
+
+    def limit(self) -> Expr:
+        """`std::numeric_limits<float>::max()`."""
+        tokens = self.tokens
+        place = tokens.next.place
+        tokens.at += 3
+        tokens.expect("<")
+        kind = self.scalar_type()
+        tokens.expect(">")
+        tokens.expect("::")
+        name = tokens.identifier("max").text
+        tokens.expect("(")
+        tokens.expect(")")
+        short = {"float": "FLT", "double": "DBL"}.get(kind, kind.upper())
+        words = {"max": f"{short}_MAX", "min": f"{short}_MIN", "epsilon": f"{short}_EPSILON", "infinity": "INFINITY",
+                 "quiet_NaN": "NAN"}  # fmt: skip
+        found = "-" if name == "lowest" and is_float(kind) else words.get(name, "")
+        if found == "-":
+            return ast.Unary("-", ast.Name(f"{short}_MAX", kind, place), kind)
+        if found not in ast.CONSTANTS:
+            raise self.error(place, f"std::numeric_limits<{kind}>::{name} is not known here; write its value.")
+        return ast.Name(found, ast.CONSTANTS[found], place)
 
     def qualified(self) -> None:
         """Step over `std::` and other namespaces."""
@@ -673,7 +703,7 @@ class ExpressionParser:
             elif m.dims:
                 members[m.name] = self.copy_array(f"{name}_{m.name}", m, own, place)
             else:
-                given = None if own is None else self.as_type(str(m.type), self.number(own, place))
+                given = ZERO if own is None else self.as_type(str(m.type), self.number(own, place))
                 members[m.name] = self.symbols.fresh(f"{name}_{m.name}", str(m.type), given, place)
         return Struct(kind, members)
 
@@ -722,13 +752,20 @@ class ExpressionParser:
         tokens = self.tokens
         if (error := tokens.rejected(name)) and not (self.functions and name.text in self.functions):
             raise error
+        if isinstance(known := self.symbols.lookup(name.text), FunctionName):
+            name = name._replace(text=known.name)
         explicit = self.functions.template_arguments(self) if self.functions and tokens.next.text == "<" else []
         tokens.expect("(")
         if name.text in LEFT_OUT:
             self.skip_arguments()
             return ZERO
-        arguments = [self.full() for _ in tokens.items(")")]
+        arguments = [self.argument() for _ in tokens.items(")")]
         return self.called(name.text, arguments, name, explicit)
+
+    def argument(self) -> Value:
+        if not self.tokens.accept("{"):
+            return self.full()
+        return Braces(tuple(self.full() for _ in self.tokens.items("}")))  # type: ignore[return-value]
 
     def skip_arguments(self) -> None:
         depth = 1
@@ -745,8 +782,6 @@ class ExpressionParser:
             kinds = " and ".join(str(a.type) for a in arguments)
             why = f"{name[8:]} of {kinds} is not defined in this file; write the members one by one."
             raise self.error(token.place, why)
-        if name == "__ldg" or name == "__ldcs" or name == "__ldcg":
-            return self.element(self.pointer(arguments[0], token.place), ZERO, token.place)
         if name in INTRINSICS:
             return INTRINSICS[name](self, arguments, token)
         if name in SHUFFLES:
@@ -786,10 +821,30 @@ class _View(Array):
         base, kind = self.base, self.type  # type: ignore[attr-defined]
         first = plus(base.offset, times(self.count, index))  # type: ignore[attr-defined]
         members = {
-            m.name: ast.Index(base.array.name, (plus(first, ast.Number(str(n), "int")),), base.array.type, place)
+            m.name: base.array.at(plus(first, ast.Number(str(n), "int")), place)
             for n, m in enumerate(kind.members)  # type: ignore[union-attr]
         }
         return Struct(kind, members)  # type: ignore[arg-type]
+
+
+class _Members(Array):
+    """The members of a vector seen as an array."""
+
+    def __init__(self, members: tuple, kind: str, place: Place, parser: ExpressionParser):
+        super().__init__("members", kind, 1)
+        object.__setattr__(self, "members", members)
+        object.__setattr__(self, "parser", parser)
+
+    def at(self, index: Expr, place: Place) -> Value:
+        members, parser = self.members, self.parser  # type: ignore[attr-defined]
+        if isinstance(index, ast.Number) and index.int_value is not None and index.int_value < len(members):
+            return members[index.int_value]
+        index = parser.simple(index, "member", place)
+        value = members[-1]
+        for n in reversed(range(len(members) - 1)):
+            test = ast.Binary("==", index, ast.Number(str(n), "int"), "bool")
+            value = ast.Ternary(test, members[n], value, value.type)
+        return value
 
 
 def _known(kind: str) -> str | None:

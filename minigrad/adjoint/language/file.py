@@ -12,6 +12,7 @@ from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStrea
 from minigrad.adjoint.language.parser import StatementParser
 from minigrad.adjoint.language.preprocessor import Find, tokenize
 from minigrad.adjoint.language.rewrite import flatten, int_value, own_expressions
+from minigrad.adjoint.language.values import VECTORS, StructType
 
 QUALIFIERS = (
     "extern", "static", "inline", "__inline__", "__forceinline__", "__noinline__", "const", "constexpr",
@@ -288,15 +289,19 @@ class FileParser:
                 place, f"{tokens.next.text!r} outside a function is outside the subset; make it a parameter of the "
                 "kernel, or a constant with its values."
             )  # fmt: skip
-        kind = self.statements.scalar_type()
-        words |= {"const"}
+        kind = self.statements.expect_type()
+        if isinstance(kind, StructType):
+            why = f"{kind} in constant memory is outside the subset; pass it as a parameter."
+            raise tokens.error(place, why)
         while True:
             name = tokens.identifier("a constant's name")
             before = len(self.symbols.pending)
             self.statements.variable(kind, name, False, True)
             table = self.symbols.pending[-1] if len(self.symbols.pending) > before else None
             self.symbols.pending = []
-            if not isinstance(table, Declare) or (table.value is None and table.values is None):
+            if not isinstance(table, Declare) or (
+                table.value is None and table.values is None and "__constant__" not in words
+            ):
                 self.symbols.scopes[0].pop(name.text, None)
                 self.symbols.declared.pop(name.text, None)
                 why = f"{name.text} has no values here; write them, or pass it as a parameter."
@@ -322,7 +327,7 @@ class FileParser:
         found = tokens.tokens[start : tokens.at]
         ends = ("(", "{", "=", ";", "[", ",")
         names = [a.text for a, b in pairwise(found) if a.kind == "name" and b.text in ends]
-        return [n for n in names[:1] + names[-1:] if n not in TYPES]
+        return [n for n in names[:1] + names[-1:] if n not in (*TYPES, *VECTORS, *QUALIFIERS, "void", "template")]
 
     # --- the kernel ---
 

@@ -1,6 +1,5 @@
-"""Warps: shuffles, each a statement of its own, and the groups of cooperative_groups in terms of indices and shuffles."""
+"""Warps: shuffles, each a statement of its own; the groups of cooperative_groups in terms of these and of indices."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
 
 SHUFFLES = {"__shfl_sync": "idx", "__shfl_up_sync": "up", "__shfl_down_sync": "down", "__shfl_xor_sync": "xor"}
 FULL = ast.Number("0xffffffffu", "unsigned")
-BLOCK = ("thread_block", "thread_group")
 REDUCTIONS = {"plus": "+", "greater": "max", "less": "min"}
 
 
@@ -24,10 +22,6 @@ class Group:
 
     size: int | None
     type: str = "group"
-
-
-def is_shuffle(e: Expr | None) -> bool:
-    return isinstance(e, ast.Call) and e.function in SHUFFLES
 
 
 def shuffle(parser: "ExpressionParser", function: str, arguments: list[Value], token: "Token") -> Expr:
@@ -88,10 +82,6 @@ def method(parser: "ExpressionParser", group: Group, name: str, arguments: list[
     raise parser.error(token.place, f"{name} of a group of threads is outside the subset; use shuffles.")
 
 
-def this_thread_block(parser: "ExpressionParser", arguments: list[Value], token: "Token") -> Value:
-    return Group(None)  # type: ignore[return-value]
-
-
 def reduce(parser: "ExpressionParser", arguments: list[Value], token: "Token") -> Value:
     """`cg::reduce(tile, v, cg::plus<float>())`: over all distances of a tile, v and the v of the lane so far away."""
     group, value, operator = arguments if len(arguments) == 3 else (None, None, None)
@@ -118,7 +108,3 @@ class Operator:
 
     operator: str
     type: str = "operator"
-
-
-Make = Callable[["ExpressionParser", list[Value], "Token"], Value]
-FUNCTIONS: dict[str, Make] = {"this_thread_block": this_thread_block}

@@ -15,7 +15,18 @@ from minigrad.adjoint.language.control_flow import normalize_jumps, structured
 from minigrad.adjoint.language.dataflow import inactive_parameters
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.rewrite import ZERO, flatten
-from minigrad.adjoint.language.values import Array, Kind, Member, Pointer, Struct, StructType, Value, is_expression
+from minigrad.adjoint.language.values import (
+    Array,
+    Braces,
+    FunctionName,
+    Kind,
+    Member,
+    Pointer,
+    Struct,
+    StructType,
+    Value,
+    is_expression,
+)
 from minigrad.adjoint.language.values import leaves as numbers
 
 if TYPE_CHECKING:
@@ -232,6 +243,8 @@ class Functions:
             if kind is not None and tokens.peek(length).text in (",", ">"):
                 tokens.at += length
                 made.append(kind)
+            elif tokens.next.text in self.items and tokens.peek().text in (",", ">"):
+                made.append(FunctionName(tokens.take().text))  # type: ignore[arg-type]
             else:
                 made.append(parser.value(ast.PRECEDENCE["<"]))
             if tokens.next.text != ">":
@@ -333,6 +346,8 @@ class Functions:
             if n >= len(arguments):
                 if "=" not in texts:
                     return False
+                continue
+            if isinstance(arguments[n], Braces):
                 continue
             pointer = "*" in texts or "[" in texts
             if isinstance(arguments[n], Pointer | Array) != pointer and not any(
@@ -464,6 +479,10 @@ class Functions:
     def bound(self, parser: Any, item: FunctionItem, b: Bound, value: Value, place: Place, pure: bool) -> Any:
         """The argument as the function's parameter."""
         name, stop = b.name.text, self._close(item.body)
+        if isinstance(value, Braces):
+            if not isinstance(b.kind, StructType):
+                raise parser.error(place, f"{item.name} takes no struct here.")
+            value = parser.filled(b.kind, list(value.values), place)
         changed = parser.changes(name, item.body, stop)
         if b.stars or b.array:
             if isinstance(value, Array) and value.axes > 1:

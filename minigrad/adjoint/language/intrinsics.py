@@ -52,7 +52,8 @@ def _rounded(function: str, kind: str) -> Make:
 
 def _reciprocal(parser: "ExpressionParser", arguments: list[Value], token: "Token") -> Expr:
     (x,) = _numbers(parser, arguments, token, 1)
-    return ast.Binary("/", ast.Number("1.0f", "float"), x, x.type)
+    one = ast.Number("1.0f", "float") if x.type == "float" else ast.Number("1.0", "double")
+    return ast.Binary("/", one, x, x.type)
 
 
 def _saturate(parser: "ExpressionParser", arguments: list[Value], token: "Token") -> Expr:
@@ -99,6 +100,22 @@ def _norm(count: int) -> Make:
     return make
 
 
+def _store(parser: "ExpressionParser", arguments: list[Value], token: "Token") -> Expr:
+    """`__stcs(&y[i], v)`: a store with a hint for the cache."""
+    if len(arguments) != 2:
+        raise parser.error(token.place, f"{token.text} takes 2 arguments; got {len(arguments)}.")
+    target = parser.element(parser.pointer(arguments[0], token.place), ZERO, token.place)
+    parser.assign(target, token._replace(text="="), arguments[1], token.place)
+    return ZERO
+
+
+def _load(parser: "ExpressionParser", arguments: list[Value], token: "Token") -> Value:
+    """`__ldg(&x[i])`: a load with a hint for the cache."""
+    if len(arguments) != 1:
+        raise parser.error(token.place, f"{token.text} takes 1 argument; got {len(arguments)}.")
+    return parser.element(parser.pointer(arguments[0], token.place), ZERO, token.place)
+
+
 INTRINSICS: dict[str, Make] = {
     **{f"__{name}f": _function(f"{name}f") for name in ("exp", "log", "sin", "cos", "tan", "log2", "log10")},
     "__powf": _function("powf", 2), "__fsqrt_rn": _function("sqrtf"), "__dsqrt_rn": _function("sqrt"),
@@ -111,7 +128,9 @@ INTRINSICS: dict[str, Make] = {
        for mode in ("rn", "rz", "ru", "rd")},
     "__mul24": _operator("*"), "__umul24": _operator("*"), "mul24": _operator("*"),
     "sincos": _sincos(""), "sincosf": _sincos("f"), "__sincosf": _sincos("f"),
-    "normcdf": _normal, "normcdff": _normal,
+    **dict.fromkeys(("__stcs", "__stcg", "__stwb", "__stwt"), _store),
+    **dict.fromkeys(("__ldg", "__ldcs", "__ldcg", "__ldca", "__ldcv", "__ldlu"), _load),
+    "__drcp_rn": _reciprocal, "normcdf": _normal, "normcdff": _normal,
     **{f"__{a}2{b}_{mode}": _rounded(round_, kind)
        for a in ("float", "double") for b, kind in (("int", "int"), ("uint", "unsigned"), ("ll", "long long"))
        for mode, round_ in (("rn", "rint"), ("rz", "trunc"), ("rd", "floor"), ("ru", "ceil"))},

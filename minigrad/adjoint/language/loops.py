@@ -115,7 +115,7 @@ def _variable(s: Stmt) -> str:
 
 
 def _counts(s: Stmt, condition: Expr, steps: list[Stmt], starts: list[Stmt]) -> bool:
-    """True for the start of an integer variable that one step changes, the condition bounds and no other start reads."""
+    """True for the start of an integer variable that one step changes, the condition bounds, no other start reads."""
     if isinstance(s, ast.Declare):
         scalar = not s.dims and s.value is not None and not is_float(s.type)
     else:

@@ -16,7 +16,7 @@ from minigrad.adjoint.language.values import Array, Kind, Member, Pointer, Point
 from minigrad.adjoint.language.values import leaves as numbers
 
 STORAGE = ("const", "__shared__", "extern", "static", "volatile", "constexpr", "register", "__constant__")
-SYNCHRONIZE = ("__syncthreads", "__syncwarp")
+SYNCHRONIZE = ("__syncthreads", "__syncwarp", "sync")
 
 
 class StatementParser(ExpressionParser):
@@ -114,7 +114,8 @@ class StatementParser(ExpressionParser):
             place = p.place
             if p.pointer:
                 array = Array(p.name, p.type, 1, const=p.const)
-                scope[p.name] = self.pointer_variable(p.name, p.type, Pointer(array), place)
+                scope[p.name] = made = self.pointer_variable(p.name, p.type, Pointer(array), place)
+                made.depth += 1  # the body is a scope of its own
             else:
                 copied = self.symbols.fresh(p.name, p.type, ast.Name(p.name, p.type), place)
                 scope[p.name] = self.symbols.declared[copied.name]
@@ -291,7 +292,7 @@ class StatementParser(ExpressionParser):
         )
         offset_type = common_type(pointer.offset.type)
         offset = self.symbols.fresh(name, offset_type, pointer.offset, place)
-        return PointerVariable(name, kind, array, offset, array.const)
+        return PointerVariable(name, kind, array, offset, array.const, len(self.symbols.scopes))
 
     def frozen(self, value: Value, place: Place, name: str = "place") -> Value:
         """A target or a pointer whose indices do not change any more."""
@@ -395,8 +396,8 @@ class StatementParser(ExpressionParser):
         """The macro for the extent of `extern __shared__ float s[];`, which a launch gives."""
         if self.symbols.dynamic and name.text not in self.symbols.dynamic:
             other = next(iter(self.symbols.dynamic))
-            raise self.error(name.place, f"{other} and {name.text} are the same memory; give the launch's shared memory "
-                             "one name.")  # fmt: skip
+            why = f"{other} and {name.text} are the same memory; give the launch's shared memory one name."
+            raise self.error(name.place, why)
         macro = unused_name(f"{name.text}_extent", self.tokens.words)
         self.symbols.dynamic[name.text] = macro
         self.symbols.macros[macro] = ast.Name(macro, "int")
@@ -553,8 +554,10 @@ class StatementParser(ExpressionParser):
         """Assignments and calls as a statement, separated by commas."""
         tokens = self.tokens
         while True:
+            if tokens.peek().text == "::":
+                self.qualified()
             self.statement_start, token = tokens.at, tokens.next
-            if token.text in SYNCHRONIZE:
+            if token.text in SYNCHRONIZE and not (self.functions and token.text in self.functions):
                 tokens.take()
                 tokens.expect("(")
                 self.skip_arguments()
@@ -796,6 +799,10 @@ class StatementParser(ExpressionParser):
                 declared.value = ZERO
                 return Pointer(variable.array, variable.offset, moves=variable)
             same = pointer.array and variable.array and pointer.array.name == variable.array.name
+            if not same and pointer.array and variable.depth == len(self.symbols.scopes):  # it points there from now on
+                made = self.pointer_variable(variable.name, pointer.type, pointer, place)
+                variable.array, variable.offset = made.array, made.offset
+                return Pointer(variable.array, variable.offset, moves=variable)
             if not same or pointer.array.indices != variable.array.indices:  # type: ignore[union-attr]
                 raise self.error(place, f"{variable.name} points into two arrays; use a pointer for each.")
             self.symbols.pending.append(ast.Assign(variable.offset, "=", pointer.offset, place))

@@ -1,4 +1,4 @@
-"""The preprocessor: conditions, included files, and macros, of which those that stand for constants keep their names."""
+"""The preprocessor: conditions, included files, and macros; those that stand for constants keep their names."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Set

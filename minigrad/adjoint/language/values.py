@@ -123,6 +123,23 @@ class PointerVariable:
     array: Array | None
     offset: ast.Name
     const: bool = False
+    depth: int = -1  # of the scopes around its declaration: there it may turn to another array
+
+
+@dataclass(frozen=True, eq=False)
+class Braces:
+    """`{a, b}` as an argument, whose type the parameter gives."""
+
+    values: tuple
+    type: str = "braces"
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionName:
+    """A function as the argument of a template."""
+
+    name: str
+    type: str = "function"
 
 
 Value = Expr | Struct | Array | Pointer
