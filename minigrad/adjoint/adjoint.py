@@ -12,9 +12,9 @@ from minigrad.adjoint import run as launches
 from minigrad.adjoint.analyse.activity import chosen, floats_decide, numbers
 from minigrad.adjoint.derive import derive
 from minigrad.adjoint.emit.decisions import decisions
+from minigrad.adjoint.frontend.file import TOO_DEEP, parse
 from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.ast import own_name
-from minigrad.adjoint.language.file import TOO_DEEP, parse
 from minigrad.display import column
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel

@@ -9,11 +9,11 @@ from minigrad.adjoint.decide.store_or_recompute import StoragePlan, decide
 from minigrad.adjoint.differentiate.rules import Gradients
 from minigrad.adjoint.differentiate.sweep import Sweep
 from minigrad.adjoint.emit.assemble import AdjointFile, assemble
+from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Stmt, is_float
 from minigrad.adjoint.language.control_flow import ends, structured
 from minigrad.adjoint.language.dataflow import names_used
-from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.rewrite import ZERO, flatten
 from minigrad.adjoint.passes import PASSES, Draft, Pass, finish, run
 

@@ -15,9 +15,9 @@ from minigrad.adjoint.decide import Derived
 from minigrad.adjoint.decide.accumulate import COPIES
 from minigrad.adjoint.decide.store_or_recompute import STORED, Tape
 from minigrad.adjoint.emit.assemble import AdjointFile
+from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language.ast import Expr, Function, Place, is_float, own_name
 from minigrad.adjoint.language.dataflow import written
-from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.printer import expression
 from minigrad.devices import device as base
 from minigrad.devices import kernel_device

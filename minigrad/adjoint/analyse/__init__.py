@@ -8,10 +8,10 @@ from functools import cached_property
 from minigrad.adjoint.analyse.indices import EXTENTS, IndexFacts, offsets, polynomial, stride
 from minigrad.adjoint.analyse.phases import Divergence, check_barriers, check_shuffles
 from minigrad.adjoint.analyse.trip_counts import Count, evaluate, nests, trips_of
+from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Expr, Stmt, Target, unused_name
 from minigrad.adjoint.language.control_flow import structured
-from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.rewrite import ONE, bodies, flatten, with_header
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import JUMPS, Expr, Stmt, is_float, own_name, walk
 from minigrad.adjoint.language.control_flow import leaves, structured
-from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.rewrite import bodies, flatten, own_expressions, with_header
 from minigrad.errors import short
 

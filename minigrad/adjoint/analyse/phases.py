@@ -4,6 +4,7 @@ from collections.abc import Iterable, Set
 
 from minigrad.adjoint.analyse.indices import EXTENTS, IDS
 from minigrad.adjoint.analyse.trip_counts import count
+from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language.ast import JUMPS, Barrier, Binary, Expr, For, Function, If, Name, Stmt, Target
 from minigrad.adjoint.language.control_flow import leaves
 from minigrad.adjoint.language.dataflow import (
@@ -16,7 +17,6 @@ from minigrad.adjoint.language.dataflow import (
     target_name,
     thread_axis,
 )
-from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.rewrite import (
     ONE,
     ZERO,

@@ -5,11 +5,11 @@ from collections.abc import Set
 from minigrad.adjoint.analyse import KernelFacts, Names
 from minigrad.adjoint.differentiate.derivatives import derivative, slopes
 from minigrad.adjoint.differentiate.saved import Saved, short_name
+from minigrad.adjoint.frontend.groups import SHUFFLES
 from minigrad.adjoint.language import ast, rewrite
 from minigrad.adjoint.language.ast import DERIVATIVES, Expr, Stmt, Target, base_name, is_float
 from minigrad.adjoint.language.control_flow import branch
 from minigrad.adjoint.language.dataflow import derivative_sources, names_in, own_writes, target_name
-from minigrad.adjoint.language.groups import SHUFFLES
 from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, minus, negative, over, plus, times
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from minigrad.adjoint.decide import AdjointLaunch, Derived
 from minigrad.adjoint.decide.store_or_recompute import STORED
+from minigrad.adjoint.frontend.expressions import parse_expression
+from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language.ast import CallStmt, Declare, Expr, Function, Name, Parameter, Stmt, own_name
 from minigrad.adjoint.language.dataflow import names_used, written
-from minigrad.adjoint.language.expressions import parse_expression
-from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.printer import function, parameter
 from minigrad.adjoint.language.rewrite import ONE, flatten
 from minigrad.scan import blank

@@ -158,7 +158,7 @@ def cut(stream: TokenStream, line: str, number: int, start: int, column: int = 0
 
 
 def _not_decimal(line: str, number: str) -> str:
-    """Why a literal is neither decimal nor plain hexadecimal: 010 is 8 in C++, 0b11 is 3."""
+    """The reason why a literal is not accepted: 010 is 8 in C++, 0b11 is 3. Empty for decimal and hexadecimal ones."""
     literal = re.match(r"[\w.]*", line).group()  # type: ignore[union-attr]
     if len(literal) > len(number):
         return f"the literal {literal} is outside the differentiable subset; write it in decimal."

@@ -22,7 +22,7 @@ class Macro(NamedTuple):
     kept: bool
 
 
-class Line(NamedTuple):
+class TextLine(NamedTuple):
     """A line of a file that is compiled: its number, its offset in the stream's text, and the directive in it."""
 
     text: str
@@ -52,13 +52,13 @@ def tokenize(
     return stream
 
 
-def lines(text: str, start: int) -> Iterator[Line]:
+def lines(text: str, start: int) -> Iterator[TextLine]:
     """The lines of a file without comments."""
     found = CONTINUED.sub(joined, blank(text)).split("\n")
     words = [match[1] if (match := re.match(r"\s*#\s*(\w*)", line)) else "" for line in found]
     for number, (line, word) in enumerate(zip(found, words, strict=True), 1):
         following = next((found[n] for n in range(number, len(found)) if words[n]), "") if word == "ifndef" else ""
-        yield Line(line, number, start, word, following)
+        yield TextLine(line, number, start, word, following)
         start += len(line) + 1
 
 
@@ -96,7 +96,7 @@ class Preprocessor:
         self.stream.tokens += self.expand(self.waiting)
         self.waiting = []
 
-    def directive(self, line: Line) -> None:
+    def directive(self, line: TextLine) -> None:
         text, place = line.text.strip(), Place(line.number, line.text.index("#") + 1)
         if line.directive in _IF_WORDS:
             self.condition(line, place)
@@ -120,7 +120,7 @@ class Preprocessor:
         elif line.directive == "error":
             raise self.stream.error(place, f"the file does not compile: {text}.")
 
-    def include(self, line: Line) -> None:
+    def include(self, line: TextLine) -> None:
         """The tokens of a file included in quotes; the head repeats the line."""
         text = self.stream.text[line.start : line.start + len(line.text)].strip()
         self.stream.head.append(text)
@@ -136,7 +136,7 @@ class Preprocessor:
 
     # --- conditions ---
 
-    def condition(self, line: Line, place: Place) -> None:
+    def condition(self, line: TextLine, place: Place) -> None:
         kind, text = line.directive, line.text.strip()
         name = (re.match(r"#\s*\w+\s*(\w*)", text) or [""])[1]
         if kind.startswith("if"):
@@ -173,7 +173,7 @@ class Preprocessor:
     def active_around(self) -> bool:
         return all(here for here, _ in self.branches[:-1])
 
-    def holds(self, line: Line, place: Place) -> bool:
+    def holds(self, line: TextLine, place: Place) -> bool:
         """The value of `#if defined(A) && B > 2`; a name that is no macro is 0."""
         code = re.sub(r"\bdefined\s*\(?\s*(\w+)\s*\)?", lambda m: str(int(m[1] in self.macros)), line.text)
         code = re.sub(r"^\s*#\s*\w+", "", code)
@@ -191,7 +191,7 @@ class Preprocessor:
 
     # --- macros ---
 
-    def define(self, line: Line, place: Place) -> None:
+    def define(self, line: TextLine, place: Place) -> None:
         match = _DEFINE.match(line.text.strip())
         if match is None:
             raise self.stream.error(place, "this #define has no name.")

@@ -65,7 +65,7 @@ class Struct:
 
 
 @dataclass(frozen=True, eq=False)
-class Array:
+class Elements:
     """An array, or a part of one: its name in the tree, the indices so far, and the number of axes to come.
 
     The members of an array of structs are arrays of their own, x.a of a parameter x, s_a of a variable s.
@@ -101,7 +101,7 @@ class Array:
 class Pointer:
     """An element of an array, or a variable, by its address. moves: the variable with the offset, if it may change."""
 
-    array: Array | None  # None: a pointer that has no array yet
+    array: Elements | None  # None: a pointer that has no array yet
     offset: Expr = ZERO
     target: "Value | None" = None  # the variable
     moves: "PointerVariable | None" = None
@@ -120,7 +120,7 @@ class PointerVariable:
 
     name: str
     type: Kind
-    array: Array | None
+    array: Elements | None
     offset: ast.Name
     const: bool = False
     depth: int = -1  # of the scopes around its declaration: there it may turn to another array
@@ -142,7 +142,7 @@ class FunctionName:
     type: str = "function"
 
 
-Value = Expr | Struct | Array | Pointer
+Value = Expr | Struct | Elements | Pointer
 
 
 def is_expression(value: "Value | None") -> bool:
@@ -156,7 +156,7 @@ def leaves(value: Value) -> Iterator[Expr]:
             yield from leaves(member)
     elif isinstance(value, Pointer):
         yield value.offset
-    elif not isinstance(value, Array):
+    elif not isinstance(value, Elements):
         yield value
 
 

@@ -1,15 +1,12 @@
 """Warps: shuffles, each a statement of its own; the groups of cooperative_groups in terms of these and of indices."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, common_type
+from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.values import VECTORS, Struct, Value
-
-if TYPE_CHECKING:
-    from minigrad.adjoint.language.expressions import ExpressionParser
-    from minigrad.adjoint.language.lexer import Token
 
 SHUFFLES = {"__shfl_sync": "idx", "__shfl_up_sync": "up", "__shfl_down_sync": "down", "__shfl_xor_sync": "xor"}
 FULL = ast.Number("0xffffffffu", "unsigned")
@@ -24,7 +21,7 @@ class Group:
     type: str = "group"
 
 
-def shuffle(parser: "ExpressionParser", function: str, arguments: list[Value], token: "Token") -> Expr:
+def shuffle(parser: Any, function: str, arguments: list[Value], token: Token) -> Expr:
     """`v = __shfl_down_sync(mask, x, delta, width)` as a new variable: all lanes of the warp compute it together."""
     if len(arguments) not in (3, 4):
         raise parser.error(token.place, f"{function} takes 3 or 4 arguments; got {len(arguments)}.")
@@ -35,7 +32,7 @@ def shuffle(parser: "ExpressionParser", function: str, arguments: list[Value], t
     return parser.symbols.fresh(f"{x.name.removesuffix('_own')}_{SHUFFLES[function]}", kind, call, token.place)
 
 
-def linear(parser: "ExpressionParser") -> Expr:
+def linear(parser: Any) -> Expr:
     """The number of the thread in its block; threadIdx.x in a file that uses no other axis."""
     texts = [t.text for t in parser.tokens.tokens]
     flat = not any(texts[n : n + 2] == ["threadIdx", "."] and texts[n + 2] in "yz" for n in range(len(texts) - 2))
@@ -47,7 +44,7 @@ def linear(parser: "ExpressionParser") -> Expr:
     return ast.Binary("+", ast.Binary("*", row, across, "int"), x, "int")
 
 
-def threads(parser: "ExpressionParser") -> Expr:
+def threads(parser: Any) -> Expr:
     sizes = [ast.Name(f"blockDim.{a}", "int") for a in ("x" if isinstance(linear(parser), ast.Name) else "xyz")]
     made: Expr = sizes[0]
     for e in sizes[1:]:
@@ -59,7 +56,7 @@ def number(value: int) -> Expr:
     return ast.Number(str(value), "int")
 
 
-def method(parser: "ExpressionParser", group: Group, name: str, arguments: list[Value], token: "Token") -> Value:
+def method(parser: Any, group: Group, name: str, arguments: list[Value], token: Token) -> Value:
     """`tile.thread_rank()`, `tile.shfl_down(v, 1)`, `block.sync()`."""
     rank, size = linear(parser), number(group.size) if group.size else threads(parser)
     if name == "sync":
@@ -82,7 +79,7 @@ def method(parser: "ExpressionParser", group: Group, name: str, arguments: list[
     raise parser.error(token.place, f"{name} of a group of threads is outside the subset; use shuffles.")
 
 
-def reduce(parser: "ExpressionParser", arguments: list[Value], token: "Token") -> Value:
+def reduce(parser: Any, arguments: list[Value], token: Token) -> Value:
     """`cg::reduce(tile, v, cg::plus<float>())`: over all distances of a tile, v and the v of the lane so far away."""
     group, value, operator = arguments if len(arguments) == 3 else (None, None, None)
     op = getattr(operator, "operator", None)

@@ -1,31 +1,28 @@
 """Intrinsics and functions of CUDA's headers in terms of functions that have derivatives."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, common_type, result_type
+from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ZERO
 from minigrad.adjoint.language.values import Value
 
-if TYPE_CHECKING:
-    from minigrad.adjoint.language.expressions import ExpressionParser
-    from minigrad.adjoint.language.lexer import Token
-
-Make = Callable[["ExpressionParser", list[Value], "Token"], Value]
+Make = Callable[[Any, list[Value], Token], Value]
 # Calls that compute nothing.
 LEFT_OUT = ("printf", "assert", "__threadfence", "__threadfence_block", "__threadfence_system", "__builtin_assume",
             "__nanosleep", "static_assert")  # fmt: skip
 
 
-def _numbers(parser: "ExpressionParser", arguments: list[Value], token: "Token", count: int) -> list[Expr]:
+def _numbers(parser: Any, arguments: list[Value], token: Token, count: int) -> list[Expr]:
     if len(arguments) != count:
         raise parser.error(token.place, f"{token.text} takes {count} arguments; got {len(arguments)}.")
     return [parser.number(a, token.place) for a in arguments]
 
 
 def _function(name: str, count: int = 1) -> Make:
-    def make(parser: "ExpressionParser", arguments: list[Value], token: "Token") -> Expr:
+    def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
         numbers = tuple(_numbers(parser, arguments, token, count))
         return ast.Call(name, numbers, result_type(name, [e.type for e in numbers]), token.place)
 
@@ -33,7 +30,7 @@ def _function(name: str, count: int = 1) -> Make:
 
 
 def _operator(op: str) -> Make:
-    def make(parser: "ExpressionParser", arguments: list[Value], token: "Token") -> Expr:
+    def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
         a, b = _numbers(parser, arguments, token, 2)
         return ast.Binary(op, a, b, common_type(a.type, b.type))
 
@@ -43,27 +40,27 @@ def _operator(op: str) -> Make:
 def _rounded(function: str, kind: str) -> Make:
     """The conversion of a number, rounded first."""
 
-    def make(parser: "ExpressionParser", arguments: list[Value], token: "Token") -> Expr:
+    def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
         (x,) = _numbers(parser, arguments, token, 1)
         return ast.Cast(kind, ast.Call(function, (x,), x.type, token.place) if function else x)
 
     return make
 
 
-def _reciprocal(parser: "ExpressionParser", arguments: list[Value], token: "Token") -> Expr:
+def _reciprocal(parser: Any, arguments: list[Value], token: Token) -> Expr:
     (x,) = _numbers(parser, arguments, token, 1)
     one = ast.Number("1.0f", "float") if x.type == "float" else ast.Number("1.0", "double")
     return ast.Binary("/", one, x, x.type)
 
 
-def _saturate(parser: "ExpressionParser", arguments: list[Value], token: "Token") -> Expr:
+def _saturate(parser: Any, arguments: list[Value], token: Token) -> Expr:
     (x,) = _numbers(parser, arguments, token, 1)
     low = ast.Call("fmaxf", (x, ast.Number("0.0f", "float")), "float", token.place)
     return ast.Call("fminf", (low, ast.Number("1.0f", "float")), "float", token.place)
 
 
 def _sincos(suffix: str) -> Make:
-    def make(parser: "ExpressionParser", arguments: list[Value], token: "Token") -> Expr:
+    def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
         (x,) = _numbers(parser, arguments[:1], token, 1)
         x = parser.simple(x, "angle", token.place)
         for name, at in zip(("sin", "cos"), arguments[1:], strict=False):
@@ -75,7 +72,7 @@ def _sincos(suffix: str) -> Make:
     return make
 
 
-def _normal(parser: "ExpressionParser", arguments: list[Value], token: "Token") -> Expr:
+def _normal(parser: Any, arguments: list[Value], token: Token) -> Expr:
     """The normal distribution function, erfc(-x / sqrt(2)) / 2."""
     (x,) = _numbers(parser, arguments, token, 1)
     f = "f" if token.text.endswith("f") else ""
@@ -87,7 +84,7 @@ def _normal(parser: "ExpressionParser", arguments: list[Value], token: "Token") 
 def _norm(count: int) -> Make:
     """The length of a vector, its components given one by one."""
 
-    def make(parser: "ExpressionParser", arguments: list[Value], token: "Token") -> Expr:
+    def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
         numbers = [parser.simple(e, "component", token.place) for e in _numbers(parser, arguments, token, count)]
         square: Expr | None = None
         for e in numbers:
@@ -100,7 +97,7 @@ def _norm(count: int) -> Make:
     return make
 
 
-def _store(parser: "ExpressionParser", arguments: list[Value], token: "Token") -> Expr:
+def _store(parser: Any, arguments: list[Value], token: Token) -> Expr:
     """`__stcs(&y[i], v)`: a store with a hint for the cache."""
     if len(arguments) != 2:
         raise parser.error(token.place, f"{token.text} takes 2 arguments; got {len(arguments)}.")
@@ -109,7 +106,7 @@ def _store(parser: "ExpressionParser", arguments: list[Value], token: "Token") -
     return ZERO
 
 
-def _load(parser: "ExpressionParser", arguments: list[Value], token: "Token") -> Value:
+def _load(parser: Any, arguments: list[Value], token: Token) -> Value:
     """`__ldg(&x[i])`: a load with a hint for the cache."""
     if len(arguments) != 1:
         raise parser.error(token.place, f"{token.text} takes 1 argument; got {len(arguments)}.")

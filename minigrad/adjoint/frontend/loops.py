@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, is_float
@@ -10,13 +10,10 @@ from minigrad.adjoint.language.control_flow import leaves
 from minigrad.adjoint.language.dataflow import names_in, own_reads, own_writes, written
 from minigrad.adjoint.language.rewrite import conjuncts, flatten, logical_not, own_expressions
 
-if TYPE_CHECKING:
-    from minigrad.adjoint.language.parser import StatementParser
-
 TRUE = ast.Number("true", "bool")
 
 
-def for_loop(parser: "StatementParser", pragma: str = "") -> list[Stmt]:
+def for_loop(parser: Any, pragma: str = "") -> list[Stmt]:
     """for, with its `#pragma unroll`: the statements ahead of it, and a loop of at most one variable."""
     tokens, start, token = parser.tokens, parser.tokens.at, parser.tokens.take()
     with parser.symbols.scope():
@@ -37,7 +34,7 @@ def for_loop(parser: "StatementParser", pragma: str = "") -> list[Stmt]:
         return loop(starts, condition, needed, steps, parser.block(), pragma, token.place, text)
 
 
-def _several(parser: "StatementParser") -> bool:
+def _several(parser: Any) -> bool:
     """True for a start of several variables, or of one that is no whole number."""
     tokens, depth, n = parser.tokens, 0, parser.tokens.at
     kind = parser.peek_type() if parser.tokens.next.text != ";" else None
@@ -50,7 +47,7 @@ def _several(parser: "StatementParser") -> bool:
     return kind is not None and (not isinstance(kind, str) or is_float(kind))
 
 
-def _starts(parser: "StatementParser", place: Place) -> list[Stmt]:
+def _starts(parser: Any, place: Place) -> list[Stmt]:
     tokens = parser.tokens
     outer, parser.symbols.pending = parser.symbols.pending, []
     if tokens.next.text != ";":
@@ -65,7 +62,7 @@ def _starts(parser: "StatementParser", place: Place) -> list[Stmt]:
     return found
 
 
-def _steps(parser: "StatementParser") -> list[Stmt]:
+def _steps(parser: Any) -> list[Stmt]:
     outer, parser.symbols.pending = parser.symbols.pending, []
     parser.discarded = True
     parser.expressions()

@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from minigrad.adjoint.frontend.expressions import ExpressionParser
+from minigrad.adjoint.frontend.inline import Functions
+from minigrad.adjoint.frontend.items import FunctionItem
+from minigrad.adjoint.frontend.parser import StatementParser
+from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language.ast import TYPES, Call, Declare, Expr, Function, Name, Number, Place, Unary, walk
-from minigrad.adjoint.language.expressions import ExpressionParser, SymbolTable
-from minigrad.adjoint.language.inline import FunctionItem, Functions
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
-from minigrad.adjoint.language.parser import StatementParser
 from minigrad.adjoint.language.preprocessor import Find, tokenize
 from minigrad.adjoint.language.rewrite import flatten, int_value, own_expressions
 from minigrad.adjoint.language.values import VECTORS, StructType
