@@ -304,6 +304,24 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("sensitivity", r"sensitivity|sensitivities"): "A gradient with respect to a quantity of physics.",
         "stencil": "A kernel in which each place of a grid reads its neighbors.",
     },
+    "17": {
+        (
+            "data parallelism",
+            r"data[- ]parallel(?:ism)?",
+        ): "Training by several GPUs, each with the whole network and a part of each batch; they average the gradients.",
+        ("NCCL", r"NCCL"): "NVIDIA's library for messages between GPUs.",
+        "collective": "A call that all ranks make together.",
+        "all-reduce": "A collective after which each rank has the sum, or the mean, of what all ranks have.",
+        "reduce-scatter": "A collective after which each rank has one piece of the sum of what all ranks have.",
+        "bucket": "Several gradients that travel in one message.",
+        "deadlock": "Several wait for each other, and none can go on.",
+        "weak scaling": "The work grows with the number of GPUs, and the time should stay the same.",
+        "strong scaling": "The work stays the same, and the time should shrink with the number of GPUs.",
+        (
+            "efficiency",
+            r"efficiency|efficiencies",
+        ): "The part of the speed-up that is left: 1 where n GPUs do n times as much in the same time.",
+    },
 }
 
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from minigrad.display import plural, table
+from minigrad.display import Text, plural, table
 from minigrad.errors import require_int
-from minigrad.lab.bench.record import RankSpan
+from minigrad.lab.bench.record import PARALLEL, RankSpan, records
 from minigrad.lab.show.draw.axes import frame
 from minigrad.lab.show.draw.colours import (
     BLUE,
@@ -29,11 +29,17 @@ NARROW = 0.07  # of the whole time: a span that is shorter has no room for its n
 TURNS = {"reduce-scatter": "adds up", "all-gather": "hands on"}
 
 
-def rank_timeline(spans: Sequence[Sequence[RankSpan]], where: str = "") -> Picture:
+def rank_timeline(spans: Sequence[Sequence[RankSpan]] | None = None, where: str = "") -> Picture | Text:
     """Two lanes for each rank: what it computes, and the messages that travel meanwhile, over the milliseconds.
 
-    spans: those of each rank, as `mg.bench.RankWatch` has them, or a record. A wait is hatched.
+    spans: those of each rank, as `mg.bench.RankWatch` has them; without them, those of the newest record, or where
+    there is none a sentence. A wait is hatched.
     """
+    if spans is None:
+        record = next((record for record in records(folder=PARALLEL) if record.spans), None)
+        if record is None:
+            return Text("no record has a time line of ranks. `minigrad bench --gpus --only timeline` makes one.")
+        spans, where = next(iter(record.spans.values())), f"{record.versions['gpus']} GPUs, {record.place}"
     end = 1e3 * max(span.stop for rank in spans for span in rank)
     hidden = [_hidden(rank) for rank in spans]
     title = f"{plural(len(spans), 'rank')}: {min(hidden):.0%} of the messages' time is behind the computation"
