@@ -145,6 +145,8 @@ def _by_name(times: Times) -> Curves:
     found: Curves = {}
     for label, timing in times.items():
         name, _, threads = label.partition(", ")
+        if " " in name:
+            continue  # a rung with an affinity or a schedule
         found.setdefault({"torch": RIVAL}.get(name, name), {})[int(threads.split()[0])] = timing.fastest
     return found
 
@@ -152,7 +154,7 @@ def _by_name(times: Times) -> Curves:
 def _sizes(title: str, cell: str) -> dict[str, int] | None:
     """Units and sequences of a title as "lstm 512, batch 32, float32"; None for another cell, or another title."""
     words = title.replace(",", "").split()
-    if words[0] != cell or "batch" not in words:
+    if words[0] != cell or "batch" not in words or "layers" in words:
         return None
     return {"hidden": int(words[1]), "batch": int(words[words.index("batch") + 1])}
 
