@@ -103,9 +103,9 @@ def must_be_floats(op: str, first: Any, *others: Any) -> None:
     """Raise TypeError where arrays or tensors are not all float32 or all float64."""
     for other in (first, *others):
         if not has_gradient(other.dtype):
-            raise TypeError(
-                f"{op} takes float32 or float64; got {other.dtype}. Use .astype('float32'), or write 1.0 for 1."
-            )
+            struct = "Structs are for kernels of your own."
+            way_out = struct if other.dtype.names else "Use .astype('float32'), or write 1.0 for 1."
+            raise TypeError(f"{op} takes float32 or float64; got {other.dtype}. {way_out}")
         if other.dtype != first.dtype:
             raise TypeError(
                 f"{op}: one input is {first.dtype}, another {other.dtype}; "
@@ -156,7 +156,7 @@ def copied(array: Any) -> Any:
 def number(who: str, value: bool | int | float, dtype: np.dtype, device: str) -> Any:
     """A Python number as a 0-d array: in this dtype if that is of its kind or wider, else in its own."""
     own = "bif"[(bool, int, float).index(type(value))]
-    if not has_gradient(dtype) and "biuf".index(dtype.kind) < "biuf".index(own):
+    if not has_gradient(dtype) and "biuf".find(dtype.kind) < "biuf".find(own):
         dtype = np.dtype({"i": np.int64, "f": np.float32}[own])
     return _constant(who, repr(int(value) if isinstance(value, bool) else value), own, dtype, device)
 

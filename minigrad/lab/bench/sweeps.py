@@ -35,10 +35,13 @@ def label(values: Mapping[str, int]) -> str:
 
 def settings(work: Work, **fixed: int) -> list[Setting]:
     """The legal settings of the kernels that a work launches; of those with the same launches only the first."""
-    legal = {key: sorted(set(values)) for kernel in launched(work) for key, values in kernel.tunables.items()}
-    legal |= {key: [value] for key, value in fixed.items()}
+    legal: dict[str, set[int]] = {}
+    for kernel in launched(work):
+        for key, choices in kernel.tunables.items():
+            legal.setdefault(key, set()).update(choices)
+    legal |= {key: {value} for key, value in fixed.items()}
     found: dict[Any, Setting] = {}
-    for values in product(*legal.values()):
+    for values in product(*map(sorted, legal.values())):
         setting = dict(zip(legal, values, strict=True))
         op = retuned(work.chosen, setting)
         try:
@@ -63,11 +66,14 @@ def launched(work: Work) -> list[Kernel]:
 
 
 def retuned(op: Op, values: Mapping[str, int], only: Container[str] | None = None) -> Op:
-    """A copy of the op with these values for the tunables of its kernels, or of those named in `only`."""
+    """A copy of the op with these values for the tunables of its kernels, or of those named in `only`.
+
+    Where kernels have a tunable of one name and different choices, those keep theirs that do not have the value.
+    """
     copies: dict[int, Kernel] = {}
     for kernel in op.kernels.values():
         wanted = values if only is None or kernel.name in only else {}
-        if known := {key: value for key, value in wanted.items() if key in kernel.tunables}:
+        if known := {key: value for key, value in wanted.items() if value in kernel.tunables.get(key, ())}:
             copies.setdefault(id(kernel), kernel.using(**known))
     return op.with_kernels({role: copies.get(id(k), k) for role, k in op.kernels.items()})  # one in two roles stays one
 
