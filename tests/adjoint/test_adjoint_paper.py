@@ -11,46 +11,61 @@ from minigrad.source import CUDA
 def moved(array, direction, step):
     """An array, of structs too, that is moved along a direction of the same dtype."""
     made = array.copy()
-    for name in array.dtype.names or [...]:
-        made[name] += step * direction[name]
+    for one, by in zip(numbers(made), numbers(direction), strict=True):
+        one += step * by
     return made
 
 
+def numbers(array):
+    """The floating-point arrays in an array of structs, as views."""
+    if array.dtype.names:
+        return [inner for name in array.dtype.names for inner in numbers(array[name])]
+    return [array] if array.dtype.kind == "f" else []
+
+
 def dot(a, b):
-    return sum(np.vdot(a[name], b[name]) for name in a.dtype.names or [...])
+    return sum(np.vdot(one, other) for one, other in zip(numbers(a), numbers(b), strict=True))
 
 
 def drawn(rng, array):
     made = np.zeros_like(array)
-    for name in array.dtype.names or [...]:
-        made[name] = rng.standard_normal(array.shape)
+    for one in numbers(made):
+        one[...] = rng.standard_normal(one.shape)
+    return made
+
+
+def check(kernel, args, grid, block, directions=2, h=1e-7):
+    """The gradients of all tables, each along its own random directions, against central differences."""
+    made, rng = mg.adjoint(kernel), np.random.default_rng(4)
+    names = [p.name for p in made.file.kernel.own]
+    w = rng.standard_normal(args[-1].shape)
+
+    def value(at):
+        y = mg.zeros(*args[-1].shape, dtype="float64", device="sim")
+        kernel(at[0], *(mg.tensor(a, device="sim") for a in at[1:-1]), y, grid=grid, block=block)
+        return np.vdot(w, y.numpy())
+
+    found = dict(zip(made.wrt, made.vjp(*args, dy=[w], grid=grid, block=block), strict=True))
+    for name in made.wrt:
+        n = names.index(name)
+        for _ in range(directions):
+            v = drawn(rng, args[n])
+            up, down = (value([*args[:n], moved(args[n], v, step), *args[n + 1 :]]) for step in (h, -h))
+            np.testing.assert_allclose(dot(found[name], v), (up - down) / (2 * h), rtol=2e-5, err_msg=name)
     return made
 
 
 @pytest.mark.parametrize("grid_type", [0, 1], ids=["nuclide grid", "unionized grid"])
 def test_the_lookup_of_cross_sections(grid_type):
-    """XSBench: the tables' gradient, along a direction and of the energies alone."""
-    rng = np.random.default_rng(5)
-    args = adjoint_paper.lookup(rng, 200, 6, 9, 4, grid_type)
-    kernel = mg.kernel(CUDA / "adjoint/paper/xsbench.cu", "lookup")
-    made = mg.adjoint(kernel)
+    """XSBench: its nuclides' grids are an array of structs, and the gradient is one, too."""
+    args = adjoint_paper.lookup(np.random.default_rng(5), 200, 6, 9, 4, grid_type)
+    made = check(mg.kernel(CUDA / "adjoint/paper/xsbench.cu", "lookup"), args, 4, 64)
     assert made.wrt == ("density", "grid") and made.outputs == ("macro",)
-    w = rng.standard_normal(args[-1].shape)
 
-    def value(density, grid):
-        y = mg.zeros(200, 5, dtype="float64", device="sim")
-        own = [args[0], *args[1:3], density, *args[4:6], grid]
-        kernel(own[0], *(mg.tensor(a, device="sim") for a in own[1:]), y, grid=4, block=64)
-        return np.vdot(w, y.numpy())
 
-    density, grid = args[3], args[6]
-    found = made.vjp(*args, dy=[w], grid=4, block=64)
-    v = drawn(rng, density), drawn(rng, grid)
-    only = np.zeros_like(grid)
-    only["energy"] = v[1]["energy"]
-    for a, b in (v, (0 * v[0], only)):
-        h = 1e-7
-        slope = (value(moved(density, a, h), moved(grid, b, h)) - value(moved(density, a, -h), moved(grid, b, -h))) / (
-            2 * h
-        )
-        np.testing.assert_allclose(dot(found[0], a) + dot(found[1], b), slope, rtol=1e-5)
+@pytest.mark.parametrize("doppler", [0, 1], ids=["cold", "broadened"])
+def test_the_lookup_of_resonances(doppler):
+    """RSBench: complex numbers as structs with operators, poles and windows as structs, the Faddeeva function."""
+    args = adjoint_paper.multipole(np.random.default_rng(6), 60, 3, 4, 3, 3, doppler)
+    made = check(mg.kernel(CUDA / "adjoint/paper/rsbench.cu", "lookup"), args, 2, 32)
+    assert made.wrt == ("energy", "density", "windows", "poles", "radius")
