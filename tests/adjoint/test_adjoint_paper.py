@@ -69,3 +69,24 @@ def test_the_lookup_of_resonances(doppler):
     args = adjoint_paper.multipole(np.random.default_rng(6), 60, 3, 4, 3, 3, doppler)
     made = check(mg.kernel(CUDA / "adjoint/paper/rsbench.cu", "lookup"), args, 2, 32)
     assert made.wrt == ("energy", "density", "windows", "poles", "radius")
+
+
+def test_a_step_of_lattice_boltzmann_with_obstacles():
+    """Parboil's LBM: populations are reflected by obstacles, and set in motion elsewhere; mass is conserved."""
+    rng, (nx, ny, nz) = np.random.default_rng(7), (6, 4, 3)
+    flags = rng.choice([0, 0, 0, 1, 2], nx * ny * nz).astype(np.uint8)
+    kernel = mg.kernel(CUDA / "adjoint/paper/lbm.cu", "stream_collide", {"NX": nx, "NY": ny, "NZ": nz})
+    made, src = mg.adjoint(kernel, ["src"]), 0.5 + rng.random(19 * nx * ny * nz)
+    launch = {"grid": 3, "block": 32}
+    rest = [flags, 1.3]
+
+    def value(src):
+        dst = mg.zeros(src.size, dtype="float64", device="sim")
+        kernel(mg.tensor(src, device="sim"), dst, mg.tensor(flags, device="sim"), *rest[1:], **launch)
+        return dst.numpy()
+
+    w, v = rng.standard_normal((2, src.size))
+    (found,) = made.vjp(src, np.zeros_like(src), *rest, dy=[w], **launch)
+    np.testing.assert_allclose(found @ v, w @ (value(src + 1e-7 * v) - value(src - 1e-7 * v)) / 2e-7, rtol=1e-6)
+    (mass,) = made.vjp(src, np.zeros_like(src), *rest, dy=[np.ones_like(src)], **launch)
+    np.testing.assert_allclose(mass, 1, rtol=1e-12)
