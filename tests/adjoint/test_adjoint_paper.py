@@ -1,4 +1,4 @@
-"""Applications of the Enzyme paper in the language of such codes: whole programs' kernels against central differences."""
+"""Applications of the Enzyme paper in the language of such codes, each against central differences."""
 
 import adjoint_paper
 import numpy as np
