@@ -39,7 +39,7 @@ FORMS = {
     "types": kernel(
         "T v = x[i]; uint32_t u = 3; unsigned char c = (unsigned char)260; short s = -2; size_t z = sizeof(double);\n"
         "long m = 5; const unsigned int e = E_TWO; auto w = v * u; auto k = 7; volatile double o = w; char n = 1;\n"
-        "y[i] = o * c + s * v * z * m * e * k * n * std::sin(::sqrt(v)) * static_cast<R>(i) + FLT_EPSILON;",
+        "y[i] = o * c + s * v * z * m * e * k * n * std::sin(::sqrt(v)) * static_cast<R>(i) + FLT_EPSILON * 0x1.8p3;",
         "#include <cfloat>\ntypedef double T;\nusing R = T;\nenum Kind { E_ONE = 1, E_TWO };\n"
         "enum class Other : int { A, B };",
     ),
