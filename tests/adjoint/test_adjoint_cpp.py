@@ -30,6 +30,8 @@ FORMS = {
         "for (int a = 0, b = 7; a < b; ++a, --b) { if (a == 1) continue; s += x[a] * x[b]; }\n"
         "do { p *= x[i]; s *= 0.5; } while (s > 0.3); do { p *= 2; } while (0);\n"
         "int n = 3; while (n-- > 0) { p *= x[n]; }\n"
+        "for (uint32_t u = 0; u < 6 / 2; ++u) { for (size_t z = 1; z < 4; z += 2) { p *= x[u + z] * 1.5;\n"
+        "s += p * (u - 1 > 5); } }\n"
         "for (double t = 0.5; t < 2; t += 0.5) s += t * x[i]; y[i] = s * p;"
     ),
     "switch": kernel(
