@@ -30,6 +30,8 @@ FORMS = {
         "for (int a = 0, b = 7; a < b; ++a, --b) { if (a == 1) continue; s += x[a] * x[b]; }\n"
         "do { p *= x[i]; s *= 0.5; } while (s > 0.3); do { p *= 2; } while (0);\n"
         "int n = 3; while (n-- > 0) { p *= x[n]; }\n"
+        "for (uint32_t u = 0; u < 6 / 2; ++u) { for (size_t z = 1; z < 4; z += 2) { p *= x[u + z] * 1.5;\n"
+        "s += p * (u - 1 > 5); } }\n"
         "for (double t = 0.5; t < 2; t += 0.5) s += t * x[i]; y[i] = s * p;"
     ),
     "switch": kernel(
@@ -39,7 +41,7 @@ FORMS = {
     "types": kernel(
         "T v = x[i]; uint32_t u = 3; unsigned char c = (unsigned char)260; short s = -2; size_t z = sizeof(double);\n"
         "long m = 5; const unsigned int e = E_TWO; auto w = v * u; auto k = 7; volatile double o = w; char n = 1;\n"
-        "y[i] = o * c + s * v * z * m * e * k * n * std::sin(::sqrt(v)) * static_cast<R>(i) + FLT_EPSILON;",
+        "y[i] = o * c + s * v * z * m * e * k * n * std::sin(::sqrt(v)) * static_cast<R>(i) + FLT_EPSILON * 0x1.8p3;",
         "#include <cfloat>\ntypedef double T;\nusing R = T;\nenum Kind { E_ONE = 1, E_TWO };\n"
         "enum class Other : int { A, B };",
     ),
@@ -203,6 +205,8 @@ def test_shared_memory_of_the_launch():
     np.add.at(want, 7 - i, w * x[(i + 1) % 8] ** 2)
     np.add.at(want, (i + 1) % 8, w * x[7 - i] * 2 * x[(i + 1) % 8])
     np.testing.assert_allclose(dx, want)
+    chars = text.replace("double s[];", "unsigned char raw[]; double* s = reinterpret_cast<double*>(raw);")
+    np.testing.assert_allclose(mg.adjoint(chars, ["x"]).vjp(x, 0 * x, dy=[w], grid=1, block=8, shared=128)[0], want)
     with pytest.raises(LaunchError, match="s lies in the launch's shared memory; give shared=bytes"):
         made.vjp(x, np.zeros(8), dy=[w], grid=1, block=8)
     with pytest.raises(LaunchError, match="shared=32768 and as much for its gradient are more than 49152 bytes"):

@@ -56,7 +56,6 @@ BODIES = {
     "y[0] = 010 * x[0];": "4:8: 010 is octal in C++; write it in decimal",
     "y[007u] = x[0] * 00.5 + 1e05;": "4:3: 007u is octal",
     "y[0] = 0b11 * x[0];": "4:8: the literal 0b11 is outside the differentiable subset; write it in decimal",
-    "y[0] = 0x1p3 * x[0];": "4:8: the literal 0x1p3 is outside",
     "\n#define EIGHT 010\ny[i] = EIGHT * x[i];": "5:15: 010 is octal",
     "half h = 0;": "4:1: the type half is outside",
     "y[0] = undeclared;": "4:8: undeclared is not declared here",

@@ -102,6 +102,7 @@ def stride(e: Expr) -> int:
     return gcd(*(factor for term, factor in found.items() if term))
 
 
+MOST_ASKED = 150  # steps in which an index is searched for the threads that it determines
 IDS = tuple(f"{b}.{a}" for b in ("threadIdx", "blockIdx") for a in "xyz")
 EXTENTS = {f"{b}Idx.{a}": f"{e}.{a}" for b, e in (("thread", "blockDim"), ("block", "gridDim")) for a in "xyz"}
 
@@ -123,12 +124,21 @@ class IndexFacts:
     loops: tuple[ast.For, ...] = ()  # enclosing, the outermost first
     guards: tuple[Expr, ...] = ()  # conditions passed
     assumed_uniform: set[str] = field(default_factory=set)  # the names taken as uniform in the current query
+    asked: list[int] = field(default_factory=lambda: [0])  # steps of the current query
+
+    @property
+    def gave_up(self) -> bool:
+        """True where the last query was too long to be answered."""
+        return self.asked[0] > MOST_ASKED
 
     def determined(self, p: Polynomial, depth: int = 0) -> set[str] | None:
         """The thread and block coordinates that a value determines; None where it mixes them.
 
         A value is a number in a mixed radix: digits with factors, each digit below the ratio of the next two factors.
         """
+        self.asked[0] = 0 if depth == 0 else self.asked[0] + 1
+        if self.asked[0] > MOST_ASKED:
+            return None
         p = self.expand_uniform(p)
         digits = {n: p.coefficient(n) for n in sorted(p.names()) if self.varies(n)}
         if 0 < len(digits) < 6 and self.mixed_radix(digits, constant(1)):

@@ -114,6 +114,8 @@ class Accumulate:
         for site in sites:
             warp = sums and not names_in(site.target.indices) - self.converged
             why = f"threads of the {'block' if shared else 'grid'} may share the element"
+            if site.facts.unique(site.target.indices, shared) is None and site.facts.gave_up:
+                why = "the index is too long to prove that it belongs to one thread"
             if array in self.passed_on:
                 why = "a function called by the kernel also adds to the array"
             elif all(site.facts.unique(site.target.indices, shared) is not None for site in sites):

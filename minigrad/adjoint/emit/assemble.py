@@ -63,20 +63,22 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
 
 def needed_tables(file: KernelFile, text: str) -> list[str]:
     """The constants that a text uses, and those that these use."""
-    found: dict[str, None] = {}
-    for t in reversed(file.tables):
-        if t.text not in found and re.search(rf"\b{t.name}\b", "\n".join([text, *found])):
-            found[t.text] = None
-    return list(reversed(found))
+    return _reached([(t.name, t.text) for t in file.tables], text)
 
 
 def needed(file: KernelFile, text: str) -> list[str]:
-    """The definitions of the types that a text uses, and of those that these use."""
-    found: list[str] = []
-    for name, own in reversed(file.definitions.items()):
-        if name and own not in found and re.search(rf"\b{name}\b", "\n".join([text, *found])):
-            found.append(own)
-    return found[::-1]
+    """The definitions of the types that a text uses, and of those that these use, in the order of the file."""
+    return sorted(_reached(list(file.definitions.items()), text), key=file.tokens.text.index)
+
+
+def _reached(named: list[tuple[str, str]], text: str) -> list[str]:
+    """The texts whose names occur in a text, or in one of those, each once."""
+    found: dict[str, None] = {}
+    size = -1
+    while size != (size := len(found)):
+        whole = "\n".join([text, *found])
+        found |= {own: None for name, own in named if name and re.search(rf"\b{name}\b", whole)}
+    return [own for own in dict.fromkeys(own for _, own in named) if own in found]
 
 
 def sum_functions(text: str) -> list[str]:
@@ -99,20 +101,21 @@ def parameters(kernel: Function, derived: Derived, launch: AdjointLaunch, body: 
         *(Parameter(d, types[name], True, d not in changed) for name, d in gradients if d in used),
         *(Parameter(stride, "int", False, False) for stride in derived.strides.values() if stride in used),
         *(p for p in tape_params(derived) if p.name in known),
-    ])  # fmt: skip
+    ], derived.gradients)  # fmt: skip
     return [replace(p, restrict=p.pointer) for p in params]  # the launch rejects arrays that share memory
 
 
-def merged(kernel: Function, params: list[Parameter]) -> list[Parameter]:
+def merged(kernel: Function, params: list[Parameter], gradients: dict[str, str]) -> list[Parameter]:
     """The parameters with one for all members of a struct; the gradient of an array of structs is one."""
     structs = {p.name: p.type for p in kernel.own if any(own_name(q.name) == p.name != q.name for q in kernel.params)}
+    of = {own_name(d): own_name(name) for name, d in gradients.items()}
     made: dict[str, Parameter] = {}
     for p in params:
         name = own_name(p.name)
         if name == p.name:
             made[name] = p
             continue
-        own = name if name in structs else next(n for n in structs if p.name.startswith(f"d_{n}") or n in p.name)
+        own = name if name in structs else of[name]
         const = p.const and (name not in made or made[name].const)
         made[name] = replace(p, name=name, type=structs[own], pointer="[" in p.name, const=const and "[" in p.name)
     return list(made.values())

@@ -331,6 +331,8 @@ def _name(value: Value) -> str:
 
 def literal(text: str) -> ast.Number:
     low = text.lower()
+    if low.startswith("0x") and "p" in low:
+        return ast.Number(repr(float.fromhex(low.rstrip("f"))), "float" if low.endswith("f") else "double")
     if low.startswith("0x") or not any(c in low for c in ".ef"):
         wide = "l" in low
         kind = ("unsigned long long" if wide else "unsigned") if "u" in low else "long long" if wide else "int"

@@ -8,7 +8,7 @@ from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, is_float
 from minigrad.adjoint.language.control_flow import leaves
 from minigrad.adjoint.language.dataflow import names_in, own_reads, own_writes, written
-from minigrad.adjoint.language.rewrite import conjuncts, flatten, logical_not, own_expressions
+from minigrad.adjoint.language.rewrite import conjuncts, flatten, logical_not, own_expressions, substitute
 
 TRUE = ast.Number("true", "bool")
 
@@ -97,10 +97,46 @@ def loop(
         if bound is not None:
             after = [e for e in parts if e is not bound]
             body, condition = [*(_leave(e, place) for e in after), *body], bound
-    made = ast.For(main, condition, main_step, body, pragma, place, text)  # type: ignore[arg-type]
+    made = as_int(ast.For(main, condition, main_step, body, pragma, place, text))  # type: ignore[arg-type]
     for s in others:
         s.place, s.text = s.place or place, s.text or text
     return [*others, made]
+
+
+def as_int(s: ast.For) -> ast.For:
+    """A loop over constants, `for (unsigned i = 0; i < 8; ++i)`, with an int counter, read in the loop as unsigned."""
+    start, step, condition = s.start, s.step, s.condition
+    if not isinstance(start, ast.Declare) or start.type == "int" or is_float(start.type) or step is None:
+        return s
+    if not isinstance(condition, ast.Binary) or condition.op not in ("<", "<="):
+        return s
+    if condition.left != ast.Name(start.name, start.type) or start.name in written(s.body):
+        return s
+    first, last, by = (_constant(e) for e in (start.value, condition.right, step.value))
+    if step.op != "+=" or first is None or last is None or not by or not 0 <= first <= last + by < 2**31:
+        return s
+    own, kind = ast.Name(start.name, "int"), start.type
+    for t in s.body:
+        substitute(t, start.name, ast.Cast(kind, own))
+    start.type, start.value = "int", ast.Number(str(first), "int")
+    s.condition = ast.Binary(condition.op, own, ast.Number(str(last), "int"), "bool")
+    s.step = replace(step, target=own, value=ast.Number(str(by), "int"))
+    return s
+
+
+def _constant(e: Expr | None) -> int | None:
+    """The value of a whole number, and of sums, products and quotients of these that are not negative."""
+    match e:
+        case ast.Number() if not is_float(e.type):
+            return int(e.text.rstrip("uUlL"), 0) if e.text[0].isdigit() else None
+        case ast.Cast() if not is_float(e.type):
+            return _constant(e.operand)
+        case ast.Binary(op="+" | "*" | "/"):
+            a, b = _constant(e.left), _constant(e.right)
+            if a is None or b is None or (e.op == "/" and not b):
+                return None
+            return a + b if e.op == "+" else a * b if e.op == "*" else a // b
+    return None
 
 
 def _leave(condition: Expr, place: Place) -> ast.If:

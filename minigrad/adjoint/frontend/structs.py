@@ -39,6 +39,8 @@ class StructParser(TypeParser):
                     return Pointer(MembersView(tuple(members), kind, place, self))
             if stars == 1 and (pointer.array is None or pointer.type == kind or str(pointer.type) == str(kind)):
                 return pointer
+            if stars == 1 and isinstance(kind, str) and pointer.array and self.typed(kind, pointer):
+                return self.pointer(self.symbols.array(self.symbols.declared[pointer.array.name]), place)
             if stars == 1 and isinstance(kind, StructType) and pointer.array:
                 return self.viewed(kind, pointer, place)
             raise self.error(
@@ -48,6 +50,17 @@ class StructParser(TypeParser):
             raise self.error(place, f"a conversion to {kind} is outside the subset; write its members.")
         number = self.number(value, place)
         return ast.Cast(kind, number)
+
+    def typed(self, kind: str, pointer: Pointer) -> bool:
+        """True for the whole shared memory of a launch, declared as chars and used as this type alone."""
+        name = pointer.array.name if pointer.array else ""
+        uses = sum(t.text == name for t in self.tokens.tokens)
+        made = self.symbols.declared.get(name)
+        chars = made is not None and made.type in ("signed char", "unsigned char")
+        if not chars or name not in self.symbols.dynamic or pointer.offset != ZERO or uses != 2:
+            return False
+        made.type = kind  # type: ignore[union-attr]
+        return True
 
     def viewed(self, kind: StructType, pointer: Pointer, place: Place) -> Pointer:
         """`reinterpret_cast<float4*>(x)`: elements of x, several at a time."""

@@ -53,6 +53,9 @@ class SymbolTable:
     def lookup(self, name: str) -> Symbol | None:
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
+    def array(self, made: ast.Declare) -> Elements:
+        return Elements(made.name, made.type, len(made.dims), const=made.const, dims=made.dims)
+
     def type(self, name: str) -> Kind | None:
         found = next((scope[name] for scope in reversed(self.types) if name in scope), None)
         return found if isinstance(found, str | StructType) else None
@@ -93,7 +96,7 @@ class SymbolTable:
         symbol = self.lookup(name)
         match symbol:
             case ast.Declare() if symbol.dims:
-                return Elements(symbol.name, symbol.type, len(symbol.dims), const=symbol.const, dims=symbol.dims)
+                return self.array(symbol)
             case ast.Parameter() if symbol.pointer:
                 return Elements(symbol.name, symbol.type, 1, const=symbol.const)
             case ast.Declare() | ast.Parameter():

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from minigrad.adjoint.language.ast import Place
 
 _TOKEN = re.compile(
-    r"(?P<number>(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[fFuUlL]*)"
+    r"(?P<number>(?:0[xX][0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?[pP][-+]?\d+|0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[fFuUlL]*)"
     r"|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<string>\"[^\"\n]*\"|'[^'\n]*')"
     r"|(?P<op><<=|>>=|\+\+|--|->|::|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>=!&|^~?:;,.(){}\[\]])"
@@ -159,7 +159,8 @@ def cut(stream: TokenStream, line: str, number: int, start: int, column: int = 0
 
 def _not_decimal(line: str, number: str) -> str:
     """The reason why a literal is not accepted: 010 is 8 in C++, 0b11 is 3. Empty for decimal and hexadecimal ones."""
-    literal = re.match(r"[\w.]*", line).group()  # type: ignore[union-attr]
+    literal = re.match(r"[\w.]*", line[len(number) :]).group()  # type: ignore[union-attr]
+    literal = number + literal
     if len(literal) > len(number):
         return f"the literal {literal} is outside the differentiable subset; write it in decimal."
     octal = re.fullmatch(r"0\d+[uUlL]*", number)
@@ -185,4 +186,4 @@ FUNCTIONS = {
 
 def way_out(function: str) -> str:
     ways = [way for start, way in FUNCTIONS.items() if function.startswith(start)]
-    return ways[0] if ways else "write it as a __device__ function of differentiable ones in this file"
+    return ways[0] if ways else "write it as a __device__ function of differentiable ones, above this line"

@@ -97,7 +97,7 @@ class Subject:
         """The inputs of this size, and the gradients of the outputs."""
         draw = Draw(self.gpu, self.rung.dtype)
         inputs = self.rung.make(draw, size, work)
-        named = dict(zip((p.name for p in self.adjoint.file.kernel.params), inputs[0], strict=True))
+        named = dict(zip((p.name for p in self.adjoint.file.kernel.own), inputs[0], strict=True))
         return inputs, [draw.real(named[name].size) for name in self.adjoint.outputs]
 
     def verify(self) -> None:
@@ -119,7 +119,7 @@ class Subject:
         (args, grid, block), dy = self.at(size, work)
         steps, (read, written) = [args], self.rung.state or ("", "")
         if read:
-            names = [p.name for p in self.adjoint.file.kernel.params]
+            names = [p.name for p in self.adjoint.file.kernel.own]
             steps = in_time(args, names.index(read), names.index(written), work)
 
         def forward() -> None:
