@@ -202,9 +202,13 @@ def test_the_microscope_finds_no_problem_in_a_persistent_kernel(monkeypatch, kin
     assert "no problems" in repr(inspected(monkeypatch, kind))
 
 
-@pytest.mark.parametrize("missing", LINES)
-def test_the_microscope_finds_a_lost_barrier_or_fence(monkeypatch, missing):
-    problems = inspected(monkeypatch, change=LINES[missing]).problems
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [("registers", missing) for missing in LINES]
+    + [(kind, missing) for kind in ("cluster", *ARITHMETIC) for missing in [*LINES][:2]],
+)
+def test_the_microscope_finds_a_lost_barrier_or_fence(monkeypatch, kind, missing):
+    problems = inspected(monkeypatch, kind, LINES[missing]).problems
     assert "race" in {problem.kind for problem in problems}
 
 
