@@ -140,6 +140,10 @@ def test_refusals():
         CUDA(nn.GRU(2, 3, 2, bidirectional=True, device="sim"), "wavefront")
     with pytest.raises(ValueError, match="CUDA: rung='fast' must be among steps, projected"):
         CUDA(nn.GRU(2, 3, device="sim"), "fast")
+    with pytest.raises(ValueError, match=r"needs clusters of blocks, which GPUs of sm_89 do not have.*'persistent'"):
+        cuda.must_have_clusters("sm_89")
+    for arch in ("sm_90a", "sm_120", ""):
+        cuda.must_have_clusters(arch)
 
 
 @pytest.mark.gpu
