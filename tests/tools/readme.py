@@ -60,10 +60,7 @@ def recurrent_tables() -> list[str]:
         "PyTorch's fastest mode of that precision (`minigrad bench --rnn --against torch`):",
         "",
         *rows(["512 steps", "minigrad", "PyTorch"]),
-        *(
-            line([title, *("" if t is None else f"{t * 1e6:.0f}" for t in (ours, theirs))])
-            for title, ours, theirs in best
-        ),
+        *best,
         "",
         f"One step on {threads} threads, {processors.host}:",
         "",

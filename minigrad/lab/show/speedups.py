@@ -17,7 +17,9 @@ from minigrad.recurrent.openmp import RUNGS
 
 AXES = {"hidden": "unit", "batch": "sequence"}
 RIVAL, LIMIT, MEETING = "PyTorch", "limit", "limit and barrier"
-MODELS: dict[str, tuple[str, Any]] = {"ideal": (GREY, ":"), LIMIT: (INK, (0, (1, 3))), MEETING: (GREY, (0, (4, 2)))}
+MODELS: dict[str, tuple[str, Any]] = {
+    "ideal": (GREY, ":"), LIMIT: (INK, (0, (1, 3))), MEETING: (GREY, (0, (4, 2))), "hidden, model": (INK, (0, (4, 2))),
+}  # fmt: skip
 Curves = dict[str, dict[int, float]]  # by name: the height of each place along the axis
 
 
