@@ -41,7 +41,7 @@ def thread_speedups(
     base = {name: by[1] if name == RIVAL else alone for name, by in seconds.items()}
     curves = {name: {n: base[name] / s for n, s in by.items()} for name, by in seconds.items()}
     curves["ideal"] = {n: float(n) for by in curves.values() for n in by}
-    return curves_over(f"{title}: speed-up over one thread, on {source.host}", "threads", "speed-up", curves)
+    return scaling(f"{title}: speed-up over one thread, on {source.host}", "threads", "speed-up", curves)
 
 
 def step_times(
@@ -71,7 +71,7 @@ def step_times(
     if not curves:
         return Text(f"{source.host} has no times of {cell} with {plural(size, AXES[other])}.")
     title = f"{cell}, {plural(size, AXES[other])}: microseconds of a step on {source.host}"
-    return curves_over(title, f"{AXES[along]}s", "microseconds", curves, log=True)
+    return scaling(title, f"{AXES[along]}s", "microseconds", curves, log=True)
 
 
 def rank_speedups(hidden: int = 1024, batch: int = 32, report: RecurrentReport | None = None) -> Picture | Text:
@@ -102,7 +102,7 @@ def rank_speedups(hidden: int = 1024, batch: int = 32, report: RecurrentReport |
         return Text(f"{source.host} has no times of ranks with H{hidden} B{batch}.")
     curves["ideal"] = {n: float(n) for n in next(iter(curves.values()))}
     title = f"LSTM, {hidden} units, batch {batch}: speed-up over one rank, on {source.host}"
-    return curves_over(title, "ranks", "speed-up", curves, notes=notes)
+    return scaling(title, "ranks", "speed-up", curves, notes=notes)
 
 
 def sequence_rungs(
@@ -180,17 +180,12 @@ def _sizes(title: str, cell: str) -> dict[str, int] | None:
     return {"hidden": int(words[1]), "batch": int(words[words.index("batch") + 1])}
 
 
-def curves_over(
-    title: str,
-    along: str,
-    up: str,
-    curves: Mapping[str, Mapping[int, float]],
-    log: bool = False,
-    notes: Sequence[tuple[str, ...]] = (),
+def scaling(
+    title: str, along: str, up: str, curves: Curves, log: bool = False, notes: Sequence[tuple[str, ...]] = ()
 ) -> Picture:
-    """A curve for each name, {place: height}, over the places that any has, as powers of 2; and a table with more rows.
+    """A curve for each name over the places that any of them has, and the same numbers as a table with more rows.
 
-    `mg.show.curves_over("Time", "steps", "us", {"measured": {4: 9.1, 16: 7.2}})`
+    curves: heights by place, by name. Places are on a scale with powers of 2; log: heights on one, too.
     """
     places = sorted({place for by in curves.values() for place in by})
     figure, axes = canvas(6.6, 3, title)
