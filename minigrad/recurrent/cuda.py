@@ -1,5 +1,6 @@
 """The CUDA runner: from a launch for each step to one persistent launch for a sequence, `cuda/recurrent/*.cu`."""
 
+import re
 from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
@@ -92,6 +93,8 @@ class CUDA(Runner):
                 "wavefront. Choose rung='persistent'."
             )
         self.device = self.weights[self.places[0]][0].device
+        if rung == "cluster":
+            must_have_clusters(self.device.arch)
         self.kernels = kernels(module.kind, self.device.is_gpu)
         self._stacked: dict[tuple[str, ...], list[Array]] = {}  # weights by places
         self._whole: dict[tuple[int, int], Array] = {}  # the lengths where none are given, by steps and batch
@@ -191,6 +194,15 @@ class CUDA(Runner):
     def stack(self, ends: Sequence[Array]) -> Array:
         """A part of the last state, of all layers and directions along a new first axis."""
         return stacked(ends)
+
+
+def must_have_clusters(arch: str) -> None:
+    """Raise ValueError for a GPU before Hopper; arch is "" for `sim`."""
+    if arch and int(re.sub(r"\D", "", arch)) < 90:
+        raise ValueError(
+            f"CUDA: rung='cluster' needs clusters of blocks, which GPUs of {arch} do not have: those of sm_90 are the "
+            "first. Choose rung='persistent'."
+        )
 
 
 def stacked(arrays: Sequence[Array]) -> Array:

@@ -13,15 +13,16 @@ from minigrad.recurrent import OpenMP
 
 
 def test_rungs_are_timed_beside_the_limit(monkeypatch):
-    monkeypatch.setattr(recurrent, "fastest", lambda call: call() * 0 + 1e-4)
+    monkeypatch.setattr(recurrent, "fastest", lambda call: (call(), 1e-4)[1])
     found = recurrent.recurrent_times(cells=["gru"], hidden=[40], batches=[2], threads=[1, 2], repeats=2, steps=3)
     (times,) = found.times.values()
     assert [*times] == [
         "packed, 1 thread", "units, 1 thread", "batch, 1 thread", "both, 1 thread",
-        "units, 2 threads", "batch, 2 threads", "both, 2 threads", "limit, 1 thread", "limit, 2 threads",
+        "units, 2 threads", "batch, 2 threads", "both, 2 threads", "limit, 1 thread", "barrier, 1 thread",
+        "limit, 2 threads", "barrier, 2 threads",
     ]  # fmt: skip
     assert times["limit, 2 threads"].seconds == times["limit, 1 thread"].seconds / 2
-    assert all(time.repeats == 2 for label, time in times.items() if "limit" not in label)
+    assert all(time.repeats == 2 for label, time in times.items() if label.split(",")[0] in recurrent.RUNGS)
     assert "gru 40, batch 2, float32" in repr(found) and "load" in repr(found)
 
 
@@ -48,6 +49,10 @@ def test_the_limits_of_a_core_are_measured():
     assert 1e8 < recurrent.bandwidth(2**16) < 1e12
 
 
+def test_a_barrier_takes_time_where_there_are_two_threads():
+    assert recurrent.barrier(1) < 1e-6 and 0 <= recurrent.barrier(2) < 1
+
+
 def test_a_wrong_result_is_not_timed(monkeypatch):
     scan = OpenMP.scan
     monkeypatch.setattr(OpenMP, "scan", lambda *args: (scan(*args)[0] + np.float32(1e-3), *scan(*args)[1:]))
@@ -67,7 +72,7 @@ def test_a_rung_is_timed_with_an_affinity_or_a_schedule():
     rungs = ["wavefront", *recurrent.BOUND]
     found = recurrent.recurrent_times((), ["gru"], [20], [2], [2], rungs, 1, layers=3)
     (times,) = found.times.values()
-    assert [*times] == [*(f"{rung}, 2 threads" for rung in rungs), "limit, 2 threads"]
+    assert [*times] == [*(f"{rung}, 2 threads" for rung in rungs), "limit, 2 threads", "barrier, 2 threads"]
     runner = recurrent.made(recurrent.network(GRU, 20), "units dynamic", 2)
     assert (runner.schedule, runner.affinity) == ("dynamic", "none")
     assert recurrent.made(recurrent.network(GRU, 20), "units spread", 2).affinity == "spread"

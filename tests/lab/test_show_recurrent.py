@@ -21,12 +21,14 @@ def report(steps):
 
 THREADS = {
     "packed, 1 thread": 100.0, "units, 1 thread": 110.0, "units, 2 threads": 40.0, "torch, 1 thread": 120.0,
-    "torch, 2 threads": 80.0, "limit, 1 thread": 60.0, "limit, 2 threads": 30.0,
+    "torch, 2 threads": 80.0, "limit, 1 thread": 60.0, "limit, 2 threads": 30.0, "barrier, 1 thread": 0.0,
+    "barrier, 2 threads": 10.0, "units close, 2 threads": 20.0,
 }  # fmt: skip
 RECORD = {
     "lstm 256, batch 1, float32": {name: us / 4 for name, us in THREADS.items()},
     "lstm 512, batch 1, float32": THREADS,
     "lstm 512, batch 32, float32": {name: us * 10 for name, us in THREADS.items()},
+    "lstm 512, 4 layers, batch 1, float32": THREADS,
     "gru 512, batch 1, float32": THREADS,
     "LSTM H512 B32 T64, batch": {"1 rank": 900, "1 rank, messages": 9, "2 ranks": 450, "2 ranks, messages": 9},
     "LSTM H512 B32 T64, hidden": {"1 rank": 900, "1 rank, messages": 9, "2 ranks": 600, "2 ranks, messages": 90},
@@ -94,12 +96,14 @@ def test_the_speed_up_of_a_rung_is_over_the_best_program_of_one_thread():
     assert found["units"] == ["0.909", "2.5"], "over packed, 100 us"
     assert found["PyTorch"] == ["1", "1.5"], "over itself"
     assert found["limit"] == ["1.67", "3.33"] and found["ideal"] == ["1", "2"]
+    assert found["limit and barrier"] == ["1.67", "2.5"] and "units close" not in found
 
 
 def test_the_time_of_a_step_over_its_size():
     found = rows(mg.show.step_times("hidden", "lstm", 1, report(RECORD)))
     assert found == {
         "units": ["256", "512"], "fastest rung": ["10", "40"], "PyTorch": ["20", "80"], "limit": ["7.5", "30"],
+        "limit and barrier": ["10", "40"],
     }  # fmt: skip
     assert rows(mg.show.step_times("batch", "lstm", 512, report(RECORD)))["PyTorch"] == ["80", "800"]
     assert "has no times of gru with 32 sequences" in repr(mg.show.step_times("hidden", "gru", 32, report(RECORD)))
@@ -109,6 +113,8 @@ def test_the_speed_up_over_ranks():
     found = rows(mg.show.rank_speedups(512, 32, report(RECORD)))
     assert found["batch"] == ["1", "2"] and found["hidden"] == ["1", "1.5"]
     assert found["hidden, of it in messages"] == ["1%", "15%"]
+    assert found["hidden, model"] == ["0.99", "1.67"], "900 / (450 + 90)"
+    assert found["PyTorch, threads"] == ["0.0117", "0.0176"], "900 us of 64 steps over 1200 and 800 of one"
     assert "has no times of ranks with H1024 B32" in repr(mg.show.rank_speedups(1024, 32, report(RECORD)))
 
 

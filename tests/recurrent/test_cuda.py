@@ -140,6 +140,10 @@ def test_refusals():
         CUDA(nn.GRU(2, 3, 2, bidirectional=True, device="sim"), "wavefront")
     with pytest.raises(ValueError, match="CUDA: rung='fast' must be among steps, projected"):
         CUDA(nn.GRU(2, 3, device="sim"), "fast")
+    with pytest.raises(ValueError, match=r"needs clusters of blocks, which GPUs of sm_89 do not have.*'persistent'"):
+        cuda.must_have_clusters("sm_89")
+    for arch in ("sm_90a", "sm_120", ""):
+        cuda.must_have_clusters(arch)
 
 
 @pytest.mark.gpu
@@ -202,9 +206,13 @@ def test_the_microscope_finds_no_problem_in_a_persistent_kernel(monkeypatch, kin
     assert "no problems" in repr(inspected(monkeypatch, kind))
 
 
-@pytest.mark.parametrize("missing", LINES)
-def test_the_microscope_finds_a_lost_barrier_or_fence(monkeypatch, missing):
-    problems = inspected(monkeypatch, change=LINES[missing]).problems
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [("registers", missing) for missing in LINES]
+    + [(kind, missing) for kind in ("cluster", *ARITHMETIC) for missing in [*LINES][:2]],
+)
+def test_the_microscope_finds_a_lost_barrier_or_fence(monkeypatch, kind, missing):
+    problems = inspected(monkeypatch, kind, LINES[missing]).problems
     assert "race" in {problem.kind for problem in problems}
 
 

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import nbformat
 
-from minigrad.lab.bench import Timing, recorded_host, recorded_resnet, recorded_step
+from minigrad.lab.bench import Timing, recorded_host, recorded_recurrent, recorded_resnet, recorded_step
+from minigrad.lab.bench.recurrent import gpu
+from minigrad.recurrent.openmp import RUNGS
 
 README = Path(__file__).parents[2] / "README.md"
 NOTEBOOKS = README.parent / "notebooks"
 START = NOTEBOOKS / "00_start_here.ipynb"
 ROW = re.compile(r"^\| \[(\S+) (· )?[^\]]*\]\(((?:notebooks/)?(\d\w+\.ipynb))\) \|(.*)\| \d+ min \|$", re.M)
+STEPS = [f"{cell} 512, batch {batch}, float32" for cell in ("lstm", "gru") for batch in (1, 32)]  # of the processors
 FIRST, LAST = "<!-- from the newest records, by make notebooks -->\n\n", "\n<!-- until here -->"
 
 
@@ -43,8 +46,40 @@ def tables() -> str:
             *rows(["work", *libraries]),
             *(line([title, *(micro(of.get(name), 1) for name in libraries)]) for title, of in host.times.items()),
             "",
+            *recurrent_tables(),
         ]
     )
+
+
+def recurrent_tables() -> list[str]:
+    """Sequences on a GPU and steps on processors: the fastest rung and PyTorch's fastest mode of that precision."""
+    sequences, processors = recorded_recurrent("gpu"), recorded_recurrent("processor")
+    best = []
+    for work in gpu.WORKS:
+        if times := sequences.record.steps.get(work.title):
+            seconds = gpu.best(times, work.precision)
+            best.append(line([work.title, *("" if t is None else f"{t * 1e6:.0f}" for t in seconds)]))
+    threads = max(int(label.split()[-2]) for label in processors.record.steps[STEPS[0]])
+    label = f", {threads} threads" if threads > 1 else ", 1 thread"
+    return [
+        f"A recurrent network reads sequences, {sequences.record.place}, in microseconds, the fastest rung next to "
+        "PyTorch's fastest mode of that precision (`minigrad bench --rnn --against torch`):",
+        "",
+        *rows(["512 steps", "minigrad", "PyTorch"]),
+        *best,
+        "",
+        f"One step on {threads} threads, {processors.host}:",
+        "",
+        *rows(["network", "minigrad", "PyTorch"]),
+        *(line([title, *step(processors.record.steps[title], label)]) for title in STEPS),
+        "",
+    ]
+
+
+def step(times: dict[str, Timing], label: str) -> list[str]:
+    """Microseconds of the fastest rung on these threads, and of PyTorch."""
+    ours = min(t.fastest for name, t in times.items() if name.partition(", ")[0].split()[0] in RUNGS and label in name)
+    return [f"{ours * 1e6:.0f}", f"{times[f'torch{label}'].fastest * 1e6:.0f}"]
 
 
 def rows(headers: list[str]) -> list[str]:

@@ -16,8 +16,10 @@ from minigrad.recurrent.mpi import SPLITS
 from minigrad.recurrent.openmp import RUNGS
 
 AXES = {"hidden": "unit", "batch": "sequence"}
-RIVAL = "PyTorch"
-MODELS: dict[str, tuple[str, Any]] = {"ideal": (GREY, ":"), "limit": (INK, (0, (1, 3)))}
+RIVAL, LIMIT, MEETING = "PyTorch", "limit", "limit and barrier"
+MODELS: dict[str, tuple[str, Any]] = {
+    "ideal": (GREY, ":"), LIMIT: (INK, (0, (1, 3))), MEETING: (GREY, (0, (4, 2))), "hidden, model": (INK, (0, (4, 2))),
+}  # fmt: skip
 Curves = dict[str, dict[int, float]]  # by name: the height of each place along the axis
 
 
@@ -27,7 +29,8 @@ def thread_speedups(
     """The speed-up of a step by more CPU threads: each rung over `packed` on one, and PyTorch over itself.
 
     The limit, where the record has it, is over `packed`, too: of the multiplications at the peak, and the weights from
-    where they lie. Without a report, the newest record; where there is none, a sentence.
+    where they lie; and the same with a barrier a step. Without a report, the newest record; where there is none, a
+    sentence.
     """
     source = report or _newest("processor")
     if isinstance(source, Text):
@@ -46,7 +49,8 @@ def step_times(
 ) -> Picture | Text:
     """Microseconds of a step over "hidden", for `size` sequences, or over "batch", for `size` units.
 
-    The fastest rung on all threads of the record, next to PyTorch and the limit on as many, where the record has them.
+    The fastest rung on all threads of the record, next to PyTorch, the limit, and the limit with a barrier a step, on
+    as many, where the record has them.
     """
     (along,) = require_words("step_times", "along", along, tuple(AXES))
     other = next(name for name in AXES if name != along)
@@ -61,7 +65,7 @@ def step_times(
             most = max(n for by in found.values() for n in by)
             us = {name: by[most] * 1e6 for name, by in found.items() if most in by}
             ours = min(us[name] for name in RUNGS if name in us)
-            for name in ("fastest rung", RIVAL, "limit"):
+            for name in ("fastest rung", RIVAL, LIMIT, MEETING):
                 if name in us or name == "fastest rung":
                     curves.setdefault(name, {})[sizes[along]] = us.get(name, ours)
     if not curves:
@@ -71,7 +75,11 @@ def step_times(
 
 
 def rank_speedups(hidden: int = 1024, batch: int = 32, report: RecurrentReport | None = None) -> Picture | Text:
-    """The speed-up of a call by more ranks of MPI, for each split, and below the part of it in messages."""
+    """The speed-up of a call by more ranks of MPI, for each split, and below the part of it in messages.
+
+    Model of "hidden": the units shared evenly, and the messages as long as they take. PyTorch's is that of as many
+    threads over `batch` on one rank, where the record has it.
+    """
     source = report or _newest("ranks")
     if isinstance(source, Text):
         return source
@@ -83,7 +91,12 @@ def rank_speedups(hidden: int = 1024, batch: int = 32, report: RecurrentReport |
             alone = times["1 rank"].fastest
             calls = {int(label.split()[0]): label for label in times if "messages" not in label}
             curves[split] = {n: alone / times[label].fastest for n, label in calls.items()}
-            parts = (times[f"{label}, messages"].fastest / times[label].fastest for label in calls.values())
+            messages = {n: times[f"{label}, messages"].fastest for n, label in calls.items()}
+            parts = (messages[n] / times[label].fastest for n, label in calls.items())
+            if split == "hidden":
+                curves["hidden, model"] = {n: alone / (alone / n + messages[n]) for n in calls}
+            if split == "batch":
+                curves |= _torch_threads(source, hidden, batch, alone / int(title.partition(",")[0].rpartition("T")[2]))
             notes.append((f"{split}, of it in messages", *(f"{part:.0%}" for part in parts)))
     if not curves:
         return Text(f"{source.host} has no times of ranks with H{hidden} B{batch}.")
@@ -125,6 +138,12 @@ def sequence_rungs(
 # --- records ---
 
 
+def _torch_threads(report: RecurrentReport, hidden: int, batch: int, alone: float) -> Curves:
+    """PyTorch's speed-up over these seconds of a step, by threads up to 4; nothing where the record has no times."""
+    seconds = _by_name(report.record.steps.get(f"lstm {hidden}, batch {batch}, float32", {})).get(RIVAL, {})
+    return {f"{RIVAL}, threads": {n: alone / s for n, s in seconds.items() if n <= 4}} if seconds else {}
+
+
 def _newest(part: str) -> RecurrentReport | Text:
     """The newest record with that part, or the sentence that there is none."""
     try:
@@ -148,6 +167,8 @@ def _by_name(times: Times) -> Curves:
         if " " in name:
             continue  # a rung with an affinity or a schedule
         found.setdefault({"torch": RIVAL}.get(name, name), {})[int(threads.split()[0])] = timing.fastest
+    if barriers := found.pop("barrier", None):
+        found[MEETING] = {n: seconds + barriers[n] for n, seconds in found[LIMIT].items()}
     return found
 
 

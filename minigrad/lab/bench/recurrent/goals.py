@@ -61,7 +61,7 @@ def _steps(record: Record) -> Iterator[tuple[str, ...]]:
 def _fastest(times: dict, threads: int) -> float | None:
     """Seconds of the fastest rung on so many threads."""
     rungs = [t.fastest for label, t in times.items()
-             if label.split()[-2] == str(threads) and not label.startswith(("torch", "limit"))]  # fmt: skip
+             if label.split()[-2] == str(threads) and not label.startswith(("torch", "limit", "barrier"))]  # fmt: skip
     return min(rungs, default=None)
 
 

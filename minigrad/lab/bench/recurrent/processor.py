@@ -42,7 +42,7 @@ HIDDEN, BATCHES, RIVALS = (256, 512, 1024), (1, 32), ("torch",)
 BOUND = tuple(f"units {how}" for how in (*AFFINITIES[1:], *SCHEDULES[1:]))  # "units close": affinity or schedule
 MEASURED = ("packed", "units", "batch", "both")  # formula takes a second a step; wavefront is units in one layer
 STEPS = 64  # of a sequence, at batch 1; 8 at batch 32: a short run may find all processors free
-LIMIT, PROCESSOR = "limit", "bench/processor.cpp"
+LIMIT, BARRIER, PROCESSOR = "limit", "barrier", "bench/processor.cpp"  # beside the rungs; the limit's C++
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,7 +67,7 @@ class RecurrentTimes(Tabular):
             other = times.get(f"{name}, {label.partition(', ')[2]}")
             return f"{other.fastest / times[label].fastest:.2f}" if other else ""
 
-        shown = [label for label in times if not label.startswith(LIMIT)]
+        shown = [label for label in times if not label.startswith((LIMIT, BARRIER))]
         return [
             (title, label, f"{times[label].fastest * 1e6:.1f}", over("torch", label), over(LIMIT, label))
             for label in shown
@@ -137,7 +137,10 @@ def _times(
         for name, call in works.items():
             must_agree(name, np.asarray(call()), truth)
         found |= a_step(works, repeats, work.steps)
-    return found | {f"{LIMIT}, {plural(n, 'thread')}": Timing.of([limit(module, work.batch, n)]) for n in threads}
+    for n in threads:
+        floors = {LIMIT: limit(module, work.batch, n), BARRIER: barrier(n)}
+        found |= {f"{name}, {plural(n, 'thread')}": Timing.of([seconds]) for name, seconds in floors.items()}
+    return found
 
 
 def made(module: Recurrent, rung: str, threads: int) -> OpenMP:
@@ -206,6 +209,15 @@ def limit(module: Recurrent, batch: int, threads: int) -> float:
     inputs, state = (2 * batch * w.size / threads / multiplications() for w in weights)
     share = weights[1].nbytes // threads
     return module.num_layers * (inputs + max(state, share / bandwidth(max(share, 1024))))
+
+
+@cache
+def barrier(threads: int) -> float:
+    """Seconds of a barrier of these threads, and of nothing else: what a step of one unit takes longer than alone."""
+    steps, module = 1000, network(RNN, 1)
+    x = np.zeros((steps, 1, 1), np.float32)
+    together, alone = (fastest(partial(_y, OpenMP(module, "units", n), x)) for n in (threads, 1))
+    return max(0.0, together - alone) / steps
 
 
 @cache
