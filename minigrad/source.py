@@ -256,12 +256,8 @@ class Source:
             name = self._kernel.search(head)
             template = _TEMPLATE.match(head)
             mine = not head.startswith("template") or (template and template[3] == self._name)
-            if (
-                "__global__" in self._expanded(head)
-                and name
-                and mine
-                and not has_c_name(self.code, item.start + name.start())
-            ):
+            mine = mine and (self.name, item.start) not in self.left_out and "__global__" in self._expanded(head)
+            if mine and name and not has_c_name(self.code, item.start + name.start()):
                 at = item.start + (template.end(1) if template else 0)
                 words = re.finditer(r"\b(?:static|inline)\b", self.code[at : item.body])
                 edits += [(at, at, 'extern "C" '), *((at + w.start(), at + w.end(), "") for w in words)]
@@ -288,6 +284,12 @@ class Source:
         for source in self._chain:
             follow(source.text, self.folder)
         return found
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where a compiler finds them: the folder of the text first, then those of a project's headers."""
+        other = [path for path in self.included if not path.is_relative_to(self.folder) and CUDA not in path.parents]
+        return [self.folder, *dict.fromkeys(folder for path in other for folder in (path.parent, path.parent.parent))]
 
     @property
     def _chain(self) -> "list[Source]":

@@ -61,10 +61,10 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
         if param.type == "TensorMap":
             arrays.append((param.name, arg.array))
             maps.append((i, arg))
-    layout, paddings = _layout(params, real)
-    for i, padding in paddings.items():
-        memory = bytes(padding) + values[i]
-        values[i] = (ctypes.c_ubyte * len(memory)).from_buffer_copy(memory)
+    layout = _layout(params, real)
+    for name, padding in layout.paddings.items():
+        memory = bytes(padding) + values[int(name[1:])]
+        values[int(name[1:])] = (ctypes.c_ubyte * len(memory)).from_buffer_copy(memory)
     packed = layout(*values)
     return BoundArguments(Arguments(packed, arrays, maps), _one_device(kernel, arrays), real, written)
 
@@ -157,11 +157,10 @@ def _scalar(kernel: str, i: int, param: Param, kind: str, arg: Any) -> Any:
 
 
 @cache
-def _layout(params: tuple[Param, ...], real: np.dtype) -> tuple[type[ctypes.Structure], dict[int, int]]:
+def _layout(params: tuple[Param, ...], real: np.dtype) -> Any:
     """A C struct with one field per parameter, in natural alignment as in CUDA.
 
-    With it the bytes ahead of each parameter that begins at a multiple of 16, which ctypes does not know: its field
-    has them, too.
+    ctypes knows no alignment of 16: the field of such a parameter begins with bytes of padding, its `paddings`.
     """
 
     def field(param: Param) -> Any:
@@ -173,14 +172,14 @@ def _layout(params: tuple[Param, ...], real: np.dtype) -> tuple[type[ctypes.Stru
         return SCALARS[kind] if kind in SCALARS else STRUCTS[kind]
 
     fields: list[tuple[str, Any]] = []
-    paddings: dict[int, int] = {}
+    paddings: dict[str, int] = {}
     for i, param in enumerate(params):
         if not param.pointer and structs.is_value(param) and structs.value_layout(param)[1] == 16:
-            paddings[i] = -_end(fields) % 16
-            fields.append((f"p{i}", ctypes.c_ubyte * (paddings[i] + structs.value_layout(param)[0].itemsize)))
+            paddings[f"p{i}"] = padding = -_end(fields) % 16
+            fields.append((f"p{i}", ctypes.c_ubyte * (padding + structs.value_layout(param)[0].itemsize)))
         else:
             fields.append((f"p{i}", field(param)))
-    return type("Packed", (ctypes.Structure,), {"_fields_": fields}), paddings
+    return type("Packed", (ctypes.Structure,), {"_fields_": fields, "paddings": paddings})
 
 
 def _end(fields: list[tuple[str, Any]]) -> int:

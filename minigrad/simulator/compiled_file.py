@@ -1,20 +1,19 @@
 """Compiled files: CUDA C++ translated, built by the host compiler or taken from the disk cache, and loaded."""
 
 import ctypes
-import re
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from minigrad.devices.host_compiler import BuildError
+from minigrad.devices.leave_out import Reasons, needed, smaller
 from minigrad.errors import CompileError
-from minigrad.scan import item_name, items
 from minigrad.simulator.compiler import KERNEL, load
-from minigrad.simulator.diagnostics import ENTRY, Fault, compile_error, faults, undefined_function
+from minigrad.simulator.diagnostics import ENTRY, compile_error, faults, undefined_function
 from minigrad.simulator.runtime import runtime
-from minigrad.simulator.translate import Change, Translation, translate
+from minigrad.simulator.translate import Change, translate
 from minigrad.source import Source
 
 
@@ -83,14 +82,18 @@ def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> Compil
     """
     runtime()  # loading a kernel binds its calls to the runtime
     macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
-    reasons: dict[str, list[Fault]] = {}  # by the names of the items that are left out
+    reasons: Reasons = {}
     while True:
         translation = translate(source, recipe.evaluate_once)
         try:
             library, path = load(Path(source.name).stem, f"{macros}{translation.text}\n", recipe.flags, recipe.link)
             break
         except BuildError as error:
-            source = _smaller(source, str(error), translation, reasons)
+            found = faults(str(error), translation.parts, source.name)
+            if not (less := smaller(source, found, translation.parts, reasons)):
+                shown = needed(source, found, translation.parts, reasons)
+                raise compile_error(str(error), shown, translation.missing) from None
+            source = less
         except OSError as error:
             raise undefined_function(source.name, str(error)) from error
     if left := [f"there is no file {name}" for name in dict.fromkeys(translation.missing)] + [
@@ -98,33 +101,6 @@ def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> Compil
     ]:
         warnings.warn(f"{source.name}: left out: {', '.join(left)}.", stacklevel=2)
     return CompiledFile(source, path, translation.parts, library, _stamps(translation.files), translation.changes)
-
-
-def _smaller(source: Source, log: str, translation: Translation, reasons: dict[str, list[Fault]]) -> Source:
-    """The source without the items at fault. Raises CompileError where the kernel itself is."""
-    found = faults(log, translation.parts, source.name)
-    at = [_item(source, translation.parts, fault) for fault in found]
-    for item, fault in zip(at, found, strict=True):
-        if item:
-            reasons.setdefault(item[2], []).append(fault)
-    own = [fault for item, fault in zip(at, found, strict=True) if not item]
-    if own or not found or not source.kernel:
-        named = [word for fault in own for word in re.findall(r"\w+", fault.message.partition("\n")[0])]
-        shown = [each for word in named for each in reasons.get(word, [])] + own
-        raise compile_error(log, shown if source.kernel else found, translation.missing) from None
-    return replace(source, left_out=source.left_out | {(file, start) for file, start, _ in filter(None, at)})
-
-
-def _item(source: Source, parts: Mapping[str, str], fault: Fault) -> tuple[str, int, str] | None:
-    """The item in which an error is: its file, its offset and its name; None where there is none, or it is wanted."""
-    for file, line in (place for place in fault.places if place[0] in parts):
-        text = source if file == source.name else replace(source, text=parts[file], name=file, template="", before=None)
-        for item in items(text.code):
-            first, last = (text.code.count("\n", 0, at) + 1 for at in (item.start, item.stop))
-            if first <= line <= last and (file, item.start) not in source.left_out:
-                name = item_name(text.code[item.start : item.body])
-                return None if name == source.kernel else (file, item.start, name)
-    return None
 
 
 def _stamps(files: Iterable[Path]) -> dict[Path, int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minigrad.devices.hints import hint
+from minigrad.devices.leave_out import Rejection
 from minigrad.errors import CompileError, DeviceError
 from minigrad.simulator.translate import PTX
 
@@ -87,20 +88,11 @@ def locate(library: Path, pc: int, names: Iterable[str], own: str = "") -> tuple
     return None
 
 
-class Fault(NamedTuple):
-    """An error of the compiler: its file, its line and its message, and the lines of the reader that led to it."""
-
-    file: str
-    line: int
-    message: str
-    places: list[tuple[str, int]]
-
-
-def faults(log: str, parts: Mapping[str, str], own: str) -> list[Fault]:
+def faults(log: str, parts: Mapping[str, str], own: str) -> list[Rejection]:
     """The compiler's errors with file, line and text. parts: the texts by name; own: the name of the reader's."""
     lines = log.splitlines()
     at = [i for i, line in enumerate(lines) if _ERROR.match(line)]
-    found: list[Fault] = []
+    found: list[Rejection] = []
     for before, i, after in zip([-1, *at], at, [*at[1:], len(lines)], strict=False):
         file, number, words = _ERROR.match(lines[i]).groups()  # type: ignore[union-attr]
         around = lines[before + 1 : i], lines[i + 1 : after]
@@ -111,11 +103,11 @@ def faults(log: str, parts: Mapping[str, str], own: str) -> list[Fault]:
         known = any(fault.message.endswith(where) for fault in found)
         message = _message(file, int(number), words, parts) + where * (not known)
         places = [(file, int(number)), *((name, int(line)) for name, line in _places(*around, parts))]
-        found.append(Fault(file, int(number), message, places))
+        found.append(Rejection(message, places))
     return found
 
 
-def compile_error(log: str, found: Iterable[Fault], missing: Iterable[str] = ()) -> CompileError:
+def compile_error(log: str, found: Iterable[Rejection], missing: Iterable[str] = ()) -> CompileError:
     """The first of these errors as an exception; missing: headers that are not here."""
     errors = list(dict.fromkeys(fault.message for fault in found))
     ptx = [error for error in errors if "inline PTX" in error][:1]  # the other errors only follow from it

@@ -22,7 +22,7 @@ using namespace std;
 class Timer { cudaEvent_t start; public: Timer() { cudaEventCreate(&start); } float stop(); };
 struct Image { cv::Mat host; uchar4* pixels; };
 texture<float, 1> table;
-__device__ float lane() { float x; asm("mov.u32 %0, %laneid;" : "=f"(x)); return x; }
+__device__ float lane() { int x; asm("mov.u32 %0, %laneid;" : "=r"(x)); return x; }
 __global__ void fetch(real_t* y) { y[0] = tex1Dfetch(table, 0); }
 GLOBAL __launch_bounds__((((((BLOCK)) * 2) / 2))) scale(const CREAL x, real_t* RESTRICT y, Mode mode, int) {
 #ifdef __CUDA_ARCH__

@@ -71,12 +71,12 @@ def test_a_function_that_is_defined_nowhere():
 )
 def test_a_name_that_is_not_here_is_told_with_the_headers_that_are_not(text, call, words):
     text = f"{text}__global__ void k(int* y) {{ {call}; }}\n__global__ void other(int* y) {{ y[0] = 5; }}"
-    y = filled(1, np.int32)
+    y = mg.tensor(np.zeros(1, np.int32), device="sim")
     with pytest.raises(CompileError) as caught:
-        kernel(text, "k")(y, grid=1, block=1)
+        mg.kernel(text, "k")(y, grid=1, block=1)
     assert words in str(caught.value) and "?." not in str(caught.value)
     with pytest.warns(UserWarning, match=r"^other\.cu: left out: (there is no file|f does not compile here)"):
-        kernel(text, "other")(y, grid=1, block=1)
+        mg.kernel(text, "other")(y, grid=1, block=1)
     assert y.item() == 5
 
 
