@@ -7,7 +7,8 @@
 #define WARPS 4
 #endif
 
-constexpr int PER = 8;  // numbers of a lane: a row has up to 32 PER
+constexpr int PER = 8;    // numbers of a lane: a row has up to 32 PER
+constexpr int PART = 32;  // rows of a sum that are added up by themselves
 
 // A row of width numbers in the registers of a warp. Steps beyond it are skipped by all lanes.
 struct Row {
@@ -38,7 +39,39 @@ struct Row {
     __device__ void add(wide kept, wide factor, const Row& other, int width) {
         each(width, [&](int j) { at[j] = at[j] * kept + factor * other.at[j]; });
     }
+    // True if no lane has an infinity or NaN; all lanes get it.
+    __device__ bool finite(int width) const {
+        wide zero = 0;
+        each(width, [&](int j) { zero += at[j] * 0; });
+        return __all_sync(0xffffffff, zero == 0);
+    }
 };
+
+// factor * row of many rows, and the sum of the factors. Each term rounds the sum so far: PART of them are added up by
+// themselves, and then to the whole, so that what is rounded is small.
+struct RowSum {
+    Row whole = {}, part = {};
+    wide total = 0, of_part = 0, kept = 1;
+    int count = 0;
+
+    // What was added before counts `keep` times as much.
+    __device__ void add(wide keep, wide factor, const Row& row, int width) {
+        part.add(keep, factor, row, width);
+        of_part = of_part * keep + factor, kept *= keep;
+        if (++count % PART == 0) close(width);
+    }
+    __device__ void close(int width) {
+        whole.add(kept, 1, part, width), total = total * kept + of_part;
+        part = {}, of_part = 0, kept = 1;
+    }
+};
+
+// True if the row that begins there holds an infinity or NaN.
+__device__ bool spoiled(const real* from, int width) {
+    Row row = {};
+    row.read(from, width);
+    return !row.finite(width);
+}
 
 // Which keys a query sees: mask (null: all), a view of the shape (pairs, queries, keys), and with `causal` no key that is
 // further from its last than the query from its own: where there are more keys than queries, these are the last ones.
@@ -53,17 +86,20 @@ struct Seen {
     }
 };
 
-// y = the sum over keys of softmax(scale q k) v, and logs = the logarithm of the sum of exp(scale q k). The softmax is made
-// while the keys go by, as if each were the last: with a larger score, what was summed with the old maximum is scaled down.
-// A query that sees no key gets 0, and logs = infinity, so that exp(score - logs) is 0.
+// y = the sum over keys of softmax(scale q k) v; most = the largest scale q k, and inverse = 1 / the sum of
+// exp(scale q k - most), from which gradients make the weights again. The softmax is made while the keys go by, as if each
+// were the last: with a larger score, what was summed with the old maximum is scaled down. A query that sees no key gets 0,
+// and so are its most and inverse. repair, here and below: only rows that are not finite, which another kernel has written.
+// It has multiplied weights of 0 by what is hidden, and 0 times NaN is NaN.
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_forward(
-    const real* q, const real* k, const real* v, const bool* mask, real* y, wide* logs, View mask_at, wide scale,
-    int group, int pairs, int queries, int keys, int width, int causal) {
+    const real* q, const real* k, const real* v, const bool* mask, real* y, wide* peaks, wide* inverses, View mask_at,
+    wide scale, int group, int pairs, int queries, int keys, int width, int causal, int repair) {
     int i = blockIdx.x * WARPS + threadIdx.y, pair = i / max(queries, 1), query = i % max(queries, 1);
-    if (pair >= pairs) return;
+    if (pair >= pairs || (repair && !spoiled(y + i * width, width))) return;
     Seen seen{mask, mask_at, queries, keys, causal};
-    Row own = {}, sum = {}, other = {};
-    wide most = -INFINITY, total = 0;
+    Row own = {}, other = {};
+    RowSum sum;
+    wide most = -INFINITY;
     own.read(q + i * width, width);
     for (int key = 0; key < keys; ++key) {
         if (!seen(pair, query, key)) continue;  // the same for the whole warp
@@ -74,15 +110,16 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_forward(
         // [rescale]
         wide larger = score > most || score != score ? score : most;
         wide kept = larger == -INFINITY ? 1 : exp(most - larger), weight = larger == -INFINITY ? 0 : exp(score - larger);
-        most = larger, total = total * kept + weight;
+        most = larger;
         // [add]
         other.read(v + at, width);
         sum.add(kept, weight, other, width);
     }
+    sum.close(width);
     bool none = most == -INFINITY;
-    Row::each(width, [&](int j) { sum.at[j] = none ? 0 : sum.at[j] / total; });
-    sum.write(y + i * width, width);
-    if (threadIdx.x == 0) logs[i] = none ? INFINITY : most + log(total);
+    Row::each(width, [&](int j) { other.at[j] = none ? 0 : sum.whole.at[j] / sum.total; });
+    other.write(y + i * width, width);
+    if (threadIdx.x == 0) peaks[i] = none ? 0 : most, inverses[i] = none ? 0 : 1 / sum.total;
 }
 
 // dots = dy y: of a query, the mean of the slopes of its weights.
@@ -97,14 +134,16 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_dots
     if (threadIdx.x == 0) dots[i] = dot;
 }
 
-// dq = scale * the sum over keys of ds k, ds = p (dy v - dots), p = exp(score - logs).
+// dq = scale * the sum over keys of ds k, ds = p (dy v - dots), p = exp(score - most) * inverse.
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_queries(
-    const real* dy, const real* q, const real* k, const real* v, const bool* mask, const wide* logs, const wide* dots,
-    real* dq, View mask_at, wide scale, int group, int pairs, int queries, int keys, int width, int causal) {
+    const real* dy, const real* q, const real* k, const real* v, const bool* mask, const wide* peaks, const wide* inverses,
+    const wide* dots, real* dq, View mask_at, wide scale, int group, int pairs, int queries, int keys, int width, int causal,
+    int repair) {
     int i = blockIdx.x * WARPS + threadIdx.y, pair = i / max(queries, 1), query = i % max(queries, 1);
-    if (pair >= pairs) return;
+    if (pair >= pairs || (repair && !spoiled(dq + i * width, width))) return;
     Seen seen{mask, mask_at, queries, keys, causal};
-    Row own = {}, upstream = {}, other = {}, sum = {};
+    Row own = {}, upstream = {}, other = {};
+    RowSum sum;
     own.read(q + i * width, width);
     upstream.read(dy + i * width, width);
     for (int key = 0; key < keys; ++key) {
@@ -113,19 +152,23 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_quer
         other.read(v + at, width);
         wide slope = upstream.dot(other, width) - dots[i];
         other.read(k + at, width);
-        sum.add(1, exp(scale * own.dot(other, width) - logs[i]) * slope * scale, other, width);
+        sum.add(1, exp(scale * own.dot(other, width) - peaks[i]) * inverses[i] * slope * scale, other, width);
     }
-    sum.write(dq + i * width, width);
+    sum.close(width);
+    sum.whole.write(dq + i * width, width);
 }
 
 // dv = the sum over queries of p dy, dk = scale * that of ds q, over all heads of q that share this one.
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_keys(
-    const real* dy, const real* q, const real* k, const real* v, const bool* mask, const wide* logs, const wide* dots,
-    real* dk, real* dv, View mask_at, wide scale, int group, int pairs, int queries, int keys, int width, int causal) {
+    const real* dy, const real* q, const real* k, const real* v, const bool* mask, const wide* peaks, const wide* inverses,
+    const wide* dots, real* dk, real* dv, View mask_at, wide scale, int group, int pairs, int queries, int keys, int width,
+    int causal, int repair) {
     int i = blockIdx.x * WARPS + threadIdx.y, shared = i / max(keys, 1), key = i % max(keys, 1);
     if (shared * group >= pairs) return;
+    if (repair && !spoiled(dk + i * width, width) && !spoiled(dv + i * width, width)) return;
     Seen seen{mask, mask_at, queries, keys, causal};
-    Row own = {}, value = {}, other = {}, upstream = {}, key_sum = {}, value_sum = {};
+    Row own = {}, value = {}, other = {}, upstream = {};
+    RowSum key_sum, value_sum;
     own.read(k + i * width, width);
     value.read(v + i * width, width);
     for (int j = 0; j < group * queries; ++j) {
@@ -133,10 +176,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_keys
         if (!seen(pair, query, key)) continue;
         other.read(q + at * width, width);
         upstream.read(dy + at * width, width);
-        wide p = exp(scale * own.dot(other, width) - logs[at]);
+        wide p = exp(scale * own.dot(other, width) - peaks[at]) * inverses[at];
         value_sum.add(1, p, upstream, width);
         key_sum.add(1, p * (upstream.dot(value, width) - dots[at]) * scale, other, width);
     }
-    key_sum.write(dk + i * width, width);
-    value_sum.write(dv + i * width, width);
+    key_sum.close(width), value_sum.close(width);
+    key_sum.whole.write(dk + i * width, width);
+    value_sum.whole.write(dv + i * width, width);
 }

@@ -85,8 +85,8 @@ class Recorder(Protocol):
     def steps(self, optimizer: Any) -> None:
         """An optimizer updates its parameters."""
 
-    def repeats(self, action: Callable[[], Any]) -> None:
-        """The step does this on the host: not now, but before each replay."""
+    def repeats(self, action: Callable[[], Any], sets_rates: bool = False) -> None:
+        """The step does this on the host, perhaps for learning rates: not now, but before each replay."""
 
 
 class Tracer(Protocol):

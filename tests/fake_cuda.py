@@ -313,6 +313,16 @@ class Driver:
         place._obj.value = len(self.events)
         return 0
 
+    def cuEventDestroy_v2(self, event):
+        self.events[event.value - 1] = None
+        return 0
+
+    def cuEventElapsedTime(self, place, start, stop):
+        """A millisecond from each event to the next that was made; all work before them is done."""
+        assert not any(self.events[event.value - 1][0] for event in (start, stop))
+        place._obj.value = stop.value - start.value
+        return 0
+
     def cuEventRecord(self, event, stream):
         """The event follows all that waits on the stream."""
         stream = self.streams[stream.value - 1]

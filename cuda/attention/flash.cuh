@@ -95,7 +95,7 @@ __device__ void copy_tile(typename W::T* tile, const typename W::T* from, int fi
 }
 
 // The first bytes of shared memory, which hold OWN tiles of the block's rows, two stages of two tiles that pass by and
-// of two numbers for each of their rows, and for each warp the memory for an exchange.
+// of three numbers for each of their rows, and for each warp the memory for an exchange.
 template <class W, int OWN>
 struct Memory {
     using T = typename W::T;
@@ -107,7 +107,7 @@ struct Memory {
         extern __shared__ __align__(16) unsigned char memory[];
         own = reinterpret_cast<T*>(memory), stages = own + OWN * ROWS * W::PITCH;
         numbers = reinterpret_cast<float*>(stages + 4 * TILE);
-        exchange = reinterpret_cast<T*>(numbers + 4 * PASSING) + threadIdx.x / 32 * W::EXCHANGE;
+        exchange = reinterpret_cast<T*>(numbers + 6 * PASSING) + threadIdx.x / 32 * W::EXCHANGE;
     }
     __device__ T* strip(int tile) const { return own + (tile * ROWS + threadIdx.x / 32 * W::STRIP) * W::PITCH; }
     __device__ T* all() const { return exchange - threadIdx.x / 32 * W::EXCHANGE; }
@@ -119,8 +119,8 @@ struct Memory {
 // so is their total.
 template <class W>
 __device__ void flash_forward(
-    const typename W::T* q, const typename W::T* k, const typename W::T* v, typename W::T* y, float* logs, float scale,
-    const Lengths& of) {
+    const typename W::T* q, const typename W::T* k, const typename W::T* v, typename W::T* y, float* peaks, float* inverses,
+    float scale, const Lengths& of) {
     // [own]
     using M = Memory<W, 1>;
     M memory;
@@ -176,9 +176,10 @@ __device__ void flash_forward(
         }
 #pragma unroll
         for (int i = 0; i < W::R; ++i) {
-            float zero = most[i] == -INFINITY ? 0 : most[i];
+            float zero = most[i] == -INFINITY ? 0 : most[i], part = 0;
 #pragma unroll
-            for (int j = 0; j < W::C; ++j) total[i] += score(i, j) = power_of_two(score(i, j) * unit - zero);
+            for (int j = 0; j < W::C; ++j) part += score(i, j) = power_of_two(score(i, j) * unit - zero);
+            total[i] += part;
         }
         // [add]
         W::down(sum, score, memory.tile(stage, 1), memory.exchange);
@@ -192,15 +193,19 @@ __device__ void flash_forward(
         bool none = most[i] == -INFINITY;
         if (query >= of.queries) continue;
         W::store(y + (pair * of.queries + query) * of.width, sum, i, of.width, none ? 0 : 1 / total[i]);
-        if (W::column(0) == 0) logs[pair * of.queries + query] = none ? INFINITY : most[i] * LN_2 + logf(total[i]);
+        if (W::column(0) != 0) continue;
+        // [weights] those of gradients begin from the rounded maximum
+        float peak = none ? 0 : most[i] * LN_2;
+        peaks[pair * of.queries + query] = peak;
+        inverses[pair * of.queries + query] = none ? 0 : power_of_two(peak * LOG2_E - most[i]) / total[i];
     }
 }
 
 // dq = scale * the sum over keys of ds k, ds = p (dy v - dots). block -> W's strips of queries; keys and values pass by.
 template <class W>
 __device__ void flash_backward_queries(
-    const typename W::T* dy, const typename W::T* q, const typename W::T* k, const typename W::T* v, const float* logs,
-    const float* dots, typename W::T* dq, float scale, const Lengths& of) {
+    const typename W::T* dy, const typename W::T* q, const typename W::T* k, const typename W::T* v, const float* peaks,
+    const float* inverses, const float* dots, typename W::T* dq, float scale, const Lengths& of) {
     // [own]
     using M = Memory<W, 2>;
     M memory;
@@ -216,11 +221,11 @@ __device__ void flash_backward_queries(
     copy_tile<M::ROWS, W>(memory.own, q, top, of.queries, of.width);
     copy_tile<M::ROWS, W>(memory.own + M::ROWS * W::PITCH, dy, top, of.queries, of.width);
     copy(0, 0);
-    float unit = scale * LOG2_E, log[W::R], dot[W::R];
+    float unit = scale * LOG2_E, most[W::R], inverse[W::R], dot[W::R];
 #pragma unroll
     for (int i = 0; i < W::R; ++i) {
         int at = pair * of.queries + min(own + W::row(i), of.queries - 1);
-        log[i] = logs[at] * LOG2_E, dot[i] = dots[at];
+        most[i] = peaks[at] * LOG2_E, inverse[i] = inverses[at], dot[i] = dots[at];
     }
     typename W::Sums sum = {};
     typename W::Strip queries(memory.strip(0)), upstream(memory.strip(1));
@@ -237,7 +242,7 @@ __device__ void flash_backward_queries(
         W::along(slope, upstream, memory.tile(stage, 1));
         bool some = of.hidden(own, start + PASSING - 1);
         W::each(score, [&](int i, int j, float& s) {
-            s = power_of_two(s * unit - log[i]) * (slope(i, j) - dot[i]);
+            s = power_of_two(s * unit - most[i]) * inverse[i] * (slope(i, j) - dot[i]);
             if (some && of.hidden(own + W::row(i), start + W::column(j))) s = 0;
         });
         // [add]
@@ -257,8 +262,8 @@ __device__ void flash_backward_queries(
 // block adds its part of dq, which begins as 0, too: five products instead of seven, but sums in any order.
 template <class W, bool ALL = false>
 __device__ void flash_backward_keys(
-    const typename W::T* dy, const typename W::T* q, const typename W::T* k, const typename W::T* v, const float* logs,
-    const float* dots, float* dq, typename W::T* dk, typename W::T* dv, float scale, const Lengths& of) {
+    const typename W::T* dy, const typename W::T* q, const typename W::T* k, const typename W::T* v, const float* peaks,
+    const float* inverses, const float* dots, float* dq, typename W::T* dk, typename W::T* dv, float scale, const Lengths& of) {
     // [own]
     using M = Memory<W, 2>;
     M memory;
@@ -269,10 +274,11 @@ __device__ void flash_backward_keys(
         int start = first + number % tiles * PASSING, from = (shared * of.group + number / tiles) * of.queries;
         copy_tile<PASSING, W>(memory.tile(stage, 0), q + from * of.width, start, of.queries, of.width);
         copy_tile<PASSING, W>(memory.tile(stage, 1), dy + from * of.width, start, of.queries, of.width);
-        for (int i = threadIdx.x; i < 2 * PASSING; i += 32 * WARPS) {
+        for (int i = threadIdx.x; i < 3 * PASSING; i += 32 * WARPS) {
             int query = start + i % PASSING;
             bool inside = query < of.queries;
-            copy_async(memory.numbers + stage * 2 * PASSING + i, (i < PASSING ? logs : dots) + (inside ? from + query : 0), inside);
+            const float* numbers = i < PASSING ? peaks : i < 2 * PASSING ? inverses : dots;
+            copy_async(memory.numbers + stage * 3 * PASSING + i, numbers + (inside ? from + query : 0), inside);
         }
         copy_commit();
     };
@@ -292,11 +298,11 @@ __device__ void flash_backward_keys(
         if (!ALL && start + PASSING <= of.first(own)) continue;
         // [p]
         typename W::Scores score = {}, slope = {};
-        const float *log = memory.numbers + stage * 2 * PASSING, *dot = log + PASSING;
+        const float *most = memory.numbers + stage * 3 * PASSING, *inverse = most + PASSING, *dot = inverse + PASSING;
         W::along(score, keys, memory.tile(stage, 0));
         bool some = of.hidden(start, own + W::STRIP - 1);  // also where keys end: with ALL these would show in dq
         W::each(score, [&](int i, int j, float& s) {
-            s = power_of_two(s * unit - log[W::column(j)] * LOG2_E);
+            s = power_of_two(s * unit - most[W::column(j)] * LOG2_E) * inverse[W::column(j)];
             if (some && of.hidden(start + W::column(j), own + W::row(i))) s = 0;
         });
         // [dv]

@@ -50,10 +50,21 @@ struct Registers {
         return combine(value, __shfl_xor_sync(0xffffffff, value, 8));
     }
 
-    // scores += strip @ tile^T.
+    // scores += strip @ tile^T. Where the registers suffice, every 16 terms are summed by themselves first: in one chain each
+    // term would round the whole sum.
     static __device__ void along(Scores& scores, const Strip& strip, const float* tile) {
+        constexpr int TERMS = TALL <= 4 ? 16 : WIDTH;
+        for (int at = 0; at < WIDTH; at += TERMS) {
+            if constexpr (TERMS == WIDTH) return add_terms<TERMS>(scores, strip, tile);
+            Scores part = {};
+            add_terms<TERMS>(part, strip, tile, at);
+            each(scores, [&](int i, int j, float& s) { s += part(i, j); });
+        }
+    }
+    template <int TERMS>
+    static __device__ void add_terms(Scores& scores, const Strip& strip, const float* tile, int first = 0) {
 #pragma unroll 4
-        for (int at = 0; at < WIDTH; at += 4) {
+        for (int at = first; at < first + TERMS; at += 4) {
             Four tall[TALL], flat[C];
 #pragma unroll
             for (int j = 0; j < C; ++j) flat[j] = four(tile + column(j) * PITCH + at);
@@ -67,7 +78,8 @@ struct Registers {
         }
     }
 
-    // sums += scores @ tile: a thread needs the scores of whole rows, which its neighbors have.
+    // sums += scores @ tile: a thread needs the scores of whole rows, which its neighbors have. The product is summed by
+    // itself first: in one chain over all tiles each term would round the whole sum.
     static __device__ void down(Sums& sums, const Scores& scores, const float* tile, float* exchange) {
         __syncwarp();
 #pragma unroll
@@ -76,6 +88,7 @@ struct Registers {
             for (int j = 0; j < C; ++j) exchange[row(i) * BETWEEN + column(j)] = scores.at[i][j];
         }
         __syncwarp();
+        Sums part = {};
 #pragma unroll 4
         for (int at = 0; at < PASSING; at += 4) {
             Four tall[TALL];
@@ -89,10 +102,12 @@ struct Registers {
 #pragma unroll
                 for (int i = 0; i < TALL; ++i) {
 #pragma unroll
-                    for (int j = 0; j < SUMS; ++j) sums.at[i][j] += tall[i].at[term] * flat[j / 4].at[j % 4];
+                    for (int j = 0; j < SUMS; ++j) part.at[i][j] += tall[i].at[term] * flat[j / 4].at[j % 4];
                 }
             }
         }
+#pragma unroll
+        for (int i = 0; i < TALL * SUMS; ++i) sums.at[i / SUMS][i % SUMS] += part.at[i / SUMS][i % SUMS];
     }
 
     // `down` has written the scores to shared memory.

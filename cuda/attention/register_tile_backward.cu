@@ -1,13 +1,13 @@
 #include "attention/register_tile.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) attention_register_tile_backward_queries(
-    const float* dy, const float* q, const float* k, const float* v, const float* logs, const float* dots, float* dq,
+    const float* dy, const float* q, const float* k, const float* v, const float* peaks, const float* inverses, const float* dots, float* dq,
     float scale, int group, int queries, int keys, int width, int causal) {
-    flash_backward_queries<Registers>(dy, q, k, v, logs, dots, dq, scale, {group, queries, keys, width, causal});
+    flash_backward_queries<Registers>(dy, q, k, v, peaks, inverses, dots, dq, scale, {group, queries, keys, width, causal});
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) attention_register_tile_backward_keys(
-    const float* dy, const float* q, const float* k, const float* v, const float* logs, const float* dots, float* dk,
+    const float* dy, const float* q, const float* k, const float* v, const float* peaks, const float* inverses, const float* dots, float* dk,
     float* dv, float scale, int group, int queries, int keys, int width, int causal) {
-    flash_backward_keys<Registers>(dy, q, k, v, logs, dots, nullptr, dk, dv, scale, {group, queries, keys, width, causal});
+    flash_backward_keys<Registers>(dy, q, k, v, peaks, inverses, dots, nullptr, dk, dv, scale, {group, queries, keys, width, causal});
 }

@@ -2,37 +2,37 @@
 #include "attention/tensor_cores.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) attention_mma_bf16_backward_queries(
-    const bfloat16* dy, const bfloat16* q, const bfloat16* k, const bfloat16* v, const float* logs, const float* dots, bfloat16* dq,
+    const bfloat16* dy, const bfloat16* q, const bfloat16* k, const bfloat16* v, const float* peaks, const float* inverses, const float* dots, bfloat16* dq,
     float scale, int group, int queries, int keys, int width, int causal) {
-    flash_backward_queries<TensorCores<Bf16>>(dy, q, k, v, logs, dots, dq, scale, {group, queries, keys, width, causal});
+    flash_backward_queries<TensorCores<Bf16>>(dy, q, k, v, peaks, inverses, dots, dq, scale, {group, queries, keys, width, causal});
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) attention_mma_bf16_backward_keys(
-    const bfloat16* dy, const bfloat16* q, const bfloat16* k, const bfloat16* v, const float* logs, const float* dots, bfloat16* dk,
+    const bfloat16* dy, const bfloat16* q, const bfloat16* k, const bfloat16* v, const float* peaks, const float* inverses, const float* dots, bfloat16* dk,
     bfloat16* dv, float scale, int group, int queries, int keys, int width, int causal) {
-    flash_backward_keys<TensorCores<Bf16>>(dy, q, k, v, logs, dots, nullptr, dk, dv, scale, {group, queries, keys, width, causal});
+    flash_backward_keys<TensorCores<Bf16>>(dy, q, k, v, peaks, inverses, dots, nullptr, dk, dv, scale, {group, queries, keys, width, causal});
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) attention_mma_tf32_backward_queries(
-    const float* dy, const float* q, const float* k, const float* v, const float* logs, const float* dots, float* dq,
+    const float* dy, const float* q, const float* k, const float* v, const float* peaks, const float* inverses, const float* dots, float* dq,
     float scale, int group, int queries, int keys, int width, int causal) {
-    flash_backward_queries<TensorCores<Tf32>>(dy, q, k, v, logs, dots, dq, scale, {group, queries, keys, width, causal});
+    flash_backward_queries<TensorCores<Tf32>>(dy, q, k, v, peaks, inverses, dots, dq, scale, {group, queries, keys, width, causal});
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) attention_mma_tf32_backward_keys(
-    const float* dy, const float* q, const float* k, const float* v, const float* logs, const float* dots, float* dk,
+    const float* dy, const float* q, const float* k, const float* v, const float* peaks, const float* inverses, const float* dots, float* dk,
     float* dv, float scale, int group, int queries, int keys, int width, int causal) {
-    flash_backward_keys<TensorCores<Tf32>>(dy, q, k, v, logs, dots, nullptr, dk, dv, scale, {group, queries, keys, width, causal});
+    flash_backward_keys<TensorCores<Tf32>>(dy, q, k, v, peaks, inverses, dots, nullptr, dk, dv, scale, {group, queries, keys, width, causal});
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) attention_mma_3xtf32_backward_queries(
-    const float* dy, const float* q, const float* k, const float* v, const float* logs, const float* dots, float* dq,
+    const float* dy, const float* q, const float* k, const float* v, const float* peaks, const float* inverses, const float* dots, float* dq,
     float scale, int group, int queries, int keys, int width, int causal) {
-    flash_backward_queries<TensorCores<Tf32x3>>(dy, q, k, v, logs, dots, dq, scale, {group, queries, keys, width, causal});
+    flash_backward_queries<TensorCores<Tf32x3>>(dy, q, k, v, peaks, inverses, dots, dq, scale, {group, queries, keys, width, causal});
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) attention_mma_3xtf32_backward_keys(
-    const float* dy, const float* q, const float* k, const float* v, const float* logs, const float* dots, float* dk,
+    const float* dy, const float* q, const float* k, const float* v, const float* peaks, const float* inverses, const float* dots, float* dk,
     float* dv, float scale, int group, int queries, int keys, int width, int causal) {
-    flash_backward_keys<TensorCores<Tf32x3>>(dy, q, k, v, logs, dots, nullptr, dk, dv, scale, {group, queries, keys, width, causal});
+    flash_backward_keys<TensorCores<Tf32x3>>(dy, q, k, v, peaks, inverses, dots, nullptr, dk, dv, scale, {group, queries, keys, width, causal});
 }

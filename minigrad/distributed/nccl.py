@@ -43,7 +43,7 @@ class NCCL:
     def join(self) -> None:
         """Let the GPU's stream wait for what overlaps with it."""
         with self.gpu.context.lock:
-            self._side.join()
+            self.side.join()
 
     def broadcast(self, arrays: Sequence[Any], root: int) -> list[Any]:
         """The memory of each array as bytes: all ranks have one layout."""
@@ -92,11 +92,11 @@ class NCCL:
             return
         library, comm = self._communicator
         function, several = getattr(library, name), len(pairs) > 1
-        stream = self._side.handle if overlap else gpu.stream.handle
+        stream = self.side.handle if overlap else gpu.stream.handle
         with context.lock if context.claim() else context.current():  # NCCL works in the context that is current
             context.must_live()
             if overlap:
-                self._side.begin()
+                self.side.begin()
             status = library.ncclGroupStart() if several else 0
             for x, y in pairs:
                 gpu.memory.touch((x, y))
@@ -108,7 +108,8 @@ class NCCL:
                 libnccl.check(library, status)
 
     @cached_property
-    def _side(self) -> SideStream:
+    def side(self) -> SideStream:
+        """The stream of the messages that overlap with the GPU's work."""
         return SideStream(self.gpu.context)
 
     @cached_property

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+NOTE = 256  # bytes for the collective that a rank has come to, in which minigrad notes it; others leave it empty
+
 
 def main() -> None:
     folder, ranks, deadline, names, *sys.argv = sys.argv[1:]
@@ -31,6 +33,8 @@ def main() -> None:
         code = os.waitstatus_to_exitcode(status)
         write(own, "status", {"code": code})
         os._exit(code if code >= 0 else 128 - code)
+    (own / "call").write_bytes(bytes(NOTE))
+    os.environ["MINIGRAD_CALL"] = str(own / "call")
     faulthandler.enable((own / "crash").open("w"))
     faulthandler.dump_traceback_later(max(0.01, float(deadline) - time.time()), file=(own / "where").open("w"))
     run(own, int(ranks), names.split())

@@ -4,7 +4,7 @@ import json
 import pickle
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,15 @@ class RankReport:
 
     def place(self) -> str:
         """Its place at the time limit."""
-        return self.at("where") or ("at the end of its code" if self._json("end") else "at the beginning")
+        line = self.at("where") or ("at the end of its code" if self._json("end") else "at the beginning")
+        waits, call = self.call()
+        return f"{line}, {'at' if waits else 'after'} {call}" if call else line
+
+    def call(self) -> tuple[bool, str]:
+        """The last collective that it came to, and whether it still waits there for others; empty before the first."""
+        path = self.folder / "call"
+        note = path.read_bytes().rstrip(b"\0 ").decode(errors="replace") if path.is_file() else ""
+        return note.startswith("at"), note[2:]
 
     def at(self, file: str) -> str:
         """The line of the script that it was in, as the file `crash` or `where` has it."""
@@ -101,7 +109,10 @@ def failure(
     failures = [(*how, report.rank) for report in found if (how := report.failure())]
     if failed := [each for each in failures if code is not None or each[0] < begun + limit]:
         _, what, trace, rank = min(failed)
-        return RankError(f"rank {rank} of {ranks} {what}.", rank, trace.replace(f"{folder}/", ""))
+        calls = [(report.call(), report.rank) for report in found if report.rank != rank]
+        waiting = _clauses((f"waited at {call}", other) for (waits, call), other in calls if waits)
+        then = f" Then {waiting}." if waiting else ""
+        return RankError(f"rank {rank} of {ranks} {what}.{then}", rank, trace.replace(f"{folder}/", ""))
     if code is None:
         return RankError(_late(found, limit))
     if code or len(found) < ranks:
@@ -115,12 +126,17 @@ def failure(
 
 
 def _late(found: Sequence[RankReport], limit: float) -> str:
-    """Where the ranks were when they were stopped; ranks in one place have one clause."""
-    places: dict[str, list[str]] = {}
-    for report in found:
-        places.setdefault(report.place(), []).append(str(report.rank))
-    at = [f"rank{'s' * (len(who) > 1)} {', '.join(who)} {place}" for place, who in places.items()]
+    """Where the ranks were when they were stopped."""
+    at = _clauses((report.place(), report.rank) for report in found)
     return (
-        f"the time limit of {limit:g} s was reached, and the ranks were stopped: {'; '.join(at) or 'none had begun'}. "
+        f"the time limit of {limit:g} s was reached, and the ranks were stopped: {at or 'none had begun'}. "
         "A rank that waits for a message which no other sends waits for ever; else give the job more time."
     )
+
+
+def _clauses(each: Iterable[tuple[str, int]]) -> str:
+    """One clause for all ranks of which the same is said: ranks 0, 2 wait; rank 1 ends."""
+    places: dict[str, list[str]] = {}
+    for place, rank in each:
+        places.setdefault(place, []).append(str(rank))
+    return "; ".join(f"rank{'s' * (len(who) > 1)} {', '.join(who)} {place}" for place, who in places.items())

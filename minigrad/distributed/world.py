@@ -1,6 +1,7 @@
 """World: the ranks of MPI that run this program, and the check that all of them make the same call."""
 
 import atexit
+import mmap
 import os
 import sys
 import threading
@@ -15,6 +16,8 @@ from minigrad.errors import DeviceError, RankError
 from minigrad.tape import mode
 
 STARTED = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"}  # environment: set for the ranks that mpiexec starts
+NOTE = "MINIGRAD_CALL"  # environment: the file in which `launch` reads, after a fault, where this rank was
+WAITS, PASSED = b"at", b"->"  # the first bytes of a note
 END = "the end of its program"
 SAME_CALLS = "Every rank must make the same calls in the same order, with the same shapes, dtypes and ops."
 
@@ -30,6 +33,7 @@ class World:
         self.rank, self.size, self.local_rank, self.local_size = 0, 1, 0, 1
         self._thread: int | None = None  # that of its calls; those of several would meet in any order
         self._ended = False  # a rank is at its end: it would never come to another call
+        self._note = _note()
         if comm is not None:
             from mpi4py import MPI
 
@@ -56,7 +60,9 @@ class World:
         if self._ended:
             raise RankError(f"{call}: a rank has come to the end of its program, and answers no more.")
         mine, each = _checksum((call, *details)), bytearray(8 * self.size)
+        self._note[:] = WAITS + _padded(call, len(self._note) - len(WAITS))
         self.comm.Allgather(mine, each)
+        self._note[: len(PASSED)] = PASSED
         if each != mine * self.size:
             raise self._difference(self.comm.allgather((call, *details)), way_out)
 
@@ -85,6 +91,19 @@ class World:
                 self.agree(END)
             except RankError as error:  # at the end of the process nothing could catch it
                 print(error, file=sys.stderr)
+
+
+def _note() -> Any:
+    """The memory of the note's file, which outlives a rank that is killed; without a file, memory of this process."""
+    if not (path := os.environ.get(NOTE)):
+        return bytearray(len(WAITS))
+    with open(path, "r+b") as file:
+        return mmap.mmap(file.fileno(), 0)
+
+
+@lru_cache
+def _padded(call: str, size: int) -> bytes:
+    return call.encode()[:size].ljust(size)
 
 
 @lru_cache

@@ -10,6 +10,7 @@ from minigrad.devices.dtypes import check_dtype, wide
 from minigrad.errors import require_bool, require_int, require_number
 from minigrad.nn.module import Module
 from minigrad.operators import OPS
+from minigrad.tape import mode
 from minigrad.tensor import Tensor
 
 
@@ -55,13 +56,21 @@ class BatchNorm2d(Module):
         if x.ndim != 4:
             raise ValueError(f"{type(self).__name__}: x is {x.shape}; it must be (N, C, H, W).")
         affine = (self.weight, self.bias) if self.weight is not None else ()
-        terms = self._terms(x) if self.training else 0
-        batches = int(self.num_batches_tracked.numpy()) + 1 if terms else 0
-        momentum = self.momentum if self.momentum is not None else 1 / batches if terms else 0.0
+        terms, momentum = self._terms(x) if self.training else 0, self.momentum
+        if momentum is None:
+            if terms and mode.recorder:
+                raise RuntimeError(
+                    "mg.graph: BatchNorm2d(momentum=None) weights each batch less than the one before it, and a replay "
+                    "has one weight. Give the layer a momentum."
+                )
+            momentum = 1 / (int(self.num_batches_tracked.numpy()) + 1) if terms else 0.0
         y = self._normalized(op, x, (*affine, *residual), terms, momentum)
         if terms:
-            self.num_batches_tracked.assign(np.array(batches))
+            mode.recorder.repeats(self._count) if mode.recorder else self._count()
         return y
+
+    def _count(self) -> None:
+        self.num_batches_tracked.assign(self.num_batches_tracked.numpy() + 1)
 
     def _terms(self, x: Tensor) -> int:
         """The number of elements of a channel, of which a batch in training has its statistics."""

@@ -50,9 +50,11 @@ def shape_of(shape: tuple[int, ...], pad: Padding) -> tuple[int, ...]:
 
 
 def launch(kernels: dict[str, Kernel], x: Array, pad: Padding, mode: str, value: Any) -> Array:
-    """One kernel."""
-    y = Array.empty(x.device, shape_of(x.shape, pad), x.dtype)
-    frame = Frame.around(x.shape, widths(x.ndim, pad))
+    """One kernel, over the axes in their order in memory."""
+    y = Array.empty(x.device, shape_of(x.shape, pad), x.dtype, x.channels_last)
+    order = (0, 2, 3, 1) if x.channels_last else range(x.ndim)
+    around = widths(x.ndim, pad)
+    frame = Frame.around(tuple(x.shape[d] for d in order), [around[d] for d in order])
     launch_over(kernels["forward"], y.size, x.dtype)(x, y, frame, value, y.size)
     return y
 
@@ -99,6 +101,7 @@ pad = Op(
     prepare=prepare,
     cost=cost,
     integers=True,
+    layouts="any",
     kernels={
         "forward": per_element("pad.cu", "pad_forward", blocks=BLOCKS),
         "vectorized": per_four("pad.cu", "pad_vectorized", blocks=BLOCKS),
@@ -111,5 +114,8 @@ pad = Op(
             ((33, 31), (0, 0, 2, 1), 0.5), ((2, 3, 5, 7), (1, 2, 3, 0), 0), ((2, 3, 5, 7), (2, -3, -1, 1), 2),
             ((2, 1, 3, 1, 2), (1, 0, 0, 1, 1, 0, 0, 1, 1, 1), 3),
         )
+    ] + [
+        Case(((2, 3, 5, 7),), {"pad": pad, "mode": "constant", "value": 2}, channels_last=True)
+        for pad in ((1, 2, 3, 0), (2, -3, -1, 1, 0, 2))
     ],
 )  # fmt: skip

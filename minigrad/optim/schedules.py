@@ -32,7 +32,7 @@ class Schedule:
     def step(self) -> None:
         """Go on to the rate of the next step."""
         if mode.recorder:
-            mode.recorder.repeats(self.step)
+            mode.recorder.repeats(self.step, sets_rates=True)
         else:
             self.steps += 1
             self._set()

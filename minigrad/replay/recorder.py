@@ -60,10 +60,11 @@ class StepRecorder:
         self._settings.append((optimizer, optimizer.launched))
         self.on_host.append(optimizer.send)
 
-    def repeats(self, action: Callable[[], Any]) -> None:
-        """The step does this on the host."""
+    def repeats(self, action: Callable[[], Any], sets_rates: bool = False) -> None:
+        """The step does this on the host; a schedule sets learning rates."""
         self.on_host.append(action)
-        self._earlier = [optimizer for optimizer, _ in self._settings]
+        if sets_rates:
+            self._earlier = [optimizer for optimizer, _ in self._settings]
 
     def finish(self, memory: Iterable[int]) -> None:
         """After the capture: note the addresses that its launches work on."""

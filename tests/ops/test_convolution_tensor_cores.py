@@ -182,7 +182,7 @@ def test_tiles_that_do_not_fit_are_rejected(way, tile, warps):
     direction = "backward" if way else "forward"
     work = work_of("conv2d", ((4, 64, 28, 28), (64, 64, 3, 3)), direction, "mma_tf32", True, padding=1)
     found = {(s.values["ROWS"], s.values["COLUMNS"]) for s in settings(work)}
-    assert len(found) == 3 + 2 * bool(way) and tile not in found
+    assert len(found) == 3 + 3 * bool(way) and tile not in found
 
 
 def test_a_tile_of_one_stage_does_not_compile():

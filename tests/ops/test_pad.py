@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.devices.array import Array
+from minigrad.devices.dry_run import DryRun
 from minigrad.kernels.frame import Frame
 
 
@@ -74,3 +76,13 @@ def test_more_axes_than_a_kernel_walks_are_refused():
     assert mg.pad(x, (1, 1) * 8).size == 3**8
     with pytest.raises(ValueError, match="a kernel pads at most 8 axes"):
         mg.pad(x, (1, 1) * 9)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_images_keep_their_layout(layout):
+    """One launch each way: nothing is copied."""
+    device = DryRun()
+    x = mg.Tensor(Array.empty(device, (2, 3, 4, 5), np.dtype("float32"), layout == "NHWC"), True)
+    y = mg.pad(x, (1, 1))
+    y.backward(mg.Tensor(Array.empty(device, y.shape, y.dtype, layout == "NHWC")))
+    assert {each.array.channels_last for each in (x, y, x.grad)} == {layout == "NHWC"} and len(device.launches) == 2

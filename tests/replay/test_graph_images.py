@@ -1,6 +1,7 @@
 """A captured step over images: a residual block with its channels last keeps its running statistics in every replay."""
 
 import numpy as np
+import pytest
 
 import minigrad as mg
 from minigrad import nn
@@ -39,3 +40,15 @@ def test_replays_update_running_statistics(gpu, driver):
         if buffer.ndim:
             np.testing.assert_allclose(buffer.numpy(), wanted[name].numpy(), rtol=1e-4, err_msg=name)
             assert buffer.version.count == 5
+        else:
+            assert buffer.item() == wanted[name].item() == 5
+
+
+def test_a_mean_over_all_batches_is_not_captured(gpu):
+    layer = nn.BatchNorm2d(3, momentum=None, device="numpy")
+    for tensor in (*layer.parameters(), *(x for x in layer.buffers() if x.ndim)):
+        tensor.array = Array.upload(gpu, tensor.array)
+    fast, x = mg.graph(layer), mg.Tensor(Array.upload(gpu, np.ones((2, 3, 4, 5), np.float32)))
+    fast(x)
+    with pytest.raises(RuntimeError, match="a replay has one weight. Give the layer a momentum"):
+        fast(x)

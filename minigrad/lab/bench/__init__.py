@@ -15,7 +15,7 @@ speed.
 from minigrad.lab.bench.host import HostCost, host_cost, recorded_host
 from minigrad.lab.bench.levels import Levels, memory_levels, recorded_levels
 from minigrad.lab.bench.measure import Measurement, measure
-from minigrad.lab.bench.parallel import ParallelReport, parallel_report, recorded_parallel
+from minigrad.lab.bench.parallel import ParallelReport, RankWatch, parallel_report, recorded_parallel
 from minigrad.lab.bench.record import Record, load, newest, newest_adjoints
 from minigrad.lab.bench.recurrent import RecurrentReport, recorded_recurrent, recurrent_report
 from minigrad.lab.bench.resnet import ResNetReport, recorded_resnet, resnet_report
@@ -26,8 +26,8 @@ from minigrad.lab.bench.work import Work
 from minigrad.lab.bench.workloads import run, suite
 
 __all__ = [
-    "HostCost", "Levels", "Measurement", "ParallelReport", "Record", "RecurrentReport", "ResNetReport", "Timing",
-    "TrainingStep", "TunableSweep", "Work", "host_cost", "load", "measure", "memory_levels", "newest",
+    "HostCost", "Levels", "Measurement", "ParallelReport", "RankWatch", "Record", "RecurrentReport", "ResNetReport",
+    "Timing", "TrainingStep", "TunableSweep", "Work", "host_cost", "load", "measure", "memory_levels", "newest",
     "newest_adjoints", "parallel_report", "recorded_host", "recorded_levels", "recorded_parallel",
     "recorded_recurrent", "recorded_resnet", "recorded_step", "recurrent_report", "resnet_report", "run", "suite",
     "sweep", "time", "training_step",

@@ -41,13 +41,14 @@ ADJOINT, RECURRENT, PARALLEL = "adjoint", "recurrent", "parallel"
 HEADERS = ("work", "us", "GB/s", "of copy", "TFLOP/s", "of peak", "x torch", "x numpy")
 HEAD = ("device", "date", "command", "versions")  # required in every file
 TABLES = (  # of a record, by title
-    "levels", "measurements", "sweeps", "steps", "peaks", "layers", "timelines", "host", "choices", "resources", "costs"
+    "levels", "measurements", "sweeps", "steps", "peaks", "layers", "timelines", "host", "choices", "resources",
+    "spans", "costs",
 )  # fmt: skip
 KEYS = {  # by folder: the keys of a file, in their order
-    "": (*HEAD, "refused", "chip", "copy", *TABLES[:-1]),
+    "": (*HEAD, "refused", "chip", "copy", *TABLES[:-2]),
     ADJOINT: (*HEAD, "refused", "costs"),
     RECURRENT: (*HEAD, "refused", "steps"),
-    PARALLEL: (*HEAD, "refused", "steps", "host"),
+    PARALLEL: (*HEAD, "refused", "steps", "host", "spans"),
 }
 Times = dict[str, Timing]  # by a label: the values of the tunables, as "BLOCK=256", a way to take a step, a library
 
@@ -57,6 +58,15 @@ class Level(NamedTuple):
 
     bandwidth: float
     latency: float | None  # None for the host's memory, which kernels do not read
+
+
+class RankSpan(NamedTuple):
+    """Something that a rank did in a step, in one lane of its time line: seconds since all ranks began together."""
+
+    lane: str
+    name: str
+    start: float
+    stop: float
 
 
 @dataclass(repr=False)
@@ -84,6 +94,7 @@ class Record(Tabular):
     host: dict[str, Times] = field(default_factory=dict)  # the host's time for a call
     choices: dict[str, dict[str, str]] = field(default_factory=dict)  # by sweep: "search" and "default"
     resources: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # registers, shared, local bytes
+    spans: dict[str, list[list[RankSpan]]] = field(default_factory=dict)  # of each rank, by step
     costs: dict[str, AdjointCost] = field(default_factory=dict)
     folder: str = ""
 
@@ -236,6 +247,8 @@ def _parsed(key: str, content: Any) -> Any:
             return {title: _parsed("resources", entry) for title, entry in content.items()}
         case "resources":
             return {title: tuple(entry) for title, entry in content.items()}
+        case "spans":
+            return {title: [[RankSpan(*span) for span in rank] for rank in ranks] for title, ranks in content.items()}
         case "costs":
             return {title: AdjointCost.from_json(entry) for title, entry in content.items()}
         case _:

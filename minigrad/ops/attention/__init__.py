@@ -25,7 +25,7 @@ FILE, WIDEST, WARPS = "attention.cu", 256, (4, 1, 2, 8, 16)
 def forward(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None, causal: bool = False,
     scale: float | None = None, precision: str = "float32",
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """y = softmax(scale q k^T) v for each head of q, k and v (batch, heads, length, width); scale is 1 / sqrt(width)
 
     mask, bool, broadcasts to (batch, heads, queries, keys): True where a query sees a key. With causal a query sees no
@@ -36,14 +36,16 @@ def forward(
     q, k, v = grouped(*(rounding.rounded(x, precision) for x in (q, k, v)))
     scores = np.where(seen, q @ k.swapaxes(-1, -2) * q.dtype.type(scaling(q, scale)), -np.inf)
     most = scores.max(-1, initial=-np.inf)
-    logs = np.log(np.exp(scores - np.where(most == -np.inf, 0, most)[..., None]).sum(-1)) + most
-    logs = np.where(most == -np.inf, np.inf, logs)
-    return total(np.exp(scores - logs[..., None]), v, seen).astype(dtype, copy=False), logs
+    none = most == -np.inf
+    most = np.where(none, 0, most)
+    weights = np.exp(scores - most[..., None])
+    inverse = np.where(none, 0, 1 / weights.sum(-1))
+    return total(weights * inverse[..., None], v, seen).astype(dtype, copy=False), most, inverse
 
 
 def backward(
     dy: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, y: np.ndarray,
-    logs: np.ndarray, causal: bool, scale: float | None, precision: str, shapes: tuple,
+    most: np.ndarray, inverse: np.ndarray, causal: bool, scale: float | None, precision: str, shapes: tuple,
 ) -> tuple:  # fmt: skip
     """dv = p^T dy, ds = p (dy v^T - dy y), dq = scale ds k, dk = scale ds^T q, with p = softmax(scale q k^T)
 
@@ -53,7 +55,7 @@ def backward(
     q, k, v, dy = (rounding.rounded(x, precision) for x in (q, k, v, dy))
     (q, k, v), (dy, y) = grouped(q, k, v), (x.astype(wide(x.dtype), copy=False) for x in (dy, y))
     factor = q.dtype.type(scaling(q, scale))
-    p = np.where(seen, np.exp(q @ k.swapaxes(-1, -2) * factor - logs[..., None]), 0)
+    p = np.where(seen, np.exp(q @ k.swapaxes(-1, -2) * factor - most[..., None]) * inverse[..., None], 0)
     ds = np.where(seen, p * (dy @ v.swapaxes(-1, -2) - (dy * y).sum(-1, keepdims=True)), 0) * factor
     turned = seen.swapaxes(-1, -2)
     dq, dk, dv = total(ds, k, seen), total(ds.swapaxes(-1, -2), q, turned), total(p.swapaxes(-1, -2), dy, turned)
@@ -103,33 +105,42 @@ def extents(q: Array, k: Array, mask: Array | None, causal: bool, scale: float |
 def launch(
     kernels: dict[str, Kernel], q: Array, k: Array, v: Array, mask: Array | None = None, *, causal: bool,
     scale: float | None, precision: str,
-) -> tuple[Array, Array]:  # fmt: skip
+) -> tuple[Array, Array, Array]:  # fmt: skip
     """One kernel, of the rung that is chosen."""
     q, k, v = rounded(precision, q, k, v)
-    if rung := flash.choose(kernels, q, k, v, mask, scaling(q, scale), precision):
-        return flash.forward(kernels, rung, q, k, v, causal, scaling(q, scale))
-    y, logs = Array.empty(q.device, q.shape, q.dtype), Array.empty(q.device, q.shape[:3], wide(q.dtype))
-    run = kernels["forward"].launch(prod(q.shape[:3]))
-    run(q, k, v, mask, y, logs, *extents(q, k, mask, causal, scale))
-    return y, logs
+    y = Array.empty(q.device, q.shape, q.dtype)
+    most, inverse = (Array.empty(q.device, q.shape[:3], wide(q.dtype)) for _ in range(2))
+    rung = flash.choose(kernels, q, k, v, mask, scaling(q, scale), precision)
+    if rung:
+        flash.forward(kernels, rung, q, k, v, y, most, inverse, causal, scaling(q, scale))
+    if not rung or causal:
+        run = kernels["rows" if rung else "forward"].launch(prod(q.shape[:3]))
+        run(q, k, v, mask, y, most, inverse, *extents(q, k, mask, causal, scale), int(rung is not None))
+    return y, most, inverse
 
 
 def launch_backward(
     kernels: dict[str, Kernel], needs: tuple, dy: Array, q: Array, k: Array, v: Array, mask: Array | None, y: Array,
-    logs: Array, causal: bool, scale: float | None, precision: str, shapes: tuple,
+    most: Array, inverse: Array, causal: bool, scale: float | None, precision: str, shapes: tuple,
 ) -> tuple:  # fmt: skip
     """A kernel for dy y, one for dq, and one for dk and dv, of the rung of the forward pass."""
     dy, q, k, v = rounded(precision, dy, q, k, v)
-    dots = Array.empty(q.device, logs.shape, logs.dtype)
+    dots = Array.empty(q.device, most.shape, most.dtype)
     kernels["backward_dots"].launch(dots.size)(dy, y, dots, dots.size, q.shape[3])
-    if rung := flash.choose(kernels, q, k, v, mask, scaling(q, scale), precision):
-        grads = flash.gradients(kernels, rung, needs, dy, q, k, v, logs, dots, causal, scaling(q, scale))
-        return (*grads, None)[: len(shapes)]
-    new = Array.empty if q.shape[1] else Array.zeros  # keys and values that no head of q has get 0
-    dq, dk, dv = (new(x.device, x.shape, x.dtype) for x in (q, k, v))
-    ends = extents(q, k, mask, causal, scale)
-    kernels["backward_queries"].launch(prod(q.shape[:3]))(dy, q, k, v, mask, logs, dots, dq, *ends)
-    kernels["backward_keys"].launch(prod(k.shape[:3]))(dy, q, k, v, mask, logs, dots, dk, dv, *ends)
+    saved, name = (most, inverse, dots), "backward"
+    rung = flash.choose(kernels, q, k, v, mask, scaling(q, scale), precision)
+    if rung:
+        dq, dk, dv = flash.gradients(kernels, rung, needs, dy, q, k, v, saved, causal, scaling(q, scale))
+        name = "rows"
+    else:
+        new = Array.empty if q.shape[1] else Array.zeros  # keys and values that no head of q has get 0
+        dq, dk, dv = (new(x.device, x.shape, x.dtype) for x in (q, k, v))
+    if not rung or causal:
+        ends = *extents(q, k, mask, causal, scale), int(rung is not None)
+        if needs[0]:
+            kernels[f"{name}_queries"].launch(prod(q.shape[:3]))(dy, q, k, v, mask, *saved, dq, *ends)
+        if needs[1] or needs[2]:
+            kernels[f"{name}_keys"].launch(prod(k.shape[:3]))(dy, q, k, v, mask, *saved, dk, dv, *ends)
     return (*(x if need else None for x, need in zip((dq, dk, dv), needs, strict=False)), None)[: len(shapes)]
 
 
@@ -185,23 +196,26 @@ def _masked(*shape: int) -> Case:
     return Case((*case.inputs, mask))
 
 
+def kernels_of() -> dict[str, Kernel]:
+    """Those of a warp for a row, and those in tiles."""
+    ways = {"forward": "queries", "backward_dots": "queries", "backward_queries": "queries", "backward_keys": "keys"}
+    found = {way: kernel(f"attention_{way}", rows) for way, rows in ways.items()}
+    # By these names they are there, whichever kernels have the roles: they repair what tiles have spoiled.
+    again = {"rows": "forward", "rows_queries": "backward_queries", "rows_keys": "backward_keys"}
+    return found | {name: found[way] for name, way in again.items()} | flash.kernels
+
+
 attention = Op(
     "attention",
     forward,
     backward,
-    kernels={
-        "forward": kernel("attention_forward", "queries"),
-        "backward_dots": kernel("attention_backward_dots", "queries"),
-        "backward_queries": kernel("attention_backward_queries", "queries"),
-        "backward_keys": kernel("attention_backward_keys", "keys"),
-        **flash.kernels,
-    },
+    kernels=kernels_of(),
     fast=flash.FAST,
     rounds=True,
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
-    saves=("logs",),
+    saves=("most", "inverse"),
     integers=True,
     widens=False,
     cost=cost,

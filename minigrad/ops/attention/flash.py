@@ -19,7 +19,9 @@ from minigrad.ops.matmul.kernels import PRECISIONS, has_tensor_cores
 WIDTHS = (64, 32, 128)
 WAYS = ("", "_backward_queries", "_backward_keys", "_backward_all")
 FILES = dict(zip(WAYS, ("", "_backward", "_backward", "_backward_all"), strict=True))
-STAGES, TILES = 2, 2  # tiles that pass by: of keys and values, or of queries and upstream gradients
+# Of rows that pass by: stages, tiles (of keys and values, or of queries and upstream gradients), and numbers of a row.
+STAGES, TILES, NUMBERS = 2, 2, 3
+FEW = 16  # queries that leave most of a strip of tensor cores empty, so that float32 itself is as fast as 3xTF32
 Tiles = dict[str, int]
 
 
@@ -61,15 +63,22 @@ class FlashRung:
     def launch(self, kernels: Mapping[str, Kernel], way: str, rows: int, pairs: int, width: int) -> Launch:
         """The launch of one kernel over blocks of rows."""
         kernel, wide = kernels[f"{self.name}{way}"], min(w for w in WIDTHS if w >= width)
-        chosen = kernel.values | (self.sizes[way][wide] if kernel.fit else {}) | {"WIDTH": wide}
+        chosen = kernel.values | (self.fitting(way, wide, rows) if kernel.fit else {}) | {"WIDTH": wide}
         return kernel.launch(rows, pairs, self.shared(way, **chosen), **chosen)
+
+    def fitting(self, way: str, wide: int, rows: int) -> Tiles:
+        """The tiles, lower where a lower block has all rows."""
+        tile = self.sizes[way][wide]
+        lower = {**tile, "TALL": tile["TALL"] // 2}
+        known = any(lower["TALL"] == other["TALL"] for other in self.sizes[way].values())
+        return lower if known and rows <= self.step * lower["TALL"] * lower["WARPS"] else tile
 
     def shared(self, way: str, TALL: int, PASSING: int, WARPS: int, WIDTH: int) -> int:
         """Bytes of shared memory: the block's own rows, two stages of rows that pass by, and what warps exchange."""
         rows, pitch = self.step * TALL * WARPS, WIDTH * self.bytes + 16
         exchange = rows * (PASSING + 8) * self.bytes if self.exchanges or way == "_backward_all" else 0
         own = (2 if way else 1) * rows * pitch
-        return own + STAGES * PASSING * (TILES * pitch + 2 * 4) + exchange
+        return own + STAGES * PASSING * (TILES * pitch + NUMBERS * 4) + exchange
 
     def kernel(self, way: str) -> Kernel:
         """Its kernel for the forward pass or a gradient. Sizes and tunables come from `launch`."""
@@ -137,6 +146,8 @@ def choose(
     if not has_tensor_cores(q.device.arch):  # or has not the shared memory
         return None
     names = ["mma_bf16" if is_bfloat16(q.dtype) else PRECISIONS.get(precision, ""), "register_tile"]
+    if q.shape[2] < FEW and precision == "3xtf32":
+        names = names[1:]
     free = [RUNGS[name] for name in names if f"fast_{name}" in kernels]
     return next((rung for rung in free if rung.fits(q, k, v, mask, scale)), None)
 
@@ -147,20 +158,19 @@ def lengths(q: Array, k: Array, causal: bool) -> tuple[int, ...]:
 
 
 def forward(
-    kernels: Mapping[str, Kernel], rung: FlashRung, q: Array, k: Array, v: Array, causal: bool, scale: float
-) -> tuple[Array, Array]:
-    """y and logs."""
-    y, logs = Array.empty(q.device, q.shape, q.dtype), Array.empty(q.device, q.shape[:3], np.dtype(np.float32))
+    kernels: Mapping[str, Kernel], rung: FlashRung, q: Array, k: Array, v: Array, y: Array, most: Array,
+    inverse: Array, causal: bool, scale: float,
+) -> None:  # fmt: skip
+    """Write y, and what gradients need."""
     run = rung.launch(kernels, "", q.shape[2], q.shape[0] * q.shape[1], q.shape[3])
-    run(q, k, v, y, logs, scale, *lengths(q, k, causal))
-    return y, logs
+    run(q, k, v, y, most, inverse, scale, *lengths(q, k, causal))
 
 
 def gradients(
-    kernels: Mapping[str, Kernel], rung: FlashRung, needs: tuple, dy: Array, q: Array, k: Array, v: Array, logs: Array,
-    dots: Array, causal: bool, scale: float,
-) -> tuple[Array | None, ...]:  # fmt: skip
-    """The wanted ones of dq, dk and dv.
+    kernels: Mapping[str, Kernel], rung: FlashRung, needs: tuple, dy: Array, q: Array, k: Array, v: Array,
+    saved: tuple[Array, ...], causal: bool, scale: float,
+) -> tuple[Array, ...]:  # fmt: skip
+    """dq, dk and dv, of which the wanted ones are written. saved: most, inverse and dots.
 
     By a kernel for dq, and one for dk and dv, each of which makes the scores again; or by one kernel that adds to dq.
     """
@@ -169,11 +179,11 @@ def gradients(
     of_queries, of_keys = ((x.shape[2], x.shape[0] * x.shape[1], width) for x in (q, k))
     if f"all_{rung.name}" in kernels and needs[0] and (needs[1] or needs[2]):
         dq = Array.zeros(q.device, q.shape, np.dtype(np.float32))
-        rung.launch(kernels, "_backward_all", *of_keys)(dy, q, k, v, logs, dots, dq, dk, dv, *ends)
-        return typed(dq, q.dtype), dk if needs[1] else None, dv if needs[2] else None
+        rung.launch(kernels, "_backward_all", *of_keys)(dy, q, k, v, *saved, dq, dk, dv, *ends)
+        return typed(dq, q.dtype), dk, dv
     dq = Array.empty(q.device, q.shape, q.dtype)
     if needs[0]:
-        rung.launch(kernels, "_backward_queries", *of_queries)(dy, q, k, v, logs, dots, dq, *ends)
+        rung.launch(kernels, "_backward_queries", *of_queries)(dy, q, k, v, *saved, dq, *ends)
     if needs[1] or needs[2]:
-        rung.launch(kernels, "_backward_keys", *of_keys)(dy, q, k, v, logs, dots, dk, dv, *ends)
-    return tuple(x if need else None for x, need in zip((dq, dk, dv), needs, strict=False))
+        rung.launch(kernels, "_backward_keys", *of_keys)(dy, q, k, v, *saved, dk, dv, *ends)
+    return dq, dk, dv

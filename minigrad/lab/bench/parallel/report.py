@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
+from typing import Any
 
 from minigrad.devices import check, gpus
 from minigrad.devices.cuda import libnccl
@@ -15,17 +16,18 @@ from minigrad.display import Table, Tabular, table
 from minigrad.distributed import init, launch
 from minigrad.errors import DeviceError, require_words
 from minigrad.lab.bench.jobs import attempt, known_part
-from minigrad.lab.bench.parallel import messages, training
+from minigrad.lab.bench.parallel import messages, timeline, training
 from minigrad.lab.bench.record import PARALLEL, Record, Times, records, todays_record
 from minigrad.lab.bench.resnet.goals import verdict
 from minigrad.lab.bench.timer import Timing
 
-PARTS, RIVALS = ("messages", "calls", "training"), ("torch",)
+PARTS, RIVALS = ("messages", "calls", "training", "timeline"), ("torch",)
 LIMIT = 900  # seconds for a part
 CALLS = "a call of all_reduce on the host"
+SHOWN = training.STEPS[0]  # of which there is a time line
 CODE = "from minigrad.lab.bench.parallel.report import on_rank\nfound, library = on_rank()"
-EFFICIENCY = dict(zip((step.title for step in training.STEPS), (0.97, 0.93, None, 0.95), strict=True))  # at least
-MICROSECONDS = {training.STEPS[2].title: 120, CALLS: 8}  # at most
+EFFICIENCY = dict(zip((step.title for step in training.STEPS), (0.97, None, 0.93, None, 0.95), strict=True))  # at least
+MICROSECONDS = {training.STEPS[3].title: 120, CALLS: 8}  # at most
 OF_TORCH, FROM = 0.97, 2**24  # at least, of PyTorch's bandwidth, for messages of this many bytes and more
 
 
@@ -112,6 +114,16 @@ class ParallelReport(Tabular):
                 rows.append((step.title, who, f"{time.seconds * 1e6:.1f}"))
         return table(rows, ("step", "by", "us"), f"Training steps on {self.place}, the host's time included")
 
+    @property
+    def timeline(self) -> Table:
+        """The spans of each rank in a step."""
+        rows = []
+        for ranks in self.record.spans.values():
+            for rank, spans in enumerate(ranks):
+                rows += [(str(rank), lane, name, f"{a * 1e6:.1f}", f"{b * 1e6:.1f}") for lane, name, a, b in spans]
+        title = f"{', '.join(self.record.spans)} on {self.place}, eager"
+        return table(rows, ("rank", "lane", "part", "from us", "to us"), title)
+
 
 def efficiency(times: Times, alone: str, together: str) -> float | None:
     """The time of a step on one GPU over that of the same step on all of them."""
@@ -122,18 +134,20 @@ def jobs(only: str | None) -> dict[str, tuple[str, int]]:
     """By title the part that gives its times, and the number of the step in training."""
     found = {part: (part, 0) for part in PARTS[:2]}
     found |= {step.title: ("training", number) for number, step in enumerate(training.STEPS)}
+    found[f"time line of {SHOWN.title}"] = "timeline", training.STEPS.index(SHOWN)
     return {title: job for title, job in found.items() if only in (None, job[0])}
 
 
-def on_rank() -> tuple[dict[str, dict[str, list[float]]], str]:
-    """The seconds of each run by title and contestant, and the version of NCCL."""
+def on_rank() -> tuple[dict[str, Any], str]:
+    """The seconds of each run by title and contestant, or this rank's spans by title; and the version of NCCL."""
     init()  # from now on the rank's GPU is the device "cuda"
     part, number, against = json.loads(sys.argv[1])
     step = training.STEPS[number]
-    measure: dict[str, Callable[[], dict[str, dict[str, list[float]]]]] = {
+    measure: dict[str, Callable[[], dict[str, Any]]] = {
         "messages": lambda: messages.message_seconds(against),
         "calls": lambda: {CALLS: messages.host_seconds(against)},
         "training": lambda: {step.title: training.step_seconds(step, against)},
+        "timeline": lambda: {f"time line of {step.title}": timeline.step_spans(step)},
     }
     return measure[part](), libnccl.version(libnccl.load())
 
@@ -142,6 +156,9 @@ def _add(record: Record, part: str, number: int, against: Sequence[str]) -> None
     words = json.dumps([part, number, against])
     done = launch(gpus(), CODE, [words], get=["found", "library"], timeout=LIMIT)
     record.versions["nccl"] = done["library"][0]
+    if part == "timeline":
+        record.spans |= {title: [found[title] for found in done["found"]] for title in done["found"][0]}
+        return
     for title, runs in done["found"][0].items():
         times = {who: Timing.of(seconds, host=part != "messages") for who, seconds in runs.items()}
         (record.host if part == "calls" else record.steps)[title] = times
@@ -156,7 +173,8 @@ def parallel_report(
     """Measure this machine's GPUs together, or one part, next to PyTorch if `against` names "torch".
 
     Parts: "messages", all-reduces by their size; "calls", the host's time for one; "training", steps of a model on each
-    GPU, alone and with `DataParallel`. Results are checked first; a wrong one is not timed, and the record says why.
+    GPU, alone and with `DataParallel`; "timeline", the spans of one of them on each GPU. Results are checked first; a
+    wrong one is not timed, and the record says why.
     Raises DeviceError with fewer than two GPUs, ImportError without PyTorch.
     """
     against = require_words("mg.bench.parallel_report", "against", against, RIVALS)

@@ -95,7 +95,7 @@ MODELS: dict[str, tuple[Callable[[int, Wrap, bool], Call], str]] = {
     "GPT of characters tf32": (_gpt, "gpt"),
 }  # fmt: skip
 STEPS = (
-    ParallelStep("ResNet-18 tf32", 128), ParallelStep("ResNet-18 tf32", 32),
+    ParallelStep("ResNet-18 tf32", 128), ParallelStep("ResNet-18 tf32", 64), ParallelStep("ResNet-18 tf32", 32),
     ParallelStep("MLP 784-512-256-10 float32", steps.BATCH), ParallelStep("GPT of characters tf32", TEXTS),
 )  # fmt: skip
 

@@ -57,13 +57,13 @@ class StepWatch:
     def module(self, plain: Callable) -> Callable:
         """Module.__call__, which notes the layer."""
 
-        def call(module: Module, *inputs: Any) -> Any:
+        def call(module: Module, *inputs: Any, **named: Any) -> Any:
             outer, names = self._layer, self._names
             paths = ((id(below), path.split(".")[:-1]) for path, below in module.named_modules())
             self._names = names or {at: ".".join(part.strip("_") for part in parts) for at, parts in paths}
             self._layer = self._names.get(id(module), outer)
             try:
-                return plain(module, *inputs)
+                return plain(module, *inputs, **named)
             finally:
                 self._layer, self._names = outer, names
 
