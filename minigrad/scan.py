@@ -122,7 +122,7 @@ def is_function(head: str) -> bool:
     return "(" in head and not _TYPE.match(head) and ("=" not in before or "operator" in before)
 
 
-def is_host(code: str, item: TopLevel, device: set[str]) -> bool:
+def is_host(code: str, item: TopLevel, device: frozenset[str]) -> bool:
     """True for a function or a variable that has none of these words of device code in its head."""
     whole = code[item.start : item.body]
     head = bare(whole)

@@ -72,6 +72,7 @@ class Source:
     kernel: str = ""  # the one that is wanted: what does not compile may be left out where it needs none of it
     macros: tuple[tuple[str, str], ...] = ()  # those of a build, which decide what stands under #if
     left_out: frozenset[tuple[str, int]] = frozenset()  # files, and offsets of their items
+    words: frozenset[str] = frozenset()  # of a header: the words of device code in the text that includes it
 
     @staticmethod
     @cache
@@ -216,14 +217,18 @@ class Source:
     @cached_property
     def host_code(self) -> list[TopLevel]:
         """The functions that only the host can call, such as main, and the host's variables."""
+        return [item for item in items(self.code) if is_host(self.code, item, self.device_words)]
+
+    @cached_property
+    def device_words(self) -> frozenset[str]:
+        """The words that begin device code, and the macros that stand for them."""
         device = set(_ON_DEVICE)
-        for text in self._texts:
+        for text in () if self.words else self._texts:
             device |= {name for name, value in _MACRO.findall(text) if device & set(_WORD.findall(value))}
-        return [item for item in items(self.code) if is_host(self.code, item, device)]
+        return self.words or frozenset(device)
 
     @property
     def host_names(self) -> list[str]:
-        """The names of these functions and variables, each once."""
         return list(dict.fromkeys(item_name(self.code[item.start : item.body]) for item in self.host_code))
 
     @cached_property
@@ -281,7 +286,7 @@ class Source:
                     found.append(path)
                     follow(path.read_text(errors="replace"), path.parent)
 
-        for source in self._chain:
+        for source in self._chain if not self.words else []:
             follow(source.text, self.folder)
         return found
 
@@ -305,8 +310,7 @@ class Source:
         ]
 
     @property
-    def _name(self) -> str:
-        """The name of the kernel whose template has arguments."""
+    def _name(self) -> str:  # of the kernel whose template has arguments
         return self.template.partition("<")[0].strip()
 
     def _head(self, kernel: str) -> re.Match[str] | None:

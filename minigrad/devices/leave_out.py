@@ -8,6 +8,8 @@ from typing import NamedTuple
 from minigrad.scan import item_name, items
 from minigrad.source import Source
 
+MOST = 200  # items that are left out
+
 
 class Rejection(NamedTuple):
     """An error of the compiler: its message, and the lines of the reader's files that led to it, its own line first."""
@@ -25,7 +27,7 @@ def smaller(source: Source, faults: Sequence[Rejection], texts: Mapping[str, str
     for item, fault in zip(at, faults, strict=True):
         if item:
             reasons.setdefault(item[2], []).append(fault)
-    if not source.kernel or not at or None in at:
+    if not source.kernel or not at or None in at or len(source.left_out) > MOST:
         return None
     return replace(source, left_out=source.left_out | {(file, start) for file, start, _ in filter(None, at)})
 
@@ -39,10 +41,14 @@ def needed(source: Source, faults: Sequence[Rejection], texts: Mapping[str, str]
     return [each for word in named for each in reasons.get(word, [])] + own
 
 
+def _header(source: Source, text: str, file: str) -> Source:
+    return replace(source, text=text, name=file, template="", before=None, words=source.device_words)
+
+
 def _item(source: Source, texts: Mapping[str, str], fault: Rejection) -> tuple[str, int, str] | None:
     """The item in which an error is: its file, its offset and its name; None where there is none, or it is wanted."""
     for file, line in (place for place in fault.places if place[0] in texts):
-        text = source if file == source.name else replace(source, text=texts[file], name=file, template="", before=None)
+        text = source if file == source.name else _header(source, texts[file], file)
         for item in items(text.code):
             first, last = (text.code.count("\n", 0, at) + 1 for at in (item.start, item.stop))
             if first <= line <= last and (file, item.start) not in source.left_out:

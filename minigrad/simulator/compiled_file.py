@@ -96,9 +96,9 @@ def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> Compil
             source = less
         except OSError as error:
             raise undefined_function(source.name, str(error)) from error
-    if left := [f"there is no file {name}" for name in dict.fromkeys(translation.missing)] + [
-        f"{name} does not compile here" for name in reasons
-    ]:
+    left = [f"there is no file {name}" for name in dict.fromkeys(translation.missing)]
+    left += [f"{name} does not compile here" for name in reasons]
+    if left and source.kernel:
         warnings.warn(f"{source.name}: left out: {', '.join(left)}.", stacklevel=2)
     return CompiledFile(source, path, translation.parts, library, _stamps(translation.files), translation.changes)
 

@@ -21,6 +21,9 @@ NATIVE = Path(__file__).parent / "native" / "include"
 _SHARED = re.compile(
     r"\b(?:(?:extern|static|volatile|(?:alignas|__align__)\s*\([^()]*\))\s+)*(?:extern\s+[\w:]+\s+)?__shared__\b"
 )
+# At the head of a header that is read once.
+_GUARD = r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1\b[^\n]*$"
+_ONCE = re.compile(rf"#[ \t]*pragma[ \t]+once|{_GUARD}", re.M)
 _DEVICE = re.compile(r"\b__(?:device|constant|managed)__\b")
 _ALIGNED = re.compile(r"\b(?:alignas|__align__)\s*\([^()]*\)")
 _HEAD = re.compile(rf"(?:{_ALIGNED.pattern}|[^(){{}}=\[;])*")  # of a declaration, up to its brackets
@@ -110,14 +113,11 @@ def _includes(source: Source, whole: str, code: str, here: Path, translation: Tr
         name = (root / path.relative_to(source.folder) if path.is_relative_to(source.folder) else path).as_posix()
         text = path.read_text(errors="replace")
         line = source.text.count("\n", 0, match.start()) + 2
-        again = path in translation.files and "#pragma once" in text
+        again = path in translation.files and _ONCE.search(text)
         if path not in translation.files:
             translation.files.append(path)
-        inner = (
-            ""
-            if again
-            else _translate(replace(source, text=text, name=name, template="", before=None), path.parent, translation)
-        )
+        header = replace(source, text=text, name=name, template="", before=None, words=source.device_words)
+        inner = "" if again else _translate(header, path.parent, translation)
         edits.append((match.start(), match.end(), f'#line 1 "{name}"\n{inner}\n#line {line} "{source.name}"'))
     return edits
 
