@@ -247,7 +247,7 @@ class Source:
         edits = []
         for found in INCLUDE.finditer(self.text):
             line = self.text.count("\n", 0, found.start()) + 2
-            if not self.find(found, self.folder) and not is_standard(found) and "#" in self.code[slice(*found.span())]:
+            if not self.find(found, self.folder) and "#" in self.code[slice(*found.span())]:
                 name = f'"{found["near"]}"' if found["near"] else f"<{found['far']}>"
                 guarded = f'#if __has_include({name})\n{found[0]}\n#endif\n#line {line} "{self.name}"'
                 edits.append((*found.span(), guarded))

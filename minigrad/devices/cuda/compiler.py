@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from minigrad.devices import caches
-from minigrad.devices.cuda.toolkit import find_nvcc, output
+from minigrad.devices.cuda.toolkit import find_nvcc, headers_without_nvcc, output
 from minigrad.devices.device import MAX_SHARED
 from minigrad.devices.hints import hint
 from minigrad.devices.leave_out import Rejection, needed, smaller
@@ -79,6 +79,7 @@ def _nvrtc(source: Source, options: list[str]) -> bytes:
             "device 'cuda': no nvcc found, and no NVRTC (package cuda-bindings). "
             "python -m minigrad.lab.install_cuda brings one."
         ) from error
+    options = [*options, *(f"-I{folder}" for folder in headers_without_nvcc())]
     _, program = nvrtc.nvrtcCreateProgram(source.unit.encode(), source.name.encode(), 0, [], [])
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
