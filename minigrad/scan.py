@@ -1,22 +1,74 @@
 """CUDA C++ text scanned without a parser: comments blanked, brackets matched, edits applied."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 _TOKENS = re.compile(r"//(?:\\\n|[^\n])*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.S)
-_CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b([^\n]*)", re.M)
-
-
+_COMPILER = ("_", "CUDA", "MINIGRAD_")  # first signs of macros of compilers
+_WORDS = re.compile(r"[ \t]*#[ \t]*(\w*)((?:.|\n)*)")  # of a directive
+_MACRO = re.compile(r"(\w+)(\(?)(?:\\\n|\s)*(.*)", re.S)
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
 _SIGN = re.compile(rf"[()\[\]{{}};]|{_DIRECTIVE.pattern}", re.M)
 _OPENS = re.compile(r'\s*(?:(?:inline\s+)?namespace\b[^;=()]*|extern\s*" "\s*)$')
 _ATTRIBUTE = re.compile(r"\b(?:alignas|__align__|__attribute__)\s*\((?:[^()]|\([^()]*\))*\)|\[\[[^\]]*\]\]")
 _TEMPLATE = re.compile(r"\btemplate\s*<[^{};]*?>(?=\s*[A-Za-z_\[])")
+_NESTED = r"[^()]"
+for _ in range(5):
+    _NESTED = rf"(?:[^()]|\({_NESTED}*\))"
+BOUNDS = re.compile(rf"__(?:launch_bounds|cluster_dims|attribute)__\s*\({_NESTED}*\)")
 _TYPE = re.compile(r"\s*(?:typedef\s+)?(?:struct|class|union|enum)\b[^()]*$")
 
+INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*(?:"(?P<near>[^"\n]+)"|<(?P<far>[^>\n]+)>)[^\n]*""", re.M)
+# Headers of C and of systems, left to the compiler as C++'s own are, which have no dot in their names.
+_C_HEADER = re.compile(
+    r"(?:assert|complex|ctype|errno|fenv|float|getopt|inttypes|limits|locale|malloc|math|memory|omp|pthread|setjmp"
+    r"|signal|stdarg|stdbool|stddef|stdint|stdio|stdlib|string|strings|time|unistd|wchar|bits/.*|sys/.*)\.h"
+)
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_NOT_HOST = re.compile(
+    r"(?:(?:typedef|using|namespace|struct|class|union|enum|static_assert|asm|template)\b|extern\s*[\"t])"
+)
+_HOST_FUNCTION = re.compile(r"(?:[\w:<>,*&\s]+[\s*&>]~?[\w:]+|main)\s*\(")
+
 Edit = tuple[int, int, str]  # the text between two offsets, and what replaces it
+
+
+# Types that are no structs of the reader's: those of the language, and minigrad's own, which `kernels` has.
+READ = {
+    *("real", "wide", "bfloat16", "float", "double", "int", "unsigned", "bool"),
+    *("View", "Window", "Frame", "TensorMap"),
+}
+_TYPE_WORDS = {"*", "&", "char", "short", "long", "signed", "const"}
+
+
+class Param(NamedTuple):
+    """One parameter of a kernel, e.g. `const real* x` or `int n`."""
+
+    name: str
+    type: str
+    pointer: bool
+    const: bool
+    members: tuple = ()  # of a struct: (type, declarator, members of that type), see `scan.members`
+
+    def __str__(self) -> str:
+        return f"{'const ' if self.const else ''}{self.type}{'*' if self.pointer else ''} {self.name}"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A kernel's name, its parameters and its location in its file."""
+
+    name: str
+    params: tuple[Param, ...]
+    lines: tuple[int, ...]  # of its definitions; one, or the name has two meanings
+    start: int  # the offset of its text in the file, with the comment lines above it
+    stop: int
+    stops: tuple[int, ...]  # where it ends in each branch of an #if
+    c_name: bool  # declared extern "C": the compiled function keeps its name
+    line = property(lambda self: self.lines[0], doc="The line of the word __global__.")
 
 
 class TopLevel(NamedTuple):
@@ -57,11 +109,35 @@ def bare(head: str) -> str:
     return _ATTRIBUTE.sub(" ", _TEMPLATE.sub(" ", head)).strip()
 
 
+def item_name(head: str) -> str:
+    """The name that the text of an item up to its body declares."""
+    words = _WORD.findall(re.split(r"[(=\[]", bare(BOUNDS.sub(" ", head)))[0])
+    return words[-1] if words else ""
+
+
 def is_function(head: str) -> bool:
     """True for a definition's text up to its brace, if that brace opens a function."""
     head = bare(head)
     before = head.partition("(")[0]
     return "(" in head and not _TYPE.match(head) and ("=" not in before or "operator" in before)
+
+
+def is_host(code: str, item: TopLevel, device: frozenset[str]) -> bool:
+    """True for a function or a variable that has none of these words of device code in its head."""
+    whole = code[item.start : item.body]
+    head = bare(whole)
+    if device & set(_WORD.findall(whole)) or _NOT_HOST.match(head):
+        return False
+    if is_function(whole):
+        return bool(_HOST_FUNCTION.match(head))
+    constant = re.match(r"template|.*\bconst\b", whole, re.S)
+    return bool(code[item.body] == ";" and _WORD.match(head) and not constant)
+
+
+def is_standard(include: re.Match[str]) -> bool:
+    """True for a header of C, C++ or the system."""
+    name = include["near"] or include["far"]
+    return bool(include["far"] and (("." not in name and "/" not in name) or _C_HEADER.fullmatch(name)))
 
 
 def apply(edits: list[Edit], text: str) -> str:
@@ -90,20 +166,77 @@ def without_directives(code: str) -> str:
     return _DIRECTIVE.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), code)
 
 
-def without_if_0(code: str) -> str:
-    """The code with spaces between `#if 0` and its #else, #elif or #endif."""
-    depth = start = 0  # nested #ifs since the `#if 0`; the offset after that one
-    for match in _CONDITION.finditer(code):
-        word = match[1]
-        if not depth:
-            depth, start = int((word, match[2].strip()) == ("if", "0")), match.end()
-        elif word.startswith("if"):
-            depth += 1
-        elif word == "endif" or depth == 1:
-            depth -= 1
-            if not depth:
-                code = code[:start] + re.sub(r"[^\n]", " ", code[start : match.start()]) + code[match.start() :]
-    return code
+def live(code: str, macros: dict[str, str | None]) -> str:
+    """The code with spaces in place of the branches of `#if` that are not compiled: same length, same lines.
+
+    macros: their values by name, None for one that is not known here. Those that the code defines are added. A branch
+    whose condition is not known stays.
+    """
+    chunks, at = [], 0
+    opened: list[list[bool | None]] = []  # of each #if: its branch is compiled, one before it was; None: not known
+
+    def keep(until: int) -> None:
+        nonlocal at
+        part, at = code[at:until], until
+        chunks.append(part if all(branch[0] is not False for branch in opened) else re.sub(r"[^\n]", " ", part))
+
+    for line in _DIRECTIVE.finditer(code):
+        word, rest = _WORDS.match(line[0]).groups()  # type: ignore[union-attr]
+        rest = rest.replace("\\\n", " ").strip()
+        if word in ("if", "ifdef", "ifndef"):
+            keep(line.end())
+            holds = _holds(word, rest, macros) if all(branch[0] is not False for branch in opened) else False
+            opened.append([holds, holds])
+        elif word in ("else", "elif") and opened:
+            keep(line.start())
+            branch, holds = opened.pop(), True if word == "else" else _holds("if", rest, macros)
+            branch[0] = False if branch[1] or holds is False else None if branch[1] is None else holds
+            opened.append([branch[0], branch[1] or (None if None in (branch[1], holds) else holds)])
+        elif word == "endif" and opened:
+            keep(line.start())
+            opened.pop()
+        elif word in ("define", "undef") and all(branch[0] is not False for branch in opened):
+            found = _MACRO.match(rest)
+            name, function, value = found.groups() if found else ("", "", "")
+            if word == "undef":
+                macros.pop(name, None)
+            elif name not in macros or macros[name] is not None:
+                macros[name] = value if all(branch[0] for branch in opened) and not function else None
+    keep(len(code))
+    return "".join(chunks)
+
+
+def _holds(word: str, condition: str, macros: Mapping[str, str | None]) -> bool | None:
+    """The truth of a condition; None where it needs a macro of the compiler, or is not understood."""
+    if word != "if":
+        condition = f"{'!' * (word == 'ifndef')}defined({condition.split()[0] if condition else ''})"
+    unknown = False
+
+    def defined(found: re.Match) -> str:
+        nonlocal unknown
+        name = found[1] or found[2]
+        unknown = unknown or name.startswith(_COMPILER) or (name in macros and macros[name] is None)
+        return str(int(name in macros))
+
+    def value(found: re.Match) -> str:
+        nonlocal unknown
+        name = seen = found[0]
+        while name in macros and (seen := macros[name] or "") != name and seen.isidentifier():
+            name = seen
+        seen = macros.get(name, "0") if name not in ("true", "false") else str(int(name == "true"))
+        unknown = unknown or name.startswith(_COMPILER) or not re.fullmatch(r"[\d()]+", seen or "")
+        return seen or "0"
+
+    text = re.sub(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))", defined, condition)
+    text = re.sub(r"\b[A-Za-z_]\w*\b", value, re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text))
+    if unknown or not re.fullmatch(r"[\d\s()<>=!&|+*-]+", text):
+        return None
+    for sign, meaning in (("&&", " and "), ("||", " or "), (r"!(?!=)", " not ")):
+        text = re.sub(re.escape(sign) if sign[0] != "!" else sign, meaning, text)
+    try:
+        return bool(eval(re.sub(r"\b0+(?=\d)", "", text), {"__builtins__": {}}))
+    except SyntaxError:
+        return None
 
 
 def matching(code: str, start: int, pair: str) -> int:
@@ -146,14 +279,17 @@ def members(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
 
     A base class, a bit-field, a pointer or an alignment gives a member with an empty type: its layout is not read.
     """
-    word = re.escape(struct)
-    head = re.search(rf"\bstruct\s+(?P<more>[^{{}};()=]*?)\b{word}(?P<base>[^{{}};()=]*)\{{", code)
+    word, code = re.escape(struct), _ATTRIBUTE.sub(_alignment, code)
+    head = re.search(rf"\b(?:struct|class)\s+(?P<more>[^{{}};()=]*?)\b{word}(?P<base>[^{{}};()=]*)\{{", code)
     if not head and (alias := re.search(rf"\}}\s*{word}\s*;", code)):  # typedef struct { ... } Name;
         typedefs = re.finditer(r"\btypedef\s+struct(?P<more>)(?P<base>)[^{};]*\{", code)
         head = next((each for each in typedefs if matching(code, each.end() - 1, "{}") == alias.start()), None)
     if not head:
         return None
-    found: list[tuple[str, list[str]]] = [("", [])] * bool(head["more"].strip() or head["base"].strip())
+    aligned = re.fullmatch(r"minigrad_align_(\d+)", head["more"].strip())
+    found = (
+        [("alignas", [aligned[1]])] if aligned else [("", [""])] * bool(head["more"].strip() or head["base"].strip())
+    )
     body = code[head.end() : matching(code, head.end() - 1, "{}")]
     body = re.sub(r"\b(?:public|private|protected)\s*:", " ", body)
     for item in items(body):
@@ -162,5 +298,47 @@ def members(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
             continue
         first, *others = split(text)
         line = re.fullmatch(r"([\w\s:]*?)\s*(\w+(?:\s*\[[^\]]*\])*)", first)
-        found.append((line[1], [line[2], *others]) if line and not re.search(r"[*&{=]|\balign", text) else ("", []))
+        plain = not re.search(r"[*&{=]|\b(?:minigrad_)?align", re.sub(r"\[[^\]]*\]", "", text))
+        found.append((line[1], [line[2], *others]) if line and plain else ("", [""]))
     return found
+
+
+def _alignment(found: re.Match[str]) -> str:
+    """An alignment as a word, other attributes as none."""
+    size = re.fullmatch(r"(?:alignas|__align__)\s*\(\s*(\d+)\s*\)", found[0])
+    return f"minigrad_align_{size[1]}" if size else " "
+
+
+def enum_type(code: str, name: str) -> str:
+    """The integer type of an enum of that name, or an empty text."""
+    head = re.search(rf"\benum\b(?:\s+(?:class|struct))?\s+{name}\s*(?::\s*([\w\s:]+?)\s*)?\{{", code)
+    if head or re.search(rf"\benum\b[^{{}};]*\{{[^{{}}]*\}}\s*{name}\s*;", code):
+        return (head and head[1]) or "int"
+    return ""
+
+
+def parameter(text: str) -> Param:
+    """`const real* __restrict__ x` -> Param("x", "real", pointer=True, const=True)."""
+    plain = re.sub(r"\b(?:__restrict__|__restrict|restrict|__grid_constant__)\b", " ", text).partition("=")[0]
+    plain = re.sub(r"(\w+)\s*\[[^\]]*\]\s*$", r"* \1", plain)
+    if rows := re.search(r"\(\s*\*\s*(?:const\b\s*)?(\w+)\s*\)", plain):  # float (*x)[8]
+        kind = " ".join(word for word in plain[: rows.start()].split() if word not in ("const", "volatile"))
+        return Param(rows[1], kind + plain[rows.end() :].strip(), True, "const" in plain[: rows.start()].split())
+    words = plain.replace("*", " * ").replace("&", " & ").split()
+    name = words.pop() if len(words) > 1 and words[-1] not in READ | _TYPE_WORDS else "unnamed"
+    pointer, const = "*" in words, "const" in words[: words.index("*")] if "*" in words else "const" in words
+    kind = " ".join(word for word in words if word not in ("const", "*", "volatile", "struct", "enum"))
+    return Param(name, kind + "*" * (words.count("*") - 1), pointer, const)
+
+
+_EXTERN_C = re.compile(r'\bextern\s*" "\s*{?')  # extern "C" after `blank`
+
+
+def has_c_name(code: str, at: int) -> bool:
+    """True if extern "C" precedes this offset, or the braces around it."""
+    return any(
+        matching(code, found.end() - 1, "{}") > at
+        if found.group().endswith("{")
+        else not re.search("[{};]", code[found.end() : at])
+        for found in _EXTERN_C.finditer(code, 0, at)
+    )

@@ -7,107 +7,51 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
 
-from minigrad.display import highlight
+from minigrad.display import MARK
+from minigrad.display import Listing as Listing
+from minigrad.display import regions as regions
 from minigrad.errors import CompileError
-from minigrad.scan import Edit, TopLevel, apply, bare, blank, is_function, items, matching, members, split, without_if_0
-
-
-class Param(NamedTuple):
-    """One parameter of a kernel, e.g. `const real* x` or `int n`."""
-
-    name: str
-    type: str
-    pointer: bool
-    const: bool
-    members: tuple = ()  # of a struct: (type, declarator, members of that type), see `scan.members`
-
-    def __str__(self) -> str:
-        return f"{'const ' if self.const else ''}{self.type}{'*' if self.pointer else ''} {self.name}"
-
-
-@dataclass(frozen=True)
-class Signature:
-    """A kernel's name, its parameters and its location in its file."""
-
-    name: str
-    params: tuple[Param, ...]
-    line: int
-    start: int  # the offset of its text in the file, with the comment lines above it
-    stop: int
-    c_name: bool  # declared extern "C": the compiled function keeps its name
-
-
-def parameter(text: str) -> Param:
-    """`const real* __restrict__ x` -> Param("x", "real", pointer=True, const=True)."""
-    plain = re.sub(r"\b(?:__restrict__|__restrict|restrict|__grid_constant__)\b", " ", text).partition("=")[0]
-    plain = re.sub(r"(\w+)\s*\[[^\]]*\]\s*$", r"* \1", plain)
-    if rows := re.search(r"\(\s*\*\s*(?:const\b\s*)?(\w+)\s*\)", plain):  # float (*x)[8]
-        kind = " ".join(word for word in plain[: rows.start()].split() if word not in ("const", "volatile"))
-        return Param(rows[1], kind + plain[rows.end() :].strip(), True, "const" in plain[: rows.start()].split())
-    words = plain.replace("*", " * ").replace("&", " & ").split()
-    name = words.pop()
-    pointer, const = "*" in words, "const" in words[: words.index("*")] if "*" in words else "const" in words
-    kind = " ".join(word for word in words if word not in ("const", "*", "volatile", "struct", "enum"))
-    return Param(name, kind + "*" * (words.count("*") - 1), pointer, const)
-
-
-_MARK = re.compile(r"^[ \t]*//[ \t]*\[([^\]]+)\]", re.M)
-
-
-class Listing:
-    """Numbered lines of a file, highlighted in a notebook."""
-
-    def __init__(self, file: str, first: int, text: str):
-        self.file, self.first, self.text = file, first, text
-
-    def __repr__(self) -> str:
-        lines = self.text.splitlines()
-        numbered = (f"{number:4d}  {line}" for number, line in enumerate(lines, self.first))
-        return "\n".join([f"{self.file}:{self.first}", *numbered])
-
-    def _repr_html_(self) -> str:
-        return highlight(self.text, self.first, self.file)
-
-
-def regions(file: str, first: int, text: str) -> dict[str, Listing]:
-    """The lines below each mark `// [title]`, up to the next mark or the last brace."""
-    marks = list(_MARK.finditer(text))
-    ends = [mark.start() for mark in marks[1:]] + [text.rfind("}")] * bool(marks)
-    return {
-        mark.group(1): Listing(file, first + text.count("\n", 0, mark.start()), text[mark.start() : end].rstrip())
-        for mark, end in zip(marks, ends, strict=True)
-    }
-
+from minigrad.scan import (
+    BOUNDS,
+    INCLUDE,
+    READ,
+    Edit,
+    TopLevel,
+    apply,
+    blank,
+    enum_type,
+    has_c_name,
+    is_host,
+    is_standard,
+    item_name,
+    items,
+    live,
+    matching,
+    members,
+    split,
+    without_directives,
+)
+from minigrad.scan import Param as Param
+from minigrad.scan import Signature as Signature
+from minigrad.scan import parameter as parameter
 
 PACKAGE = Path(__file__).parent
 CUDA = next(folder for folder in (PACKAGE / "cuda", PACKAGE.parent / "cuda", PACKAGE) if folder.is_dir())
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"', re.M)
-_BOUNDS = r"__(?:launch_bounds|cluster_dims)__\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
-_KERNEL = re.compile(rf"(?:\b(?:__global__|void|static|inline)\s+|{_BOUNDS}\s*)+(\w+)\s*\(")
+_WORDS = r"__global__|void|static|inline|__forceinline__|__noinline__"
+_KERNEL = re.compile(rf"(?:\b(?:{_WORDS})\s+|{BOUNDS.pattern}\s*)+(\w+)\s*\(")
 _TEMPLATE = re.compile(rf"(template\s*<([^{{}};]*?)>\s*){_KERNEL.pattern}")  # its head, its parameters, the name
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)\n]*\))?[ \t]+((?:\\\n|[^\n])*)", re.M)
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_ON_DEVICE = {"__global__", "__device__", "__constant__", "__shared__", "constexpr"}
-_NOT_HOST = re.compile(
-    r"(?:(?:typedef|using|namespace|struct|class|union|enum|static_assert|asm|template)\b|extern\s*[\"t])"
-)
-_HOST_FUNCTION = re.compile(r"(?:[\w:<>,*&\s]+[\s*&>]~?[\w:]+|main)\s*\(")
-_LIBRARIES = r"cublas|cudnn|cufft|curand|cusparse|cusolver|nvToolsExt|nvtx3/|mpi\.h|nccl\.h|helper_|thrust/"
-_HOST_HEADER = re.compile(rf"[ \t]*#[ \t]*include[ \t]*[<\"](?:{_LIBRARIES})[^\n]*")
+_HEADERS = ("include", "inc", "common", "Common", "src")
+_ON_DEVICE = {"__global__", "__device__", "__constant__", "__managed__", "__shared__", "constexpr"}
 _ALIASES = (
-    re.compile(r"\btypedef\s+(?P<type>[\w\s:]+?)\s+(?P<name>\w+)\s*;"),
-    re.compile(r"\busing\s+(?P<name>\w+)\s*=\s*(?P<type>[\w\s:]+?)\s*;"),
+    re.compile(r"\btypedef\s+(?P<type>[\w\s:*]+?)(?<![:])(?<=[\s*])(?P<name>\w+)\s*;"),
+    re.compile(r"\busing\s+(?P<name>\w+)\s*=\s*(?P<type>[\w\s:*]+?)\s*;"),
     re.compile(r"^[ \t]*#[ \t]*define[ \t]+(?P<name>\w+)[ \t]+(?P<type>[A-Za-z_][\w ]*?)[ \t]*$", re.M),
 )
-_EXTERN_C = re.compile(r'\bextern\s*" "\s*{?')  # extern "C" after `blank`
-# Types that are no structs of the reader's: those of the language, and minigrad's own, which `kernels` has.
-_READ = {
-    *("real", "wide", "bfloat16", "float", "double", "int", "unsigned", "bool"),
-    *("View", "Window", "Frame", "TensorMap"),
-}
+_CONSTANT = re.compile(r"\b(?:const|constexpr)\s+(?:unsigned\s+)?(?:int|unsigned|size_t)\s+(\w+)\s*=\s*(\d+)\s*;")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TUNABLE = re.compile(r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+(\d+)[ \t]*$", re.M)
 
@@ -125,6 +69,10 @@ class Source:
     folder: Path = CUDA
     before: "Source | None" = None
     template: str = ""
+    kernel: str = ""  # the one that is wanted: what does not compile may be left out where it needs none of it
+    macros: tuple[tuple[str, str], ...] = ()  # those of a build, which decide what stands under #if
+    left_out: frozenset[tuple[str, int]] = frozenset()  # files, and offsets of their items
+    words: frozenset[str] = frozenset()  # of a header: the words of device code in the text that includes it
 
     @staticmethod
     @cache
@@ -134,24 +82,47 @@ class Source:
 
     @cached_property
     def code(self) -> str:
-        """The text without comments, strings and what stands under `#if 0`: same length, same lines."""
-        return without_if_0(blank(self.text))
+        """The text without comments, strings and branches of #if that are not compiled: same length, same lines."""
+        return self._compiled[0][-1]
+
+    @cached_property
+    def _compiled(self) -> tuple[list[str], dict[str, str]]:
+        """The same of each text that it includes and of its own; and the values of macros and constants."""
+        texts = [*(path.read_text(errors="replace") for path in reversed(self.included)), self.text]
+        macros: dict[str, str | None] = {name: None for text in texts for name, _ in _TUNABLE.findall(text)}
+        macros |= dict(self.macros)
+        found = [live(blank(text), macros) for text in texts]
+        constants = dict(each for code in found for each in _CONSTANT.findall(code))
+        return found, constants | {name: value for name, value in macros.items() if value}
+
+    @cached_property
+    def _kernel(self) -> re.Pattern[str]:
+        """The head of a kernel, whose words may be macros, up to its parameters."""
+        macros = "|".join(re.escape(name) for name, value in self._compiled[1].items() if "__global__" in value)
+        return re.compile(_KERNEL.pattern.replace(_WORDS, f"{_WORDS}|{macros}")) if macros else _KERNEL
 
     @cached_property
     def kernels(self) -> dict[str, Signature]:
         """The kernels that the text defines, by name, in order."""
-        code, found = self.code, {}
-        for match in _KERNEL.finditer(code):
+        code, found = self.code, dict[str, Signature]()
+        for match in self._kernel.finditer(code):
             close = matching(code, match.end() - 1, "()")
             body = code.find("{", close)
-            if not {"__global__", "void"} <= set(match[0].split()) or body < 0 or code[close + 1 : body].strip():
+            said = self._expanded(match[0]).split()
+            if not {"__global__", "void"} <= set(said) or body < 0 or code[close + 1 : body].strip():
                 continue  # another function, or a declaration only
-            declared = code[match.end() : close]
-            params = () if declared.strip() in ("", "void") else tuple(map(self._parameter, declared.split(",")))
+            declared = without_directives(code[match.end() : close])
+            declared = self._expanded(declared)
+            params = () if declared.strip() in ("", "void") else tuple(map(self._parameter, split(declared)))
             start = _first_line(self.text, code.rfind("\n", 0, match.start()) + 1)
             stop = matching(code, body, "{}") + 1
-            line = code.count("\n", 0, match.start() + match[0].index("__global__")) + 1
-            found[match.group(1)] = Signature(match[1], params, line, start, stop, _has_c_name(code, match.start()))
+            at = match.start() + max(match[0].find("__global__"), 0)
+            again = found.get(match[1])
+            stops = (*(again.stops if again else ()), stop)
+            other = again and not re.search(r"#\s*el", code[again.stop : at])  # they are no branches of one #if
+            lines = (*(again.lines if again and other else ()), code.count("\n", 0, at) + 1)
+            c_name = has_c_name(code, match.start()) or '" "' in " ".join(said)
+            found[match[1]] = Signature(match[1], params, lines, start, stop, stops, c_name)
         return found
 
     def _parameter(self, text: str) -> Param:
@@ -160,27 +131,48 @@ class Source:
         while (kind := param.type) in self.aliases and kind not in seen:
             seen.add(kind)
             param = parameter(f"{'const ' * param.const}{self.aliases[kind]} {'*' * param.pointer} {param.name}")
+        if "::" in param.type and "<" not in param.type and not param.type.startswith("std::"):
+            return self._parameter(text.replace(param.type, param.type.rpartition("::")[2]))
         kind = param.type
-        known = kind in _READ or not kind.isidentifier()
-        if not known and re.search(rf"\bstruct\b[^{{}};]*\b{kind}\b|\}}\s*{kind}\s*;", self._all):
+        known = kind in READ or not kind.isidentifier()
+        if not known and (base := enum_type(self._all, kind)):
+            return param._replace(type=base)
+        if not known and re.search(rf"\b(?:struct|class)\b[^{{}};]*\b{kind}\b|\}}\s*{kind}\s*;", self._all):
             lines = members(self._all, kind) or []
             inner = [
-                (self._parameter(f"{its or '?'} {name or '?'}"), name or "?")
+                (self._parameter(f"{its or '?'} {name or '?'}"), self._extents(name) or "?")
                 for its, names in lines
-                for name in names or "?"
+                for name in names
             ]
             return param._replace(members=tuple((each.type, name, each.members) for each, name in inner))
         return param
 
+    def _extents(self, declarator: str) -> str:
+        """`v[N * 2]` -> `v[6]`"""
+        numbers = r"\[([\d\s()*+-]+)\]"
+        return re.sub(numbers, lambda found: f"[{eval(found[1], {})}]", self._expanded(declarator))
+
+    def _expanded(self, text: str) -> str:
+        """The text with the values of its macros and constants, except those that a launch may set."""
+        values = self._compiled[1]
+        own = {name for name in ("real", "wide") if f"#ifndef {name}" in self._all}
+        for _ in range(5):
+            text = re.sub(
+                r"\b[A-Za-z_]\w*\b",
+                lambda found: found[0] if found[0] in own else values.get(found[0], found[0]),
+                text,
+            )
+        return text
+
     @cached_property
     def _all(self) -> str:
-        return "\n".join(self._texts)
+        return "\n".join([*(each.code for each in self._chain[:-1]), *self._compiled[0]])
 
     @cached_property
     def aliases(self) -> dict[str, str]:
         """Types by their other names, e.g. {"real_t": "float"}, but for a name with two meanings."""
         found: dict[str, set[str]] = {}
-        for text in self._texts:
+        for text in [*(each.code for each in self._chain[:-1]), *self._compiled[0]]:
             for each in (match for pattern in _ALIASES for match in pattern.finditer(text)):
                 if each["name"] in ("real", "wide") and f"#ifndef {each['name']}" in text:
                     continue  # minigrad's own words, which a launch defines
@@ -188,16 +180,24 @@ class Source:
         mine = {name: value for name, kind, value in self._values if kind in ("class", "typename")}
         return {name: kinds.pop() for name, kinds in found.items() if len(kinds) == 1} | mine
 
+    @property
+    def open_types(self) -> set[str]:
+        """The types that a launch defines: `real`, where the text uses it and has no meaning of its own for it."""
+        return {"real"} - self.aliases.keys() if re.search(r"\breal\b", self._all) else set()
+
     @cached_property
     def device_text(self) -> str:
         """The text with spaces in place of host code and its headers: same length, same lines."""
         if found := _SURROGATE.search(self.text):
             line = self.text.count("\n", 0, found.start()) + 1
             raise CompileError(f"{self.name}:{line}: {found[0]!r} is half a character, which no file can hold.")
-        removed = [(item.start, item.stop) for item in self.host_code]
-        removed += [
-            match.span() for match in _HOST_HEADER.finditer(self.text) if "#" in self.code[slice(*match.span())]
+        other = re.compile(rf"template\b[^;{{}}]*\b{self._name}\s*<" if self.template else "(?!)")  # of its instances
+        gone = [
+            item
+            for item in items(self.code)
+            if (self.name, item.start) in self.left_out or other.match(self.code, item.start, item.body)
         ]
+        removed = [(item.start, item.stop) for item in (*self.host_code, *gone)]
         return apply([(*span, re.sub(r"[^\n]", " ", self.text[slice(*span)])) for span in removed], self.text)
 
     @cached_property
@@ -217,28 +217,19 @@ class Source:
     @cached_property
     def host_code(self) -> list[TopLevel]:
         """The functions that only the host can call, such as main, and the host's variables."""
+        return [item for item in items(self.code) if is_host(self.code, item, self.device_words)]
+
+    @cached_property
+    def device_words(self) -> frozenset[str]:
+        """The words that begin device code, and the macros that stand for them."""
         device = set(_ON_DEVICE)
-        for text in self._texts:
+        for text in () if self.words else self._texts:
             device |= {name for name, value in _MACRO.findall(text) if device & set(_WORD.findall(value))}
-        return [item for item in items(self.code) if self._is_host(item, device)]
+        return self.words or frozenset(device)
 
     @property
     def host_names(self) -> list[str]:
-        """The names of these functions and variables, each once."""
-        heads = (bare(self.code[item.start : item.body]) for item in self.host_code)
-        return list(dict.fromkeys(_WORD.findall(re.split(r"[(=\[]", head)[0])[-1] for head in heads))
-
-    def _is_host(self, item: TopLevel, device: set[str]) -> bool:
-        whole = self.code[item.start : item.body]
-        head = bare(whole)
-        if device & set(_WORD.findall(whole)) or _NOT_HOST.match(head):
-            return False
-        if is_function(whole):
-            return bool(_HOST_FUNCTION.match(head))
-        variable = (
-            self.code[item.body] == ";" and _WORD.match(head) and not re.match(r"template|.*\bconst\b", whole, re.S)
-        )
-        return bool(variable)
+        return list(dict.fromkeys(item_name(self.code[item.start : item.body]) for item in self.host_code))
 
     @cached_property
     def tunables(self) -> dict[str, int]:
@@ -248,18 +239,30 @@ class Source:
     @cached_property
     def unit(self) -> str:
         """The text for a compiler: its lines are numbered from its own first line."""
-        text = apply([*self.edits, *self._c_names()], self.device_text)
+        text = apply([*self.edits, *self._c_names(), *self._guards()], self.device_text)
         return f'{self.before.unit if self.before else ""}\n#line 1 "{self.name}"\n{text}'
+
+    def _guards(self) -> list[Edit]:
+        """Headers of which a compiler may know nothing are asked for."""
+        edits = []
+        for found in INCLUDE.finditer(self.text):
+            line = self.text.count("\n", 0, found.start()) + 2
+            if not self.find(found, self.folder) and "#" in self.code[slice(*found.span())]:
+                name = f'"{found["near"]}"' if found["near"] else f"<{found['far']}>"
+                guarded = f'#if __has_include({name})\n{found[0]}\n#endif\n#line {line} "{self.name}"'
+                edits.append((*found.span(), guarded))
+        return edits
 
     def _c_names(self) -> list[Edit]:
         """extern "C" ahead of each kernel that lacks it: a GPU's driver finds it by its name."""
         edits = []
         for item in items(self.code):
             head = self.code[item.start : item.body]
-            name = _KERNEL.search(head)
+            name = self._kernel.search(head)
             template = _TEMPLATE.match(head)
             mine = not head.startswith("template") or (template and template[3] == self._name)
-            if "__global__" in head and name and mine and not _has_c_name(self.code, item.start + name.start()):
+            mine = mine and (self.name, item.start) not in self.left_out and "__global__" in self._expanded(head)
+            if mine and name and not has_c_name(self.code, item.start + name.start()):
                 at = item.start + (template.end(1) if template else 0)
                 words = re.finditer(r"\b(?:static|inline)\b", self.code[at : item.body])
                 edits += [(at, at, 'extern "C" '), *((at + w.start(), at + w.end(), "") for w in words)]
@@ -274,18 +277,24 @@ class Source:
 
     @property
     def included(self) -> list[Path]:
-        """The files that the text includes in quotes, directly or through others."""
+        """The files that the text includes, directly or through others."""
         found: list[Path] = []
 
         def follow(text: str, here: Path) -> None:
-            for name in _INCLUDE.findall(text):
-                if (path := self.find(name, here)) and path not in found:
+            for each in INCLUDE.finditer(text):
+                if (path := self.find(each, here)) and path not in found:
                     found.append(path)
-                    follow(path.read_text(), path.parent)
+                    follow(path.read_text(errors="replace"), path.parent)
 
-        for source in self._chain:
+        for source in self._chain if not self.words else []:
             follow(source.text, self.folder)
         return found
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where a compiler finds them: the folder of the text first, then those of a project's headers."""
+        other = [path for path in self.included if not path.is_relative_to(self.folder) and CUDA not in path.parents]
+        return [self.folder, *dict.fromkeys(folder for path in other for folder in (path.parent, path.parent.parent))]
 
     @property
     def _chain(self) -> "list[Source]":
@@ -295,11 +304,13 @@ class Source:
     @cached_property
     def _texts(self) -> list[str]:
         """The reader's texts and those that they include, without comments and strings."""
-        return [blank(text) for text in (*(each.text for each in self._chain), *(p.read_text() for p in self.included))]
+        return [
+            blank(text)
+            for text in (*(each.text for each in self._chain), *(p.read_text(errors="replace") for p in self.included))
+        ]
 
     @property
-    def _name(self) -> str:
-        """The name of the kernel whose template has arguments."""
+    def _name(self) -> str:  # of the kernel whose template has arguments
         return self.template.partition("<")[0].strip()
 
     def _head(self, kernel: str) -> re.Match[str] | None:
@@ -317,6 +328,8 @@ class Source:
             return []
         if not (head := self._head(self._name)):
             raise ValueError(f"{self._name} is no template of {self.name}; call it {self._name!r}.")
+        if re.search(rf"\btemplate\s*<\s*>[^;{{}}]*\b{self._name}\s*<", self.code):
+            raise ValueError(f"{self.name} has a template<> of {self._name}; give that one a name of its own.")
         parameters = " ".join(head[2].split())
         declared = [each.partition("=") for each in split(parameters)]
         given = split(self.template.partition("<")[2].rpartition(">")[0])
@@ -337,11 +350,17 @@ class Source:
     @property
     def texts(self) -> list[str]:
         """All that a compiler reads: the unit and the files that it includes."""
-        return [self.unit, *(path.read_text() for path in self.included)]
+        return [self.unit, *(path.read_text(errors="replace") for path in self.included)]
 
-    def find(self, name: str, here: Path) -> Path | None:
-        """The file of an include: in the folder of the including text, or in that of the source."""
-        return next((path for path in (here / name, self.folder / name) if path.is_file()), None)
+    def find(self, include: re.Match[str], here: Path) -> Path | None:
+        """The file of an include: by the including text, by the source, or where a project keeps its headers."""
+        name = include["near"] or include["far"]
+        if include["far"] and is_standard(include):
+            return None
+        near = (here / name, self.folder / name)
+        above = (folder / each / name for folder in [*self.folder.parents][:3] for each in ("", *_HEADERS))
+        wide = self.folder != CUDA and not is_standard(include)
+        return next((path for path in (*near, *(above if wide else ())) if path.is_file()), None)
 
     def signature(self, kernel: str) -> Signature:
         """The kernel's signature. Raises ValueError if the text lacks it, or C++ would change its name."""
@@ -350,6 +369,9 @@ class Source:
             whole = "the text" if self.name == f"{kernel}.cu" else self.name  # a text is named after its kernel
             raise ValueError(f"{whole} has no kernel {kernel!r}; it defines {names}.")
         found = self.kernels[kernel]
+        if len(found.lines) > 1:
+            lines = " and ".join(map(str, found.lines))
+            raise ValueError(f"{self.name} defines {kernel} in the lines {lines}; give all but one another name.")
         if self.is_open(kernel):
             values = " ".join(self._head(kernel)[2].split())  # type: ignore[index]
             raise ValueError(f"{kernel} is a template of <{values}>; give it arguments in its name: '{kernel}<...>'.")
@@ -372,22 +394,12 @@ class Source:
         return next((found for place in places if (found := regions(*place))), {})
 
 
-def _has_c_name(code: str, at: int) -> bool:
-    """True if extern "C" precedes this offset, or the braces around it."""
-    return any(
-        matching(code, found.end() - 1, "{}") > at
-        if found.group().endswith("{")
-        else not re.search("[{};]", code[found.end() : at])
-        for found in _EXTERN_C.finditer(code, 0, at)
-    )
-
-
 def _first_line(text: str, start: int) -> int:
     """The offset of the first of the comment and template lines above the line that begins at `start`."""
     while start > 0:
         previous = text.rfind("\n", 0, start - 1) + 1
         line = text[previous : start - 1].strip()
-        if not line.startswith(("//", "template", 'extern "C"')) or _MARK.match(text[previous:start]):
+        if not line.startswith(("//", "template", 'extern "C"')) or MARK.match(text[previous:start]):
             break
         start = previous
     return start

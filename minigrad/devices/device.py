@@ -41,7 +41,7 @@ class Arguments:
     def places(self) -> list[int]:
         """The host address of each parameter."""
         start, kind = ctypes.addressof(self.packed), type(self.packed)
-        return [start + getattr(kind, name).offset for name, *_ in kind._fields_]
+        return [start + getattr(kind, f).offset + getattr(kind, "paddings", {}).get(f, 0) for f, *_ in kind._fields_]
 
 
 class PlacedLaunch(NamedTuple):

@@ -54,14 +54,18 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
     maps = []
     for i, (param, arg) in enumerate(zip(params, args, strict=True)):
         if not param.pointer:
-            if param.members and param.type not in STRUCTS:
+            if structs.is_value(param) and param.type not in STRUCTS:
                 values[i] = structs.by_value(_place(kernel, i, param), param, arg)
             else:
                 values[i] = _scalar(kernel, i, param, c_type(param.type, real), arg)
         if param.type == "TensorMap":
             arrays.append((param.name, arg.array))
             maps.append((i, arg))
-    packed = _layout(params, real)(*values)
+    layout = _layout(params, real)
+    for name, padding in layout.paddings.items():
+        memory = bytes(padding) + values[int(name[1:])]
+        values[int(name[1:])] = (ctypes.c_ubyte * len(memory)).from_buffer_copy(memory)
+    packed = layout(*values)
     return BoundArguments(Arguments(packed, arrays, maps), _one_device(kernel, arrays), real, written)
 
 
@@ -104,8 +108,8 @@ def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype
     dtype, lanes = (own[param.type], 1) if param.type in own else ELEMENTS.get(plain(param.type), (None, 1))
     if dtype is None and param.type != "void":
         raise TypeError(
-            f"{_place(kernel, i, param)}: pointers to {param.type} are not known here; those to real, wide, bfloat16, "
-            f"void, {', '.join(ELEMENTS)} are."
+            f"{_place(kernel, i, param)}: pointers to {param.type} are not known here; those to numbers, vectors such "
+            "as float4, structs whose text is here, and void are."
         )
     if dtype is not None and array.dtype != dtype:
         raise TypeError(f"{_place(kernel, i, param)} is {dtype}; got {array.dtype}. Use .astype({str(dtype)!r}).")
@@ -153,19 +157,36 @@ def _scalar(kernel: str, i: int, param: Param, kind: str, arg: Any) -> Any:
 
 
 @cache
-def _layout(params: tuple[Param, ...], real: np.dtype) -> type[ctypes.Structure]:
-    """A C struct with one field per parameter, in natural alignment as in CUDA."""
+def _layout(params: tuple[Param, ...], real: np.dtype) -> Any:
+    """A C struct with one field per parameter, in natural alignment as in CUDA.
+
+    ctypes knows no alignment of 16: the field of such a parameter begins with bytes of padding, its `paddings`.
+    """
 
     def field(param: Param) -> Any:
         if param.pointer:
             return ctypes.c_void_p
-        if param.members and param.type not in STRUCTS:
-            return structs.memory(structs.layout(param.type, param.members)[0])
+        if structs.is_value(param) and param.type not in STRUCTS:
+            return structs.memory(param)
         kind = c_type(param.type, real)
         return SCALARS[kind] if kind in SCALARS else STRUCTS[kind]
 
-    fields = [(f"p{i}", field(param)) for i, param in enumerate(params)]
-    return type("Packed", (ctypes.Structure,), {"_fields_": fields})
+    fields: list[tuple[str, Any]] = []
+    paddings: dict[str, int] = {}
+    for i, param in enumerate(params):
+        if not param.pointer and structs.is_value(param) and structs.value_layout(param)[1] == 16:
+            paddings[f"p{i}"] = padding = -_end(fields) % 16
+            fields.append((f"p{i}", ctypes.c_ubyte * (padding + structs.value_layout(param)[0].itemsize)))
+        else:
+            fields.append((f"p{i}", field(param)))
+    return type("Packed", (ctypes.Structure,), {"_fields_": fields, "paddings": paddings})
+
+
+def _end(fields: list[tuple[str, Any]]) -> int:
+    """The offset behind the last of these fields."""
+    made: Any = type("Packed", (ctypes.Structure,), {"_fields_": fields})
+    last = getattr(made, fields[-1][0]) if fields else None
+    return last.offset + last.size if last else 0
 
 
 def _place(kernel: str, i: int, param: Param) -> str:

@@ -135,7 +135,7 @@ class Kernel:
     def macros(self, values: Mapping[str, int], real: np.dtype) -> dict[str, str]:
         """The macros of a build: the user's, the tunables that the text contains, and `real` where it is open."""
         known = {key: str(value) for key, value in values.items() if key in self.source.tunables}
-        return self.defines | known | {w: arguments.c_type(w, real) for w in {"real"} - self.source.aliases.keys()}
+        return self.defines | known | {w: arguments.c_type(w, real) for w in self.source.open_types}
 
     def _legal(self, values: dict[str, int]) -> dict[str, int]:
         for key, value in values.items():

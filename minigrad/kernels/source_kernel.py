@@ -54,7 +54,8 @@ def kernel(
 ) -> SourceKernel:
     """Your own CUDA C++: `k = kernel(text, "scale"); k(x, y, 3.0, n, grid=4, block=256)`.
 
-    A template is named with its arguments: `kernel("sgemm.cu", "sgemm<64, 8>")`. Host code in the text is left out.
+    A template is named with its arguments: `kernel("sgemm.cu", "sgemm<64, 8>")`. Host code and headers that are not
+    here are left out; on sim also what does not compile there, such as PTX, where the kernel needs none of it.
     source_or_path is the text itself or the path of a `.cu` file. Arguments are tensors and Python scalars; a pointer
     that is not const is an output and is written in place. It runs on the device of its tensors, `sim` or `cuda`.
     cooperative: its blocks may wait for each other, as at the barrier of `cuda/grid_barrier.cuh`, so all run at once.
@@ -65,8 +66,11 @@ def kernel(
         if not (isinstance(macro, str) and macro.isidentifier()) or value is None:
             raise ValueError(f"mg.kernel {name}: defines={{{macro!r}: {value!r}}} is no macro; write {{'TILE': 16}}.")
     require_bool(f"mg.kernel {name}", "cooperative", cooperative)
-    plain = name.partition("<")[0].strip()
-    source = source_of(f"mg.kernel {name}", source_or_path, plain)
+    head, less, given = name.partition("<")
+    plain = head.rpartition("::")[2].strip()
+    name = plain + less + given
+    macros = tuple((key, str(int(v) if isinstance(v, bool) else v)) for key, v in (defines or {}).items())
+    source = replace(source_of(f"mg.kernel {name}", source_or_path, plain), kernel=plain, macros=macros)
     if plain != name:
         source = replace(source, template=name)
     made = SourceKernel(source, plain, defines=defines, cooperative=cooperative)
@@ -81,9 +85,9 @@ def source_of(who: str, source_or_path: str | Path, name: str = "kernel") -> Sou
     """The Source of CUDA C++ text, named after its kernel, or of the file at that path."""
     text = str(require(who, source_or_path, str | Path, "CUDA C++ or the path of a .cu file"))
     if "__global__" in text or "\n" in text:
-        return Source(text, f"{name}.cu", CUDA)
+        return Source(text.removeprefix("\ufeff"), f"{name}.cu", CUDA)
     path = Path(text)
     if not os.path.isfile(path):  # Path.is_file raises where the text is too long for a name
         shown = text if len(text) < 100 else f"{text[:100]}..."
         raise FileNotFoundError(f"no file {shown!r}; give the path of a .cu file or CUDA C++ with a __global__ kernel.")
-    return Source(path.read_text(), path.name, path.parent)
+    return Source(path.read_text("utf-8-sig", "replace"), path.name, path.parent)

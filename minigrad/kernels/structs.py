@@ -24,7 +24,10 @@ def layout(struct: str, members: tuple) -> tuple[np.dtype, int]:
     offsets: list[int] = []
     end, most = 0, 1
     for kind, declarator, inner in members:
-        name, *extents = re.findall(r"\w+", declarator)
+        if kind == "alignas":
+            most = max(most, int(declarator))
+            continue
+        name, *extents = re.findall(r"\w+", declarator) or ["?"]
         if not name.isidentifier() or not all(extent.isdigit() for extent in extents):
             raise _unread(struct, declarator)
         dtype, align = layout(kind, inner) if inner else _element(struct, kind)
@@ -98,28 +101,44 @@ def _listed(dtype: np.dtype) -> Any:
     return [(name, _listed(dtype[name])) for name in dtype.names] if dtype.names else dtype.str
 
 
-def memory(dtype: np.dtype) -> Any:
-    """The ctypes type of a struct that is passed by value: its bytes, aligned as its dtype."""
-    return _memory(dtype.itemsize, _alignment(dtype))
-
-
 @cache
-def _memory(size: int, align: int) -> Any:
-    return BYTES[align] * (size // align)
-
-
-def _alignment(dtype: np.dtype) -> int:
-    inner = dtype.base if dtype.subdtype else dtype
-    return max(map(_alignment, (inner[name] for name in inner.names))) if inner.names else min(inner.itemsize, 8)
+def memory(param: Param) -> Any:
+    """The ctypes type of a struct or a vector that is passed by value: its bytes, aligned as in C."""
+    dtype, align = value_layout(param)
+    return BYTES[align] * (dtype.itemsize // align)
 
 
 def by_value(place: str, param: Param, value: Any) -> Any:
-    """The bytes of a structured scalar, `points[0]` or `np.array((1, 2), dtype)`. Raises TypeError or LaunchError."""
-    dtype, align = layout(param.type, param.members)
-    if align > _alignment(dtype):
-        raise LaunchError(f"{place}: a struct with vectors is passed by a pointer; give the kernel a {param.type}*.")
-    host = np.asarray(value)
-    if host.ndim or not host.dtype.names:
-        raise TypeError(f"{place} takes one {param.type}; give np.array((...), {_words(dtype)}).")
-    check(place, param, host.dtype)
-    return memory(dtype).from_buffer_copy(host.tobytes())
+    """The bytes of a structured scalar, `points[0]` or `np.array((1, 2), dtype)`, or of a vector's numbers.
+
+    Where the parameter begins at a multiple of 16, they are plain bytes. Raises TypeError.
+    """
+    dtype, align = value_layout(param)
+    if param.members:
+        host = np.asarray(value)
+        if host.ndim or not host.dtype.names:
+            raise TypeError(f"{place} takes one {param.type}; give np.array((...), {_words(dtype)}).")
+        check(place, param, host.dtype)
+    else:
+        host = np.asarray(value)
+        if host.shape != dtype.shape or host.dtype.kind not in "iuf":
+            raise TypeError(f"{place} takes {dtype.shape[0]} numbers, e.g. {(0,) * dtype.shape[0]}.")
+        host = host.astype(dtype.base)
+    return host.tobytes() if align == 16 else memory(param).from_buffer_copy(host.tobytes())
+
+
+def is_value(param: Param) -> bool:
+    """True for a struct and for a vector such as float3."""
+    return bool(param.members) or _vector(param.type) is not None
+
+
+def value_layout(param: Param) -> tuple[np.dtype, int]:
+    """The dtype and the alignment of a struct or of a vector."""
+    return layout(param.type, param.members) if param.members else _element(param.type, param.type)
+
+
+@cache
+def _vector(kind: str) -> int | None:
+    """The number of a vector's elements; None for another type."""
+    _, lanes = ELEMENTS.get(plain(kind), (None, 1))
+    return lanes if lanes > 1 else None

@@ -12,12 +12,12 @@ _TYPES: dict[str, tuple[str, Any, dict[str, int]]] = {
     "float64": ("double", ctypes.c_double, {"double2": 2, "double3": 3, "double4": 4}),
     "int32": ("int", ctypes.c_int, {"int2": 2, "int3": 3, "int4": 4}),
     "uint32": ("unsigned", ctypes.c_uint, {"uint2": 2, "uint3": 3, "uint4": 4}),
-    "int64": ("long long", ctypes.c_longlong, {}),
-    "uint64": ("unsigned long long", ctypes.c_ulonglong, {}),
-    "int8": ("signed char", ctypes.c_byte, {"char2": 2, "char4": 4}),
-    "uint8": ("unsigned char", ctypes.c_ubyte, {"uchar2": 2, "uchar4": 4}),
-    "int16": ("short", ctypes.c_short, {"short2": 2, "short4": 4}),
-    "uint16": ("unsigned short", ctypes.c_ushort, {"ushort2": 2, "ushort4": 4}),
+    "int64": ("long long", ctypes.c_longlong, {"longlong2": 2, "longlong4": 4}),
+    "uint64": ("unsigned long long", ctypes.c_ulonglong, {"ulonglong2": 2, "ulonglong4": 4}),
+    "int8": ("signed char", ctypes.c_byte, {"char2": 2, "char3": 3, "char4": 4}),
+    "uint8": ("unsigned char", ctypes.c_ubyte, {"uchar2": 2, "uchar3": 3, "uchar4": 4}),
+    "int16": ("short", ctypes.c_short, {"short2": 2, "short3": 3, "short4": 4}),
+    "uint16": ("unsigned short", ctypes.c_ushort, {"ushort2": 2, "ushort3": 3, "ushort4": 4}),
     "bool": ("bool", ctypes.c_bool, {}),
     "float16": ("half", ctypes.c_uint16, {"half2": 2}),
 }
@@ -29,6 +29,8 @@ ELEMENTS = {
     for name, lanes in {c: 1, **vectors}.items()
 }
 _ALIASES = {
+    "dim3": "uint3", "long2": "longlong2", "ulong2": "ulonglong2", "cuComplex": "float2",
+    "cuFloatComplex": "float2", "cuDoubleComplex": "double2",
     "__half": "half", "__half2": "half2", "__nv_bfloat16": "bfloat16", "nv_bfloat16": "bfloat16",
     "uint": "unsigned", "uchar": "unsigned char", "ushort": "unsigned short", "ulong": "unsigned long",
     "int8_t": "signed char", "int16_t": "short", "int32_t": "int", "int64_t": "long long", "ptrdiff_t": "long long",

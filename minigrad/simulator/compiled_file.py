@@ -1,15 +1,17 @@
 """Compiled files: CUDA C++ translated, built by the host compiler or taken from the disk cache, and loaded."""
 
 import ctypes
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from minigrad.devices.host_compiler import BuildError
+from minigrad.devices.leave_out import Reasons, needed, smaller
 from minigrad.errors import CompileError
 from minigrad.simulator.compiler import KERNEL, load
-from minigrad.simulator.diagnostics import ENTRY, compile_error, undefined_function
+from minigrad.simulator.diagnostics import ENTRY, compile_error, faults, undefined_function
 from minigrad.simulator.runtime import runtime
 from minigrad.simulator.translate import Change, translate
 from minigrad.source import Source
@@ -74,15 +76,30 @@ def compile_file(source: Source, defines: Mapping[str, str], recipe: Recipe = PL
 
 
 def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> CompiledFile:
+    """Build the file; of one with a kernel that is wanted, items that do not compile are left out where it needs none.
+
+    Where the kernel does not compile without them, the errors are its own, and those of the items that it names.
+    """
     runtime()  # loading a kernel binds its calls to the runtime
-    translation = translate(source, recipe.evaluate_once)
     macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
-    try:
-        library, path = load(Path(source.name).stem, f"{macros}{translation.text}\n", recipe.flags, recipe.link)
-    except BuildError as error:
-        raise compile_error(str(error), translation.parts, source.name) from None
-    except OSError as error:
-        raise undefined_function(source.name, str(error)) from error
+    reasons: Reasons = {}
+    while True:
+        translation = translate(source, recipe.evaluate_once)
+        try:
+            library, path = load(Path(source.name).stem, f"{macros}{translation.text}\n", recipe.flags, recipe.link)
+            break
+        except BuildError as error:
+            found = faults(str(error), translation.parts, source.name)
+            if not (less := smaller(source, found, translation.parts, reasons)):
+                shown = needed(source, found, translation.parts, reasons)
+                raise compile_error(str(error), shown, translation.missing) from None
+            source = less
+        except OSError as error:
+            raise undefined_function(source.name, str(error)) from error
+    left = [f"there is no file {name}" for name in dict.fromkeys(translation.missing)]
+    left += [f"{name} does not compile here" for name in reasons]
+    if left and source.kernel:
+        warnings.warn(f"{source.name}: left out: {', '.join(left)}.", stacklevel=2)
     return CompiledFile(source, path, translation.parts, library, _stamps(translation.files), translation.changes)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minigrad.devices.hints import hint
+from minigrad.devices.leave_out import Rejection
 from minigrad.errors import CompileError, DeviceError
 from minigrad.simulator.translate import PTX
 
@@ -20,6 +21,19 @@ _HEADERS = (
     "Of CUDA's own headers the simulator has those of the runtime, of half precision, bfloat16 and cooperative groups; "
     "CUB, Thrust and cuRAND run only on a GPU."
 )
+# A pattern in the message, one in the line, and what it means.
+_ON_A_GPU = (
+    ("", r"\b(?:tex(?:[123]D|ture|ref)|surf[123]D|cudaTextureObject_t|surface\s*<)",
+     "textures and surfaces run only on a GPU; read the array itself."),
+    ("expected|<<<", "<<<", "a kernel that launches another one runs only on a GPU; launch both from Python."),
+    ("declared|name|namespace|class", r"\b(?:cub|thrust|cuda)::",
+     "CUB, Thrust and libcu++ run only on a GPU; cooperative groups have reduce and scan, here as well."),
+    ("declared", r"\bcurand", "random numbers of cuRAND run only on a GPU; give the kernel an array of them."),
+    ("declared|name|class", r"\bwmma::",
+     "the classes of mma.h run only on a GPU; the simulator has the tensor cores of cuda/matmul/mma.cuh."),
+    ("declared", r"\b__(?:shfl\w*|ballot|any|all)\b(?<!_sync)",
+     "since CUDA 9 it ends in _sync and begins with the mask of its lanes: __shfl_down_sync(0xffffffff, x, 1)."),
+)  # fmt: skip
 _UNKNOWN = re.compile(r"'__\w+' was not declared|undeclared identifier '__\w+'")
 # An error inside a header names the line that uses the header: GCC before the error, Clang and macros after it.
 _USED_BEFORE = re.compile(r"^(.+?):(\d+):(?:\d+:)? .*required from")
@@ -74,11 +88,11 @@ def locate(library: Path, pc: int, names: Iterable[str], own: str = "") -> tuple
     return None
 
 
-def compile_error(log: str, parts: Mapping[str, str], own: str) -> CompileError:
+def faults(log: str, parts: Mapping[str, str], own: str) -> list[Rejection]:
     """The compiler's errors with file, line and text. parts: the texts by name; own: the name of the reader's."""
     lines = log.splitlines()
     at = [i for i, line in enumerate(lines) if _ERROR.match(line)]
-    errors: dict[str, None] = {}
+    found: list[Rejection] = []
     for before, i, after in zip([-1, *at], at, [*at[1:], len(lines)], strict=False):
         file, number, words = _ERROR.match(lines[i]).groups()  # type: ignore[union-attr]
         around = lines[before + 1 : i], lines[i + 1 : after]
@@ -86,10 +100,21 @@ def compile_error(log: str, parts: Mapping[str, str], own: str) -> CompileError:
             file, number = _used(*around, parts) or (Path(file).name, number)
         elsewhere = _used(*around, [own]) if file != own else None
         where = f"\nused in {_quoted(own, int(elsewhere[1]), parts, ':')}" if elsewhere else ""
-        known = any(error.endswith(where) for error in errors)
-        errors[_message(file, int(number), words, parts) + where * (not known)] = None
+        known = any(fault.message.endswith(where) for fault in found)
+        message = _message(file, int(number), words, parts) + where * (not known)
+        places = [(file, int(number)), *((name, int(line)) for name, line in _places(*around, parts))]
+        found.append(Rejection(message, places))
+    return found
+
+
+def compile_error(log: str, found: Iterable[Rejection], missing: Iterable[str] = ()) -> CompileError:
+    """The first of these errors as an exception; missing: headers that are not here."""
+    errors = list(dict.fromkeys(fault.message for fault in found))
     ptx = [error for error in errors if "inline PTX" in error][:1]  # the other errors only follow from it
-    words = "\n".join(ptx or list(errors)[:MAX_ERRORS]) or log.strip()
+    words = "\n".join(ptx or errors[:MAX_ERRORS]) or log.strip()
+    headers = ", ".join(dict.fromkeys(missing))
+    if headers and not ptx:
+        words += f"\nThere is no file {headers}. Put what the kernel needs of it beside the text. {_HEADERS}"
     return CompileError(words + hint(words))
 
 
@@ -101,21 +126,36 @@ def undefined_function(file: str, message: str) -> CompileError:
     return CompileError(f"{file}: error: {name!r} is used but defined nowhere")
 
 
+def _places(before: list[str], after: list[str], parts: Container[str]) -> list[tuple[str, str]]:
+    """All lines of these files that the notes around an error name."""
+    found = [*map(_USED_BEFORE.match, before), *map(_USED_AFTER.match, after)]
+    return [(match[1], match[2]) for match in found if match and match[1] in parts]
+
+
 def _used(before: list[str], after: list[str], parts: Container[str]) -> tuple[str, str] | None:
     """The place in these files that uses the header."""
-    found = [*map(_USED_BEFORE.match, before), *map(_USED_AFTER.match, after)]
-    return next(((match[1], match[2]) for match in found if match and match[1] in parts), None)
+    return next(iter(_places(before, after, parts)), None)
 
 
 def _message(file: str, number: int, words: str, parts: Mapping[str, str]) -> str:
     if PTX in words:
         words = "inline PTX (asm) runs only on a GPU; the simulator cannot run it. Use CUDA C++ if it can say this."
     if found := _NO_FILE.match(words):
-        words = f"there is no file {found[1]}. {_HEADERS}"
+        words = f"there is no file {found[1]}."
+    elif why := _only_on_a_gpu(words, number, parts.get(file, "")):
+        words = f"{words}\n    {why}" if "_sync" in why else why
     elif _UNKNOWN.search(words):
         end = "" if words.endswith("?") else "."
         words += f"{end} If it is a function of CUDA, the simulator does not have it: it runs only on a GPU."
     return _quoted(file, number, parts, f": error: {words}")
+
+
+def _only_on_a_gpu(words: str, number: int, text: str) -> str:
+    """The reason for an error in a line that uses what the simulator does not have; or an empty text."""
+    lines = text.splitlines()
+    line = lines[number - 1] if 0 < number <= len(lines) else ""
+    found = (why for said, used, why in _ON_A_GPU if re.search(said, words) and re.search(used, line))
+    return next(found, "")
 
 
 def _quoted(file: str, number: int, parts: Mapping[str, str], words: str) -> str:

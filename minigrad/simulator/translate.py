@@ -6,20 +6,25 @@ shared memory; each kernel gets an entry point.
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from minigrad.scan import Edit, blank, end_of, outside, split, without_directives
+from minigrad.scan import INCLUDE, Edit, blank, end_of, is_standard, outside, split, without_directives
 from minigrad.simulator.indices import indices
 from minigrad.source import Source
 
 BEFORE, AFTER = "({auto minigrad_index=", ";minigrad_index;})"  # around an index that is evaluated once
 PTX = "MINIGRAD_PTX"  # an undefined name: an `asm` is an error only where it is compiled
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*$', re.M)
-_SHARED = re.compile(r"\b(?:(?:extern|static|volatile|(?:alignas|__align__)\s*\([^()]*\))\s+)*__shared__\b")
-_DEVICE = re.compile(r"\b__(?:device|constant)__\b")
+NATIVE = Path(__file__).parent / "native" / "include"
+_SHARED = re.compile(
+    r"\b(?:(?:extern|static|volatile|(?:alignas|__align__)\s*\([^()]*\))\s+)*(?:extern\s+[\w:]+\s+)?__shared__\b"
+)
+# At the head of a header that is read once.
+_GUARD = r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1\b[^\n]*$"
+_ONCE = re.compile(rf"#[ \t]*pragma[ \t]+once|{_GUARD}", re.M)
+_DEVICE = re.compile(r"\b__(?:device|constant|managed)__\b")
 _ALIGNED = re.compile(r"\b(?:alignas|__align__)\s*\([^()]*\)")
 _HEAD = re.compile(rf"(?:{_ALIGNED.pattern}|[^(){{}}=\[;])*")  # of a declaration, up to its brackets
 _TOKEN = re.compile(r"\b(?:asm|__asm__|__asm)\b|(?<!\()\b__noinline__\b")
@@ -59,6 +64,7 @@ class Translation:
     text: str = ""
     parts: dict[str, str] = field(default_factory=dict)  # the source texts, by their names in messages
     files: list[Path] = field(default_factory=list)  # included
+    missing: list[str] = field(default_factory=list)  # headers that are not here
     evaluate_once: bool = False  # each index becomes a statement
     host: bool = False  # a program for the processor, of which no function is left out
     changes: dict[tuple[str, int], list[Change]] = field(default_factory=dict)  # by part and line
@@ -92,21 +98,26 @@ def _translate(source: Source, here: Path, translation: Translation) -> str:
 
 
 def _includes(source: Source, whole: str, code: str, here: Path, translation: Translation) -> list[Edit]:
-    """`#include "common.cuh"` -> its text. Files that are not found are left to the compiler."""
+    """`#include "common.cuh"` -> its text. The headers of others that are not here are left out and noted."""
     edits = []
-    for match in _INCLUDE.finditer(whole):
+    for match in INCLUDE.finditer(whole):
         if code[match.start() : match.end()].lstrip()[:1] != "#":
             continue  # inside a comment
-        if (path := source.find(match[1], here)) is None:
+        asked = match["near"] or match["far"]
+        if (NATIVE / asked).is_file() or (path := source.find(match, here)) is None:
+            if not (NATIVE / asked).is_file() and not is_standard(match) and not translation.host:
+                translation.missing.append(asked)
+                edits.append((match.start(), match.end(), ""))
             continue
         root = Path(*Path(source.name).parts[:1]) if "/" in source.name else Path()
         name = (root / path.relative_to(source.folder) if path.is_relative_to(source.folder) else path).as_posix()
-        text = path.read_text()
+        text = path.read_text(errors="replace")
         line = source.text.count("\n", 0, match.start()) + 2
-        again = path in translation.files and "#pragma once" in text
+        again = path in translation.files and _ONCE.search(text)
         if path not in translation.files:
             translation.files.append(path)
-        inner = "" if again else _translate(Source(text, name, source.folder), path.parent, translation)
+        header = replace(source, text=text, name=name, template="", before=None, words=source.device_words)
+        inner = "" if again else _translate(header, path.parent, translation)
         edits.append((match.start(), match.end(), f'#line 1 "{name}"\n{inner}\n#line {line} "{source.name}"'))
     return edits
 
@@ -121,8 +132,8 @@ def _entries(source: Source, code: str) -> list[Edit]:
     """An entry point after each kernel, on its last line; none where a brace stays open, or for a template."""
     edits = []
     for name, at in source.kernels.items():
-        if at.stop <= len(code) and not source.is_open(name):
-            edits.append((at.stop, at.stop, f" MINIGRAD_KERNEL({name})"))
+        if at.stop <= len(code) and not source.is_open(name) and code[at.start : at.stop].strip():
+            edits += [(stop, stop, f" MINIGRAD_KERNEL({name})") for stop in at.stops]
     return edits
 
 

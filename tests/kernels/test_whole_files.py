@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
 }
 """
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*code for the host is left out")
+pytestmark = pytest.mark.filterwarnings("ignore:.*left out")
 
 
 def numbers(count, device, dtype=np.float32):
@@ -132,7 +132,7 @@ def test_host_code_is_what_only_the_host_can_call():
         match=r"^scale.cu: code for the host is left out: launches, name_of, handle, chip, copy, fill, main\.$",
     ):
         source = mg.kernel(FILE, "scale").source
-    assert source.unit.count("\n") == FILE.count("\n") + 2  # lines keep their numbers
+    assert source.unit.split('#line 5 "scale.cu"\n')[1].count("\n") == FILE.count("\n") - 4  # lines keep their numbers
     assert Source(source.unit, "again.cu").host_names == []
 
 

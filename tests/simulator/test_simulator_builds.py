@@ -58,20 +58,26 @@ def test_a_function_that_is_defined_nowhere():
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "call", "words"),
     [
-        ("#include <cub/cub.cuh>\n", "error: there is no file cub/cub.cuh. Of CUDA's own headers the simulator has"),
-        ('#include "mine.cuh"\n', "error: there is no file mine.cuh. Of"),
         (
-            "__device__ int f(int x) { return __vadd4(x, x); }\n",
-            "If it is a function of CUDA, the simulator does not",
+            "#include <cub/cub.cuh>\n",
+            "cub::CTA_SYNC()",
+            "There is no file cub/cub.cuh. Put what the kernel needs of it beside the text. Of CUDA's own headers",
         ),
+        ('#include "mine.cuh"\n', "mine()", "There is no file mine.cuh. Put what"),
+        ("__device__ int f(int x) { return __vadd9(x, x); }\n", "f(1)", "the simulator does not have it"),
     ],
 )
-def test_what_only_a_gpu_has_is_called_so(text, words):
+def test_a_name_that_is_not_here_is_told_with_the_headers_that_are_not(text, call, words):
+    text = f"{text}__global__ void k(int* y) {{ {call}; }}\n__global__ void other(int* y) {{ y[0] = 5; }}"
+    y = mg.tensor(np.zeros(1, np.int32), device="sim")
     with pytest.raises(CompileError) as caught:
-        kernel(text + 'extern "C" __global__ void k(int* y) {}', "k")(filled(1, np.int32), grid=1, block=1)
+        mg.kernel(text, "k")(y, grid=1, block=1)
     assert words in str(caught.value) and "?." not in str(caught.value)
+    with pytest.warns(UserWarning, match=r"^other\.cu: left out: (there is no file|f does not compile here)"):
+        mg.kernel(text, "other")(y, grid=1, block=1)
+    assert y.item() == 5
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the functions are refused where glibc declares them")

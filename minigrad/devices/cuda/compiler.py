@@ -7,11 +7,20 @@ from functools import cache
 from pathlib import Path
 
 from minigrad.devices import caches
-from minigrad.devices.cuda.toolkit import find_nvcc, output
+from minigrad.devices.cuda.toolkit import find_nvcc, headers_without_nvcc, output
 from minigrad.devices.device import MAX_SHARED
 from minigrad.devices.hints import hint
+from minigrad.devices.leave_out import Rejection, needed, smaller
 from minigrad.errors import CompileError, DeviceError, LaunchError
 from minigrad.source import Source
+
+
+class FaultyText(CompileError):
+    """A text with these faults."""
+
+    def __init__(self, message: str, faults: list[Rejection]):
+        super().__init__(message)
+        self.faults = faults
 
 
 class WrongGPU(CompileError):
@@ -23,17 +32,25 @@ def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
     options = [f"-arch={arch}", "-std=c++17", "-lineinfo"]
     options += [f"-D{name}={value}" for name, value in defines.items()]
 
+    include = [*options, *(f"-I{folder}" for folder in source.folders)]
+
     def build(folder: Path) -> Path:
-        image = folder / "kernel.cubin"
-        include = [*options, f"-I{source.folder}"]
-        try:
-            if compiler := find_nvcc():
-                _nvcc(str(compiler), source, include, image)
-            else:
-                image.write_bytes(_nvrtc(source, include))
-        except WrongGPU as error:
-            raise CompileError(f"{source.name}: {error}. This GPU is {arch}.") from None
-        return image
+        image, text, reasons = folder / "kernel.cubin", source, dict[str, list[Rejection]]()
+        while True:
+            try:
+                if compiler := find_nvcc():
+                    _nvcc(str(compiler), text, include, image)
+                else:
+                    image.write_bytes(_nvrtc(text, include))
+                return image
+            except WrongGPU as error:
+                raise CompileError(f"{source.name}: {error}. This GPU is {arch}.") from None
+            except FaultyText as error:
+                parts = {text.name: text.text}
+                less = smaller(text, error.faults, parts, reasons)
+                if not less:
+                    raise _shown(needed(text, error.faults, parts, reasons)) from None
+                text = less
 
     stem = Path(source.name).stem
     return caches.compiled(stem, ".cubin", (source.texts, options, _version()), build).read_bytes()
@@ -62,6 +79,7 @@ def _nvrtc(source: Source, options: list[str]) -> bytes:
             "device 'cuda': no nvcc found, and no NVRTC (package cuda-bindings). "
             "python -m minigrad.lab.install_cuda brings one."
         ) from error
+    options = [*options, *(f"-I{folder}" for folder in headers_without_nvcc())]
     _, program = nvrtc.nvrtcCreateProgram(source.unit.encode(), source.name.encode(), 0, [], [])
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
@@ -83,11 +101,15 @@ def explain(source: Source, log: str) -> Exception:
     if rejected := re.search(r'#error(?: directive:)? "(.+)"', log):
         return WrongGPU(rejected[1])
     lines = source.text.splitlines()
-    errors = []
+    faults = []
     for line in log.splitlines():
         if found := re.match(r"(.+)\((\d+)\): (?:catastrophic )?error: (.*)", line):
             number = int(found[2])
             shown = lines[number - 1].strip() if found[1] == source.name and number <= len(lines) else ""
-            errors.append(f"{found[1]}({number}): error: {found[3]}\n    {shown}")
-    message = "\n".join(errors) or log.strip()
+            faults.append(Rejection(f"{found[1]}({number}): error: {found[3]}\n    {shown}", [(found[1], number)]))
+    return FaultyText(str(_shown(faults)), faults) if faults else CompileError(log.strip() + hint(log.strip()))
+
+
+def _shown(faults: list[Rejection]) -> CompileError:
+    message = "\n".join(dict.fromkeys(fault.message for fault in faults))
     return CompileError(message + hint(message))

@@ -47,6 +47,12 @@ def find_headers(nvcc: Path) -> Path | None:
     return header.parent.resolve() if header else None
 
 
+def headers_without_nvcc() -> list[Path]:
+    """The folder of `cuda_fp16.h` and its like for a compiler that knows of none, or no folder."""
+    header = first_file(home / "include/cuda_fp16.h" for home in (Path("/usr/local/cuda"), *wheels()))
+    return [header.parent] if header else []
+
+
 def nvcc_version(nvcc: Path) -> str:
     """The release of a CUDA compiler, "13.0", or "" if its output names none."""
     found = re.search(r"release (\d+\.\d+)", output([nvcc, "--version"]))

@@ -85,7 +85,10 @@ class Observer:
             params = self.kernel.signature.params
             values = values_of(name, params, arguments)
             extents = grid, block, shared
-            self.seen = module, SeenLaunch(name, params, values, *extents, module.macros["real"], arguments.cooperative)
+            self.seen = (
+                module,
+                SeenLaunch(name, params, values, *extents, module.macros.get("real", "float"), arguments.cooperative),
+            )
         if self.others:
             self.others.launch(self.others.build(*module), name, grid, block, shared, arguments)
 

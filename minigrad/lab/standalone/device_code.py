@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from minigrad.scan import blank, end_of
+from minigrad.scan import INCLUDE, blank, end_of
 from minigrad.source import Source
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _IF = re.compile(r"^[ \t]*#[ \t]*(if|endif)", re.M)
 _LINE = re.compile(r"(?:\\\n|[^\n])*\n?")
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.M)
-_INCLUDE = re.compile(r"[ \t]*#[ \t]*include[ \t]*(?:\"([^\"]+)\"|(<[^>]+>))")
 _SKIPPED = re.compile(r"[ \t]*#[ \t]*(?:pragma[ \t]+once|line)\b")
 _ATTRIBUTE = re.compile(r"\b(?:__launch_bounds__|alignas|__align__|__attribute__)\s*\(")
 _TYPE = re.compile(r"(?:struct|class|union)\s+(\w+)")
@@ -144,10 +143,10 @@ def expanded(source: Source) -> tuple[list[Piece], list[str]]:
     def follow(text: str, here: Path) -> None:
         for piece in pieces(text):
             directive = piece.text[len(piece.text) - len(piece.code.lstrip()) :]
-            if include := _INCLUDE.match(directive):
-                path = source.find(include[1], here) if include[1] else None
+            if include := INCLUDE.match(directive):
+                path = source.find(include, here)
                 if path is None:  # one that the compiler brings along
-                    system[include[2] or f'"{include[1]}"'] = None
+                    system[f"<{include['far']}>" if include["far"] else f'"{include["near"]}"'] = None
                 elif path not in done:
                     done.add(path)
                     follow(path.read_text(), path.parent)

@@ -44,6 +44,7 @@ extern "C" void abort() noexcept MINIGRAD_HOST_ONLY;
 #include "dialect/arithmetic.h"
 #include "dialect/rounding.h"
 #include "dialect/integers.h"
+#include "dialect/bytes.h"
 #include "dialect/tensor_cores.h"
 #include "include/assert.h"
 

@@ -16,6 +16,12 @@ MINIGRAD_MIN_MAX(int, int, int)
 MINIGRAD_MIN_MAX(unsigned, unsigned, unsigned)
 MINIGRAD_MIN_MAX(int, unsigned, unsigned)
 MINIGRAD_MIN_MAX(unsigned, int, unsigned)
+MINIGRAD_MIN_MAX(int, long, long)
+MINIGRAD_MIN_MAX(long, int, long)
+MINIGRAD_MIN_MAX(int, long long, long long)
+MINIGRAD_MIN_MAX(long long, int, long long)
+MINIGRAD_MIN_MAX(unsigned, unsigned long, unsigned long)
+MINIGRAD_MIN_MAX(unsigned long, unsigned, unsigned long)
 MINIGRAD_MIN_MAX(long, long, long)
 MINIGRAD_MIN_MAX(unsigned long, unsigned long, unsigned long)
 MINIGRAD_MIN_MAX(long, unsigned long, unsigned long)
@@ -50,6 +56,8 @@ MINIGRAD_INLINE double cospi(double x) { return ::cos(3.14159265358979324 * ::fm
 #define sinpif(x) minigrad_sinpi((float)(x))
 #define cospif(x) minigrad_cospi((float)(x))
 
+MINIGRAD_INLINE void sincospif(float x, float* s, float* c) { *s = sinpi(x), *c = cospi(x); }
+MINIGRAD_INLINE void sincospi(double x, double* s, double* c) { *s = sinpi(x), *c = cospi(x); }
 MINIGRAD_INLINE float rcbrtf(float x) { return 1 / cbrtf(x); }
 MINIGRAD_INLINE double rcbrt(double x) { return 1 / ::cbrt(x); }
 MINIGRAD_INLINE float fdividef(float x, float y) { return x / y; }
@@ -66,6 +74,51 @@ MINIGRAD_INLINE float norm3df(float x, float y, float z) { return norm3d(x, y, z
 MINIGRAD_INLINE float rnorm3df(float x, float y, float z) { return rnorm3d(x, y, z); }
 MINIGRAD_INLINE float norm4df(float x, float y, float z, float w) { return norm4d(x, y, z, w); }
 MINIGRAD_INLINE float rnorm4df(float x, float y, float z, float w) { return rnorm4d(x, y, z, w); }
+// The length of a vector of any number of elements.
+MINIGRAD_INLINE double norm(int dim, const double* x) {
+    double length = 0;
+    for (int i = 0; i < dim; ++i) length = ::hypot(length, x[i]);
+    return length;
+}
+MINIGRAD_INLINE float normf(int dim, const float* x) {
+    double length = 0;
+    for (int i = 0; i < dim; ++i) length = ::hypot(length, double(x[i]));
+    return length;
+}
+MINIGRAD_INLINE double rnorm(int dim, const double* x) { return 1 / norm(dim, x); }
+MINIGRAD_INLINE float rnormf(int dim, const float* x) { return 1 / normf(dim, x); }
+MINIGRAD_INLINE double erfcx(double x) {  // exp(x^2) erfc(x); its continued fraction where both factors leave the range
+    if (x < 25) return ::exp(x * x) * ::erfc(x);
+    double square = x * x;
+    return 0.564189583547756287 * x * (square + 4.5) / (square * (square + 5) + 2);
+}
+MINIGRAD_INLINE float erfcxf(float x) { return erfcx(x); }
+// The inverse of erfc by Newton's steps from a rational start; erfinv(y) = erfcinv(1 - y), exact near 0 by symmetry.
+MINIGRAD_INLINE double erfinv(double y) {
+    if (!(y > -1 && y < 1)) return y == 1 ? INFINITY : y == -1 ? -INFINITY : NAN;
+    double w = ::log1p(-y * y), t = 4.33075024287014 + w / 2;  // 2 / (pi 0.147)
+    double x = ::copysign(::sqrt(::sqrt(t * t - w / 0.147) - t), y);
+    for (int i = 0; i < 3; ++i) {
+        double left = (y > 0.5 ? (1 - y) - ::erfc(x) : y < -0.5 ? ::erfc(-x) - (1 + y) : ::erf(x) - y);
+        double step = left / (1.12837916709551257 * ::exp(-x * x));
+        x -= step / (1 + x * step);
+    }
+    return x;
+}
+MINIGRAD_INLINE double erfcinv(double y) {
+    if (y > 0.1) return erfinv(1 - y);
+    if (!(y > 0)) return y == 0 ? INFINITY : NAN;
+    double x = ::sqrt(-::log(y * ::sqrt(-::log(y) * 3.14159265358979324)));
+    for (int i = 0; i < 6; ++i) {
+        double step = (::erfc(x) - y) / (1.12837916709551257 * ::exp(-x * x));
+        x += step / (1 - x * step);
+    }
+    return x;
+}
+MINIGRAD_INLINE float erfinvf(float y) { return erfinv(y); }
+MINIGRAD_INLINE float erfcinvf(float y) { return erfcinv(y); }
+MINIGRAD_INLINE double normcdfinv(double p) { return -1.41421356237309505 * erfcinv(2 * p); }
+MINIGRAD_INLINE float normcdfinvf(float p) { return normcdfinv(p); }
 #ifndef __GLIBC__  // glibc's <math.h> has them as CUDA does
 MINIGRAD_INLINE void sincosf(float x, float* s, float* c) { *s = sinf(x), *c = cosf(x); }
 MINIGRAD_INLINE void sincos(double x, double* s, double* c) { *s = ::sin(x), *c = ::cos(x); }
@@ -95,7 +148,15 @@ MINIGRAD_INLINE float __uint_as_float(unsigned x) { return __builtin_bit_cast(fl
 MINIGRAD_INLINE long long __double_as_longlong(double x) { return __builtin_bit_cast(long long, x); }
 MINIGRAD_INLINE double __longlong_as_double(long long x) { return __builtin_bit_cast(double, x); }
 
+MINIGRAD_INLINE int __double2hiint(double x) { return int(__double_as_longlong(x) >> 32); }
+MINIGRAD_INLINE int __double2loint(double x) { return int(__double_as_longlong(x)); }
+MINIGRAD_INLINE double __hiloint2double(int high, int low) {
+    return __longlong_as_double((long long)high << 32 | (unsigned)low);
+}
+
 // Loads and stores with cache hints.
+template <class T> MINIGRAD_INLINE T __ldlu(const T* p) { return *p; }
+template <class T> MINIGRAD_INLINE T __ldcv(const T* p) { return *p; }
 template <class T> MINIGRAD_INLINE T __ldg(const T* p) { return *p; }
 template <class T> MINIGRAD_INLINE T __ldcg(const T* p) { return *p; }
 template <class T> MINIGRAD_INLINE T __ldca(const T* p) { return *p; }

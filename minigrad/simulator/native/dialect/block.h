@@ -34,7 +34,11 @@ MINIGRAD_INLINE void __nanosleep(unsigned, MINIGRAD_HERE) {
     minigrad_yield(&site, 0);
 }
 MINIGRAD_INLINE void __trap(MINIGRAD_HERE) { minigrad_assert_failed("__trap()", file, line); }
+MINIGRAD_INLINE void __brkpt() {}
+MINIGRAD_INLINE void __prof_trigger(int) {}
 MINIGRAD_INLINE long long clock64() { return minigrad_clock(); }
+#define clock() minigrad_clock()  // include/time.h keeps it apart from the C library's
+#define __builtin_assume(condition) ((void)0)
 
 #define printf minigrad_printf
 

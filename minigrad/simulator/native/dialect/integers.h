@@ -20,6 +20,18 @@ MINIGRAD_INLINE unsigned __fns(unsigned mask, unsigned base, int offset) {
         if (mask >> i & 1 && --left == 0) return i;
     return ~0u;
 }
+MINIGRAD_INLINE unsigned long long __brevll(unsigned long long x) {
+    return (unsigned long long)__brev(unsigned(x)) << 32 | __brev(unsigned(x >> 32));
+}
+MINIGRAD_INLINE long long __mul64hi(long long x, long long y) { return (long long)((__int128)x * y >> 64); }
+MINIGRAD_INLINE unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
+    return (unsigned long long)((unsigned __int128)x * y >> 64);
+}
+// The mean of two numbers, rounded down or, with r, up; without overflow on the way.
+MINIGRAD_INLINE int __hadd(int x, int y) { return int((long long)x + y >> 1); }
+MINIGRAD_INLINE int __rhadd(int x, int y) { return int((long long)x + y + 1 >> 1); }
+MINIGRAD_INLINE unsigned __uhadd(unsigned x, unsigned y) { return unsigned((unsigned long long)x + y >> 1); }
+MINIGRAD_INLINE unsigned __urhadd(unsigned x, unsigned y) { return unsigned((unsigned long long)x + y + 1 >> 1); }
 MINIGRAD_INLINE int __mulhi(int x, int y) { return int((long long)x * y >> 32); }
 MINIGRAD_INLINE unsigned __umulhi(unsigned x, unsigned y) { return unsigned((unsigned long long)x * y >> 32); }
 // Of the lowest 24 bits of each factor.
@@ -32,6 +44,10 @@ MINIGRAD_INLINE unsigned __sad(int x, int y, unsigned z) {
 }
 MINIGRAD_INLINE unsigned umin(unsigned a, unsigned b) { return b < a ? b : a; }
 MINIGRAD_INLINE unsigned umax(unsigned a, unsigned b) { return a < b ? b : a; }
+MINIGRAD_INLINE long long llmin(long long a, long long b) { return b < a ? b : a; }
+MINIGRAD_INLINE long long llmax(long long a, long long b) { return a < b ? b : a; }
+MINIGRAD_INLINE unsigned long long ullmin(unsigned long long a, unsigned long long b) { return b < a ? b : a; }
+MINIGRAD_INLINE unsigned long long ullmax(unsigned long long a, unsigned long long b) { return a < b ? b : a; }
 
 // Of the eight bytes of y and x the four that the lower hexadecimal digits of s name; their highest bits are not used.
 MINIGRAD_INLINE unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
@@ -68,3 +84,12 @@ MINIGRAD_INLINE int __dp4a(char4 a, char4 b, int c) {
 MINIGRAD_INLINE unsigned __dp4a(uchar4 a, uchar4 b, unsigned c) {
     return c + unsigned(a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w);
 }
+// Of two 16-bit numbers and the lower or the upper two bytes of b.
+MINIGRAD_INLINE int __dp2a_lo(int a, int b, int c) {
+    return int(unsigned(c) + unsigned(short(a) * (signed char)b + short(a >> 16) * (signed char)(b >> 8)));
+}
+MINIGRAD_INLINE int __dp2a_hi(int a, int b, int c) { return __dp2a_lo(a, b >> 16, c); }
+MINIGRAD_INLINE unsigned __dp2a_lo(unsigned a, unsigned b, unsigned c) {
+    return c + (a & 0xffff) * (b & 0xff) + (a >> 16) * (b >> 8 & 0xff);
+}
+MINIGRAD_INLINE unsigned __dp2a_hi(unsigned a, unsigned b, unsigned c) { return __dp2a_lo(a, b >> 16, c); }

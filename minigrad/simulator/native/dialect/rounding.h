@@ -90,6 +90,8 @@ MINIGRAD_INLINE float __ll2float_rn(long long x) { return float(x); }
 MINIGRAD_INLINE float __ull2float_rn(unsigned long long x) { return float(x); }
 MINIGRAD_INLINE float __double2float_rn(double x) { return float(x); }
 MINIGRAD_INLINE double __int2double_rn(int x) { return x; }
+MINIGRAD_INLINE double __ll2double_rn(long long x) { return double(x); }
+MINIGRAD_INLINE double __ull2double_rn(unsigned long long x) { return double(x); }
 MINIGRAD_INLINE double __uint2double_rn(unsigned x) { return x; }
 
 #define MINIGRAD_TO(I, name, T)                                                                           \

@@ -44,6 +44,8 @@ MINIGRAD_VECTORS(unsigned short, ushort, 4, 8)
 MINIGRAD_VECTORS(int, int, 8, 16)
 MINIGRAD_VECTORS(long long, longlong, 16, 16)
 MINIGRAD_VECTORS(unsigned long long, ulonglong, 16, 16)
+MINIGRAD_VECTORS(long, long, 16, 16)
+MINIGRAD_VECTORS(unsigned long, ulong, 16, 16)
 MINIGRAD_VECTORS(float, float, 8, 16)
 MINIGRAD_VECTORS(double, double, 16, 16)
 #undef MINIGRAD_THREE

@@ -52,8 +52,24 @@ struct HalfFormat {
 #define MINIGRAD_SMALL_BINARY(T, name, value)                                                   \
     MINIGRAD_INLINE T name(T a, T b) { return value; }                                          \
     MINIGRAD_INLINE T##2 name##2(T##2 a, T##2 b) { return {name(a.x, b.x), name(a.y, b.y)}; }
+#define MINIGRAD_SMALL_PAIR(T, name, one)                                                       \
+    MINIGRAD_INLINE T##2 name(T##2 a) { return {one(a.x), one(a.y)}; }
+#define MINIGRAD_SMALL_COMPARED(T, name)                                                        \
+    MINIGRAD_INLINE T##2 name##2(T##2 a, T##2 b) { return {T(name(a.x, b.x)), T(name(a.y, b.y))}; }
 #define MINIGRAD_SMALL_UNARY(T, name, value)                                                    \
     MINIGRAD_INLINE T name(T a) { float x = a; return T(value); }
+
+#define MINIGRAD_SMALL_ATOMIC(T)                                                                \
+    MINIGRAD_INLINE T atomicAdd(T* p, T value, MINIGRAD_HERE) {                                 \
+        auto sum = [=](uint16_t bits) { T old; old.bits = bits; return (old + value).bits; };   \
+        T old;                                                                                  \
+        old.bits = minigrad::atomic_update(&p->bits, true, file, line, sum);                    \
+        return old;                                                                             \
+    }                                                                                           \
+    MINIGRAD_INLINE T##2 atomicAdd(T##2* p, T##2 value, MINIGRAD_HERE) {                        \
+        T x = atomicAdd(&p->x, value.x, file, line);                                            \
+        return {x, atomicAdd(&p->y, value.y, file, line)};                                      \
+    }
 
 #define MINIGRAD_SMALL_FLOAT(T, Format)                                                         \
     struct T {                                                                                  \
@@ -94,6 +110,13 @@ struct HalfFormat {
     MINIGRAD_SMALL_UNARY(T, hexp, expf(x)) MINIGRAD_SMALL_UNARY(T, hlog, logf(x))               \
     MINIGRAD_SMALL_UNARY(T, hsin, sinf(x)) MINIGRAD_SMALL_UNARY(T, hcos, cosf(x))               \
     MINIGRAD_SMALL_UNARY(T, hfloor, floorf(x)) MINIGRAD_SMALL_UNARY(T, hceil, ceilf(x))         \
+    MINIGRAD_SMALL_COMPARED(T, __heq) MINIGRAD_SMALL_COMPARED(T, __hne)                         \
+    MINIGRAD_SMALL_COMPARED(T, __hlt) MINIGRAD_SMALL_COMPARED(T, __hle)                         \
+    MINIGRAD_SMALL_COMPARED(T, __hgt) MINIGRAD_SMALL_COMPARED(T, __hge)                         \
+    MINIGRAD_SMALL_PAIR(T, h2sqrt, hsqrt) MINIGRAD_SMALL_PAIR(T, h2exp, hexp)                   \
+    MINIGRAD_SMALL_PAIR(T, h2log, hlog) MINIGRAD_SMALL_PAIR(T, h2rcp, hrcp)                     \
+    MINIGRAD_SMALL_PAIR(T, __hneg2, __hneg) MINIGRAD_SMALL_PAIR(T, __habs2, __habs)             \
+    MINIGRAD_SMALL_ATOMIC(T)                                                                    \
     MINIGRAD_INLINE float __low2float(T##2 a) { return a.x; }                                   \
     MINIGRAD_INLINE float __high2float(T##2 a) { return a.y; }
 
@@ -113,5 +136,9 @@ struct HalfFormat {
     MINIGRAD_INLINE T##2 __floats2##S##2_rn(float x, float y) { return {T(x), T(y)}; }          \
     MINIGRAD_INLINE T##2 __float22##S##2_rn(float2 v) { return {T(v.x), T(v.y)}; }              \
     MINIGRAD_INLINE float2 __##S##22float2(T##2 a) { return {a.x, a.y}; }                       \
+    MINIGRAD_INLINE T##2 __lows2##S##2(T##2 a, T##2 b) { return {a.x, b.x}; }                   \
+    MINIGRAD_INLINE T##2 __highs2##S##2(T##2 a, T##2 b) { return {a.y, b.y}; }                  \
+    MINIGRAD_INLINE T##2 __low2##S##2(T##2 a) { return {a.x, a.x}; }                            \
+    MINIGRAD_INLINE T##2 __high2##S##2(T##2 a) { return {a.y, a.y}; }                           \
     MINIGRAD_INLINE T __low2##S(T##2 a) { return a.x; }                                         \
     MINIGRAD_INLINE T __high2##S(T##2 a) { return a.y; }

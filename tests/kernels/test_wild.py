@@ -1,0 +1,178 @@
+"""Files as people have them: conditions, headers that are missing, what does not compile here, types by value."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*left out")
+
+
+def numbers(count, device="sim", dtype=np.float32):
+    return mg.tensor(np.arange(count).astype(dtype), device=device)
+
+
+PROJECT = {
+    "src/kernels/scale.cu": """#include <opencv2/core.hpp>
+#include <torch/extension.h>
+#include <cub/cub.cuh>
+#include "config.h"
+#include "nowhere.h"
+using namespace std;
+class Timer { cudaEvent_t start; public: Timer() { cudaEventCreate(&start); } float stop(); };
+struct Image { cv::Mat host; uchar4* pixels; };
+texture<float, 1> table;
+__device__ float lane() { int x; asm("mov.u32 %0, %laneid;" : "=r"(x)); return x; }
+__global__ void fetch(real_t* y) { y[0] = tex1Dfetch(table, 0); }
+GLOBAL __launch_bounds__((((((BLOCK)) * 2) / 2))) scale(const CREAL x, real_t* RESTRICT y, Mode mode, int) {
+#ifdef __CUDA_ARCH__
+    if (threadIdx.x < BLOCK) y[threadIdx.x] = (mode == TWICE ? 2 : 1) * x[threadIdx.x];
+#endif
+}
+__global__ void lanes(real_t* y) {
+    y[0] = lane();
+}
+PYBIND11_MODULE(name, module) { module.def("scale", &scale); }
+void run(torch::Tensor x) { scale<<<1, BLOCK>>>(x.data_ptr<float>(), nullptr, TWICE, 0); }
+""",
+    "include/config.h": """#pragma once
+#define BLOCK 8
+#if defined(DOUBLE) && BLOCK > 4
+typedef double real_t;
+#else
+typedef float real_t;
+#endif
+typedef real_t* CREAL;
+#define RESTRICT __restrict__
+#define GLOBAL __global__ void
+typedef enum { ONCE, TWICE } Mode;
+""",
+}
+
+
+@pytest.fixture
+def project(tmp_path):
+    for name, text in PROJECT.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path / "src/kernels/scale.cu"
+
+
+@pytest.mark.parametrize(("defines", "dtype"), [({}, np.float32), ({"DOUBLE": 1}, np.float64)])
+def test_a_file_of_a_project_runs_with_its_headers(project, defines, dtype):
+    x, y = numbers(8, dtype=dtype), numbers(8, dtype=dtype)
+    kernel = mg.kernel(project, "scale", defines=defines)
+    with pytest.warns(UserWarning, match=r"no file opencv2/core.hpp, .*, there is no file nowhere.h, Timer does not"):
+        kernel(x, y, 1, 0, grid=1, block=8)
+    assert y.numpy().tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
+    assert mg.inspect(kernel, x, y, 1, 0, grid=1, block=8).problems == []
+
+
+def test_an_error_is_that_of_the_function_which_the_kernel_needs(project):
+    with pytest.raises(mg.errors.CompileError) as caught:
+        mg.kernel(project, "lanes")(numbers(1), grid=1, block=1)
+    assert "scale.cu(10): error: inline PTX (asm) runs only on a GPU" in str(caught.value)
+    with pytest.raises(mg.errors.CompileError, match=r"(?s)textures.*nowhere\.h") as caught:
+        mg.kernel(project, "fetch")(numbers(1), grid=1, block=1)
+    assert "Timer" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("inner<<<1, 1>>>(y);", "a kernel that launches another one runs only on a GPU"),
+        ("y[0] = tex2D(image, 0, 0);", "textures and surfaces run only on a GPU"),
+        ("y[0] = cub::ThreadReduce(y, 1);", "CUB, Thrust and libcu"),
+        ("y[0] = __shfl_down(y[0], 1);", "__shfl_down_sync"),
+        ("curandState state;", "random numbers of cuRAND"),
+        ("wmma::fill_fragment(y, 0);", "mma.cuh"),
+    ],
+)
+def test_what_only_a_gpu_runs_is_told_with_its_line(body, words):
+    text = f"__global__ void inner(float* y) {{}}\n__global__ void k(float* y) {{\n    {body}\n}}"
+    with pytest.raises(mg.errors.CompileError, match=rf"(?s)k\.cu\(3\): error: .*{words}"):
+        mg.kernel(text, "k")(numbers(1), grid=1, block=1)
+
+
+@pytest.mark.parametrize(
+    ("type_", "dtype", "lanes"),
+    [
+        ("float2", "f4", 2),
+        ("float3", "f4", 3),
+        ("float4", "f4", 4),
+        ("double2", "f8", 2),
+        ("double4", "f8", 4),
+        ("int3", "i4", 3),
+        ("dim3", "u4", 3),
+        ("uchar4", "u1", 4),
+        ("longlong2", "i8", 2),
+    ],
+)
+def test_a_vector_by_value(type_, dtype, lanes, kernel_device):
+    kind = {"f4": "float", "f8": "double", "i4": "int", "u4": "unsigned", "u1": "unsigned char", "i8": "long long"}
+    total = f"v.y + w.{'xyzw'[lanes - 1]} + c"
+    text = f"__global__ void k(char c, {type_} v, {kind[dtype]}* y, {type_} w) {{ y[0] = {total}; }}"
+    y = numbers(1, kernel_device, dtype)
+    kernel = mg.kernel(text, "k")
+    kernel(7, range(lanes), y, np.arange(lanes, dtype=dtype), grid=1, block=1)
+    assert y.item() == 7 + 1 + lanes - 1
+    with pytest.raises(TypeError, match=rf"takes {lanes} numbers, e\.g\. \(0, 0"):
+        kernel(7, 3, y, range(lanes), grid=1, block=1)
+
+
+def test_structs_of_every_kind(kernel_device):
+    text = """#define N 2
+const int M = 3;
+struct __align__(16) Ray { float3 from; float4 to; int hits[N * M]; };
+class Box { public: float low, high; __device__ float size() const { return high - low; } };
+__global__ void k(char c, Ray ray, const Box* boxes, float* y) {
+    y[0] = ray.from.z + ray.to.w + ray.hits[N * M - 1] + boxes[1].size() + c;
+}"""
+    names = {"names": ["from", "to", "hits"], "formats": [("f4", 3), ("f4", 4), ("i4", 6)], "offsets": [0, 16, 32]}
+    ray = np.zeros((), np.dtype(names | {"itemsize": 64}))
+    ray["from"], ray["to"], ray["hits"] = (0, 0, 1), (0, 0, 0, 10), 100
+    boxes = np.array([(0, 0), (1, 1001)], [("low", "f4"), ("high", "f4")])
+    y = numbers(1, kernel_device)
+    mg.kernel(text, "k")(5, ray, mg.tensor(boxes, device=kernel_device), y, grid=1, block=1)
+    assert y.item() == 1116
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "words"),
+    [
+        (
+            "__global__ void k(int* x) {}\n__global__ void k(float* x) {}",
+            "k",
+            "defines k in the lines 1 and 2; give all",
+        ),
+        (
+            "template <int N> __global__ void k(int* x) {}\ntemplate <> __global__ void k<3>(int* x) {}",
+            "k<3>",
+            "template<>",
+        ),
+        ("__device__ void k(int* x) {}\n", "k", "no kernel"),
+    ],
+)
+def test_a_name_with_two_meanings_or_none_is_rejected(text, name, words):
+    with pytest.raises(ValueError, match=words):
+        mg.kernel(text, name)
+
+
+def test_branches_of_one_condition_are_one_kernel():
+    text = (
+        "#if __CUDA_ARCH__ >= 600\n__global__ void k(int* x) { x[0] = 1; }\n#else\n__global__ void k(int* x) {}\n#endif"
+    )
+    x = numbers(1, dtype=np.int32)
+    mg.kernel(text, "k")(x, grid=1, block=1)
+    assert x.item() == 1
+
+
+@pytest.mark.parametrize("name", ["one::two::k<float, 5>", "k< float, 5 >"])
+def test_a_name_with_its_namespaces(name, kernel_device):
+    text = """namespace one { namespace two {
+template <typename T, int N> __global__ void k(T* x) { x[0] = N; }
+template __global__ void k<double, 4>(double* x);
+} }"""
+    x = numbers(1, kernel_device)
+    mg.kernel(text, name)(x, grid=1, block=1)
+    assert x.item() == 5
