@@ -343,6 +343,11 @@ class Source:
         return [(kind[-1], " ".join(kind[:-1]), value) for kind, value in zip(words, values, strict=True)]
 
     @property
+    def template_values(self) -> list[tuple[str, str, str]]:
+        """The parameters of the kernel's template: name, kind and argument, e.g. ("BM", "int", "64")."""
+        return self._values
+
+    @property
     def texts(self) -> list[str]:
         """All that a compiler reads: the unit and the files that it includes."""
         return [self.unit, *(path.read_text(errors="replace") for path in self.included)]

@@ -49,3 +49,50 @@ __device__ void block_add(Sum* sum, Part part) {
     __syncthreads();
     if (first) atomicAdd(sum, total);
 }
+
+// This thread's place among its `width` lanes, and the lanes of its warp that exist, by their bits.
+__device__ unsigned lane_of_thread(int width, int& lane) {
+    unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+    unsigned left = blockDim.x * blockDim.y * blockDim.z - thread / 32 * 32;
+    lane = thread % width;
+    return (left < 32 ? (1u << left) - 1 : 0xffffffffu) >> thread % 32 / width * width;
+}
+
+// Of y = __shfl_down_sync(mask, x, step): the d_y of the lane below, and my own where no lane is above.
+template <class Sum>
+__device__ Sum shuffle_down_adjoint(unsigned mask, Sum d, int step, int width = 32) {
+    int lane;
+    lane_of_thread(width, lane);
+    Sum other = __shfl_up_sync(mask, d, step, width);
+    return (lane >= step ? other : Sum(0)) + (lane + step >= width ? d : Sum(0));
+}
+
+// Of y = __shfl_up_sync(mask, x, step): the d_y of the lane above, and my own where no lane is below.
+template <class Sum>
+__device__ Sum shuffle_up_adjoint(unsigned mask, Sum d, int step, int width = 32) {
+    int lane;
+    unsigned lanes = lane_of_thread(width, lane);
+    int from = min(lane + step, width - 1);
+    bool exists = lane + step < width && lanes >> from & 1;
+    Sum other = __shfl_sync(mask, d, exists ? from : lane, width);
+    return (exists ? other : Sum(0)) + (lane < step ? d : Sum(0));
+}
+
+// Of y = __shfl_sync(mask, x, source): the d_y of all lanes whose source I am.
+template <class Sum>
+__device__ Sum shuffle_idx_adjoint(unsigned mask, Sum d, int source, int width = 32) {
+    int lane;
+    unsigned lanes = lane_of_thread(width, lane);
+    Sum sum = 0;
+    for (int k = 0; k < width && lanes >> k & 1; ++k) {
+        Sum other = __shfl_sync(mask, d, k, width);
+        if ((__shfl_sync(mask, source, k, width) & (width - 1)) == lane) sum += other;
+    }
+    return sum;
+}
+
+// Of y = __shfl_xor_sync(mask, x, distance): the d_y of the same lane.
+template <class Sum>
+__device__ Sum shuffle_xor_adjoint(unsigned mask, Sum d, int distance, int width = 32) {
+    return __shfl_xor_sync(mask, d, distance, width);
+}

@@ -2,8 +2,10 @@
 
 The steps in their order, each in the folder of its name:
 
-  language       parse the file into a typed syntax tree (lexer, expressions, parser, file), turn jumps into branches
-                 (control_flow); rewrite the tree, find out what it reads and writes (dataflow), print it
+  frontend       parse the file into a typed syntax tree: its items, types, declarations, expressions, calls and
+                 statements; pointers, structs, and functions that are no formulas become numbers, arrays, statements
+  language       the tree; tokens (lexer, preprocessor); jumps turned into branches (control_flow); the tree rewritten,
+                 what it reads and writes (dataflow), printed
   analyse        which variables carry derivatives, how often loops run, which thread owns an element, which barriers
                  separate which accesses
   decide         store or recompute a value, checkpoint a tape, gather instead of scatter, launch once or several times,

@@ -1,7 +1,7 @@
 """`mg.adjoint`: the reverse-mode derivative of a kernel, as CUDA C++, as kernels to launch and as a notebook's page."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minigrad.adjoint import run as launches
-from minigrad.adjoint.analyse.activity import chosen, floats_decide
+from minigrad.adjoint.analyse.activity import chosen, floats_decide, numbers
 from minigrad.adjoint.derive import derive
 from minigrad.adjoint.emit.decisions import decisions
+from minigrad.adjoint.frontend.file import TOO_DEEP, parse
 from minigrad.adjoint.language import dataflow
-from minigrad.adjoint.language.file import TOO_DEEP, parse
+from minigrad.adjoint.language.ast import own_name
 from minigrad.display import column
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.source_kernel import SourceKernel, source_of
 from minigrad.kernels.source_kernel import kernel as compiled
-from minigrad.kernels.source_kernel import source_of
 from minigrad.source import Source
 from minigrad.tensor import Tensor
 
@@ -35,18 +36,27 @@ class Adjoint:
 
     def __init__(self, primal: Kernel, wrt: Sequence[str] | None = None):
         self.primal, self._examined = primal, set[tuple]()
-        self.slots = launches.SLOTS
+        self.slots, self._built = launches.SLOTS, dict[tuple, tuple[Kernel, ...]]()
         tunables = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **tunables}
-        self.file = parse(primal.source.device_text, primal.source.name, primal.name, self.defines)
+        source = primal.source
+        self.file = parse(
+            source.device_text, source.name, primal.name, self.defines, source.template_values, self._included
+        )
         kernel = self.file.kernel
         try:
             self._deciding = "iubf" if floats_decide(kernel) else "iub"  # kinds that decide on elements touched
-            self.outputs, self.wrt = tuple(dataflow.outputs(kernel)), chosen(self.file, wrt)
-            self.derived, self.assembled = derive(self.file, self.wrt)
+            self.outputs = tuple(dict.fromkeys(map(own_name, dataflow.outputs(kernel))))
+            self.wrt = chosen(self.file, wrt)
+            self.derived, self.assembled = derive(self.file, numbers(kernel, self.wrt))
             self.decisions = decisions(self.derived)
         except RecursionError:
             raise self.file.error(kernel.place, TOO_DEEP) from None
+
+    def _included(self, name: str) -> str | None:
+        """The text of an included file of the kernel's own folder."""
+        found = self.primal.source.find(name, self.primal.source.folder)
+        return found.read_text() if found else None
 
     @property
     def source(self) -> str:
@@ -56,18 +66,36 @@ class Adjoint:
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
         """The kernels of the adjoint: one, or several where a gradient needs a grid of its own."""
-        source = Source(self.source, f"{self.primal.name}_adjoint.cu", self.primal.source.folder)
-        made = tuple(Kernel(source, entry.name, defines=self.defines) for entry in self.assembled.entries)
-        for kernel in made:
-            kernel.waits = True
-        return made
+        return self.built({})
 
-    def vjp(self, *args: Any, dy: Any = None, grid: Extent | None = None, block: Extent | None = None) -> list[Any]:
+    def built(self, extents: Mapping[str, int]) -> tuple[Kernel, ...]:
+        """The kernels for these extents of shared arrays that a launch gives."""
+        key = tuple(extents.items())
+        if key not in self._built:
+            source = Source(self.source, f"{self.primal.name}_adjoint.cu", self.primal.source.folder)
+            defines = {**self.defines, **extents}
+            made = SourceKernel if isinstance(self.primal, SourceKernel) else Kernel
+            self._built[key] = tuple(made(source, entry.name, defines=defines) for entry in self.assembled.entries)
+            for kernel in self._built[key]:
+                kernel.waits = True
+        return self._built[key]
+
+    def set_constants(self, kernels: Sequence[Kernel]) -> None:
+        """Give __constant__ variables of the adjoint the values that the kernel's own have."""
+        for name, value in getattr(self.primal, "_constants", {}).items():
+            for kernel in kernels:
+                if isinstance(kernel, SourceKernel) and re.search(rf"\b{name}\b", kernel.source.text):
+                    kernel.constant(name, value)
+
+    def vjp(
+        self, *args: Any, dy: Any = None, grid: Extent | None = None, block: Extent | None = None, shared: int = 0
+    ) -> list[Any]:
         """The gradients of `wrt`, in order: v^T J for v the gradients `dy` of the outputs.
 
         args are those of the kernel, tensors or arrays, with the values from which it starts; none is changed, and the
         gradients are of the same kind. A number in a tensor has a gradient of that tensor's shape and dtype. dy lists
-        the gradient of each of `outputs`; None means zeros. grid and block are those of the kernel's own launch.
+        the gradient of each of `outputs`; None means zeros. grid, block and shared, the bytes of
+        `extern __shared__` memory, are those of the kernel's own launch.
 
         A kernel in which two threads race for an element has no gradient; the adjoint of one without a race has none
         either: it adds without atomics only where the source proves that an index belongs to one thread, or where the
@@ -80,23 +108,26 @@ class Adjoint:
         kernel, as its launch does, and LaunchError where an array that is written shares memory with another or where
         the launch does not have the extents on which the adjoint relies.
         """
-        run = self.prepared(args, grid, block)
+        run = self.prepared(args, grid, block, shared)
+        kernels = self.built(run.shared_extents) if run.shared_extents else self.kernels
+        self.set_constants(kernels)
         upstream = launches.upstream(run, self.outputs, dy)
         launches.examine(self.primal, run, self._deciding, self._examined)
         while True:
-            made, needed = launches.launch(self.kernels, self.assembled, run, upstream, self.slots)
+            made, needed = launches.launch(kernels, self.assembled, run, upstream, self.slots)
             if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
                 break
             self.slots = slots  # the tapes were too short: discard this run
-        values = dict(zip((p.name for p in self.file.kernel.params), args, strict=True))
+        values = dict(zip((p.name for p in self.file.kernel.own), args, strict=True))
         gradients = [launches.fitted(made[name], values[name]) for name in self.wrt]
         if any(isinstance(a, Tensor) for a in args):
             return [Tensor(d) for d in gradients]
         return [d.numpy() for d in gradients] if any(isinstance(a, np.ndarray) for a in args) else gradients
 
     def inspect(
-        self, *args: Any, dy: Any = None, grid: Extent | None = None, block: Extent | None = None, blocks: int = 1
-    ) -> list["Inspection"]:
+        self, *args: Any, dy: Any = None, grid: Extent | None = None, block: Extent | None = None, shared: int = 0,
+        blocks: int = 1,
+    ) -> list["Inspection"]:  # fmt: skip
         """The records of `kernels`, in their order, as `mg.inspect` returns them, from a run of `vjp` on `sim`.
 
         blocks: the number of blocks to count; all are checked. Raises as `vjp` does, and LaunchError for arrays on a
@@ -106,13 +137,15 @@ class Adjoint:
 
         upstream = [dy] if isinstance(dy, Tensor | np.ndarray) else dy
         with watching(blocks) as report:
-            self.vjp(*on_sim(args), dy=upstream and on_sim(upstream), grid=grid, block=block)
+            self.vjp(*on_sim(args), dy=upstream and on_sim(upstream), grid=grid, block=block, shared=shared)
         names = [kernel.name for kernel in self.kernels]
         return [record for record in report.launches if record.kernel in names][-len(names) :]
 
-    def prepared(self, args: Sequence[Any], grid: Extent | None, block: Extent | None) -> launches.PrimalLaunch:
+    def prepared(
+        self, args: Sequence[Any], grid: Extent | None, block: Extent | None, shared: int = 0
+    ) -> launches.PrimalLaunch:
         """The kernel's own launch, checked. Raises TypeError or LaunchError."""
-        return launches.prepare(self.primal, self.derived, args, grid, block)
+        return launches.prepare(self.primal, self.derived, args, grid, block, shared)
 
     def __repr__(self) -> str:
         return self.source

@@ -9,11 +9,11 @@ from minigrad.adjoint.decide.store_or_recompute import StoragePlan, decide
 from minigrad.adjoint.differentiate.rules import Gradients
 from minigrad.adjoint.differentiate.sweep import Sweep
 from minigrad.adjoint.emit.assemble import AdjointFile, assemble
+from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Stmt, is_float
 from minigrad.adjoint.language.control_flow import ends, structured
 from minigrad.adjoint.language.dataflow import names_used
-from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.rewrite import ZERO, flatten
 from minigrad.adjoint.passes import PASSES, Draft, Pass, finish, run
 
@@ -53,13 +53,16 @@ def differentiate(facts: KernelFacts, plan: StoragePlan, passes: Sequence[Pass])
     draft.sinks = {gradients[d.name]: True for d in draft.shared} | dict.fromkeys(totals.values(), False)
     draft.sinks |= {d: False for name, d in active.items() if name not in totals}
     outputs = set(dataflow.outputs(facts.function))
-    draft.strides = {d: facts.names.fresh(f"{d}_stride") for name, d in active.items() if name not in outputs}
+    draft.strides = {d: facts.names.fresh(f"{d}_stride") for name, d in active.items()
+                     if name not in outputs and "[" not in name}  # fmt: skip
     return draft
 
 
 def simplify(draft: Draft, passes: Sequence[Pass]) -> None:
     """The passes, each where it is required or switched on."""
     launch, kernel = AdjointLaunch(draft.sweeps), draft.facts.function is draft.facts.file.kernel
+    if dataflow.has_shuffle(draft.facts.function.body):  # no pass may change which threads run a statement together
+        passes = [p for p in passes if p.name not in ("gather", "split", "checkpoint", "unswitch")]
     if run(draft, launch, [p for p in PASSES if p.required or (p in passes and (kernel or p.functions))]):
         finish(draft, launch)
 

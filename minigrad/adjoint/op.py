@@ -6,7 +6,7 @@ from typing import Any
 
 from minigrad import tape
 from minigrad.adjoint.adjoint import Adjoint, adjoint
-from minigrad.adjoint.language.ast import is_float
+from minigrad.adjoint.language.ast import is_float, own_name
 from minigrad.adjoint.language.dataflow import names_used, written
 from minigrad.adjoint.run import fitted
 from minigrad.devices.dtypes import copied, device_of, move
@@ -26,9 +26,10 @@ class Differentiable:
         self._adjoints = {made.wrt: made}
         kernel = made.file.kernel
         stored = written(kernel.body)
-        self._in_place = {p.name for p in kernel.params if p.pointer and p.name in stored and not is_float(p.type)}
+        inner = [p for p in kernel.params if p.pointer and p.name in stored and not is_float(p.type)]
+        self._in_place = {own_name(p.name) for p in inner} - set(made.outputs)
 
-    def __call__(self, *args: Any, grid: Extent | None = None, block: Extent | None = None) -> Any:
+    def __call__(self, *args: Any, grid: Extent | None = None, block: Extent | None = None, shared: int = 0) -> Any:
         """Run the kernel on copies of its outputs and return these, a tuple if there are several.
 
         args are the kernel's own; a scalar parameter may be a tensor of one element. An array of integers or bools that
@@ -36,19 +37,21 @@ class Differentiable:
         LaunchError as `vjp` does. The result's `backward` runs the adjoint; it raises RuntimeError where an array that
         the adjoint reads has been changed in place since.
         """
-        run = self.adjoint.prepared(args, grid, block)
+        run = self.adjoint.prepared(args, grid, block, shared)
         outputs = {name: copied(run.arrays[name]) for name in self.adjoint.outputs}
         values = {**run.arrays, **run.scalars}
-        params = [p.name for p in run.file.kernel.params]
+        params = [p.name for p in run.file.kernel.own]
         tensors = {n: t for n, t in zip(params, args, strict=True) if isinstance(t, Tensor)}
         known = values | outputs | {n: tensors[n] for n in self._in_place if n in tensors}
         if tape.grad_enabled():
             values |= {n: copied(run.arrays[n]) for n in self._in_place}
         with tape.no_grad():
-            self.primal(*(known[n] for n in params), grid=grid, block=block)
+            self.primal(*(known[n] for n in params), grid=grid, block=block, shared=shared)
         results = tuple(map(Tensor, outputs.values()))
         if tape.grad_enabled():
-            self._record(tensors, results, [values[n] for n in params], {"grid": grid, "block": block})
+            self._record(
+                tensors, results, [values[n] for n in params], {"grid": grid, "block": block, "shared": shared}
+            )
         return results if len(results) > 1 else results[0]
 
     def _record(self, tensors: dict[str, Tensor], results: Sequence[Tensor], values: list, extents: dict) -> None:
@@ -66,7 +69,7 @@ class Differentiable:
             found = {n: fitted(d, wanted[n]) for n, d in zip(made.wrt, gradients, strict=True) if n in wanted}
             return [d if device_of(d) == wanted[n].device else move(d, wanted[n].device) for n, d in found.items()]
 
-        read = names_used(made.derived.body) - self._in_place
+        read = set(map(own_name, names_used(made.derived.body))) - self._in_place
         saved = [(n, t.version) for n, t in tensors.items() if n in read]
         results[0].record(self.primal.name, [*wanted.values()], pull, saved)
         if results[0].node and len(results) > 1:
@@ -78,7 +81,7 @@ class Differentiable:
         """The adjoint with respect to these parameters at least, unless `wrt` was passed."""
         if not self.wider or set(names) <= set(self.adjoint.wrt):
             return self.adjoint
-        wrt = tuple(p.name for p in self.adjoint.file.kernel.params if p.name in {*names, *self.adjoint.wrt})
+        wrt = tuple(p.name for p in self.adjoint.file.kernel.own if p.name in {*names, *self.adjoint.wrt})
         if wrt not in self._adjoints:
             self._adjoints[wrt] = Adjoint(self.primal, wrt)
         return self._adjoints[wrt]

@@ -15,9 +15,9 @@ from minigrad.adjoint.decide import Derived
 from minigrad.adjoint.decide.accumulate import COPIES
 from minigrad.adjoint.decide.store_or_recompute import STORED, Tape
 from minigrad.adjoint.emit.assemble import AdjointFile
-from minigrad.adjoint.language.ast import Expr, Function, Place, is_float
+from minigrad.adjoint.frontend.file import KernelFile
+from minigrad.adjoint.language.ast import Expr, Function, Place, is_float, own_name
 from minigrad.adjoint.language.dataflow import written
-from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.printer import expression
 from minigrad.devices import device as base
 from minigrad.devices import kernel_device
@@ -32,6 +32,7 @@ from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
 MAX_COPIED = 1 << 18  # elements in all copies of a gradient to which all blocks add; or as many as there are threads
+STATIC_SHARED = 48 * 1024  # bytes of shared memory of a block that a kernel may declare
 SLOTS = 64  # first guess for a tape whose length only the running kernel knows
 EXAMINED = 4096  # most threads of a launch that is searched for races
 DTYPES = {c: dtype for dtype, c in C_NAMES.items()}
@@ -46,6 +47,7 @@ class PrimalLaunch:
     scalars: dict[str, Any]
     grid: base.Dim3
     block: base.Dim3
+    shared: int = 0  # bytes of shared memory that the launch gives the kernel
 
     @property
     def file(self) -> KernelFile:
@@ -66,15 +68,23 @@ class PrimalLaunch:
 
     @property
     def known(self) -> dict[str, Any]:
-        return {**self.file.values, **self.extents, **self.scalars}
+        return {**self.file.values, **self.extents, **self.scalars, **self.shared_extents}
+
+    @property
+    def shared_extents(self) -> dict[str, int]:
+        """The macros for the extents of shared arrays that the launch gives."""
+        declared = self.file.kernel.declared
+        return {m: self.shared // self.dtype(declared[n].type).itemsize for n, m in self.file.dynamic.items()}
 
     def number(self, e: Expr) -> int | None:
         """The value of an integer expression in the first thread."""
         integers = {name: int(v) for name, v in self.known.items() if isinstance(v, int | np.integer)}
+        for name, v in self.scalars.items():
+            integers |= _members(name, v)
         return evaluate(e, dict.fromkeys(IDS, 0) | integers)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return self.arrays[name].shape if name in self.arrays else ()
+        return self.arrays[own_name(name)].shape if own_name(name) in self.arrays else ()
 
     @property
     def strides(self) -> dict[str, int]:
@@ -98,6 +108,16 @@ class PrimalLaunch:
             return DTYPES[kind]
         reals = [p.name for p in self.file.kernel.params if p.pointer and p.type == "real"]
         return self.arrays[reals[0]].dtype if reals else np.dtype(np.float32)
+
+
+def _members(name: str, value: Any) -> dict[str, int]:
+    """The whole numbers in a struct that is passed by value."""
+    found: dict[str, int] = {}
+    for field in getattr(getattr(value, "dtype", None), "names", None) or ():
+        inner = value[field]
+        own = f"{name}.{field}"
+        found |= {own: int(inner)} if isinstance(inner, np.integer) else _members(own, inner)
+    return found
 
 
 def check_conditions(run: PrimalLaunch) -> None:
@@ -126,13 +146,28 @@ def check_conditions(run: PrimalLaunch) -> None:
             )
 
 
+def check_shared(run: PrimalLaunch) -> None:
+    """Raise LaunchError where the shared memory that a launch gives is none, or too much to hold its gradient, too."""
+    who = run.file.kernel.name
+    if run.file.dynamic and not run.shared:
+        raise LaunchError(
+            f"{who}: {next(iter(run.file.dynamic))} lies in the launch's shared memory; give shared=bytes."
+        )
+    if run.file.dynamic and 2 * run.shared > STATIC_SHARED:
+        most = f"more than {STATIC_SHARED} bytes; launch smaller blocks."
+        raise LaunchError(f"{who}: shared={run.shared} and as much for its gradient are {most}")
+
+
 def gradients_of(run: PrimalLaunch, upstream: Mapping[str, Array], code: AdjointFile) -> dict[str, Array]:
     """Arrays for the gradients, by parameter: for outputs the upstream ones, copied where the adjoint writes them."""
     strides, made = run.strides, {}
     changed = {p.name for entry in code.entries for p in entry.params if not p.const}
-    for p in run.file.kernel.params:
+    for p in run.file.kernel.own:
+        members = [d for name, d in run.derived.gradients.items() if own_name(name) == p.name]
         if (d := upstream.get(p.name)) is not None:
-            made[p.name] = copied(d) if run.derived.gradients.get(p.name) in changed else d
+            made[p.name] = copied(d) if any(own_name(m) in changed for m in members) else d
+        elif members and members[0] != own_name(members[0]):  # structs
+            made[p.name] = Array.zeros(run.device, run.shape(p.name), run.arrays[p.name].dtype)
         elif is_float(p.type):
             shape = (COPIES, strides[p.name]) if strides.get(p.name) else run.shape(p.name)
             allocate = Array.empty if run.fills(p.name) else Array.zeros
@@ -156,9 +191,11 @@ def launch(
     slots: the length of the tapes of such loops; if it is less than the number needed, the gradients are wrong.
     """
     derived, gradients = run.derived, gradients_of(run, upstream, code)
-    known = {name: copied(a) if name in derived.replayed else a for name, a in run.arrays.items()} | run.scalars
+    replayed = set(map(own_name, derived.replayed))
+    known = {name: copied(a) if name in replayed else a for name, a in run.arrays.items()} | run.scalars
     known |= {derived.strides[derived.gradients[name]]: n for name, n in run.strides.items()}
-    known |= {derived.gradients[name]: d for name, d in gradients.items() if name in derived.gradients}
+    known |= {own_name(d): gradients[own_name(name)] for name, d in derived.gradients.items()
+              if own_name(name) in gradients}  # fmt: skip
     known |= {t.name: tape_array(run, t, slots) for t in derived.tapes if t.size is None}
     counted = any(p.name == "tape_slots" for entry in code.entries for p in entry.params)
     needed = Array.zeros(run.device, (1,), np.dtype(np.int32)) if counted else None
@@ -187,7 +224,7 @@ def tape_array(run: PrimalLaunch, tape: Tape, slots: int) -> Array:
 
 
 def prepare(
-    primal: Kernel, derived: Derived, args: Sequence[Any], grid: Extent | None, block: Extent | None
+    primal: Kernel, derived: Derived, args: Sequence[Any], grid: Extent | None, block: Extent | None, shared: int = 0
 ) -> PrimalLaunch:
     """Check a launch of the kernel and move its arrays to a device. Raises TypeError or LaunchError."""
     params = primal.signature.params
@@ -202,7 +239,8 @@ def prepare(
         {p.name: a for p, a in zip(params, args, strict=True) if p.pointer == pointer} for pointer in (True, False)
     )
     _check_separate(derived.facts.function, arrays)
-    run = PrimalLaunch(derived, arrays, scalars, *primal.extents(grid, block))
+    run = PrimalLaunch(derived, arrays, scalars, *primal.extents(grid, block, shared), shared)
+    check_shared(run)
     check_conditions(run)
     return run
 
@@ -225,7 +263,7 @@ def _scalar(value: Any) -> Any:
 
 def _check_separate(kernel: Function, arrays: dict[str, Any]) -> None:
     """Raise LaunchError where an array that the kernel writes shares memory with another one."""
-    stored = written(kernel.body)
+    stored = set(map(own_name, written(kernel.body)))
     for (p, a), (q, b) in combinations(sorted(arrays.items()), 2):
         overlap = a.address < b.address + b.nbytes and b.address < a.address + a.nbytes and a.nbytes and b.nbytes
         if overlap and stored & {p, q}:
@@ -276,14 +314,14 @@ def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> 
         return
     values = {name: a.numpy() for name, a in run.arrays.items()} | {n: np.asarray(v) for n, v in run.scalars.items()}
     hashes = [(name, a.shape, sha256(a.tobytes()).digest()) for name, a in values.items() if a.dtype.kind in kinds]
-    key = (run.grid, run.block, *hashes, *(a.shape for a in run.arrays.values()))
+    key = (run.grid, run.block, run.shared, *hashes, *(a.shape for a in run.arrays.values()))
     if key in seen:
         return
     from minigrad.microscope import inspect
 
     arrays = {name: copied(a) for name, a in run.arrays.items()}
-    args = [{**arrays, **run.scalars}[p.name] for p in run.file.kernel.params]
-    for problem in inspect(kernel, *args, grid=run.grid, block=run.block, blocks=0).problems:
+    args = [{**arrays, **run.scalars}[p.name] for p in run.file.kernel.own]
+    for problem in inspect(kernel, *args, grid=run.grid, block=run.block, shared=run.shared, blocks=0).problems:
         if problem.kind == "race":
             why = f"the kernel has a race and so no gradient: {problem.message}"
             raise run.file.error(Place(problem.line or 0, 1), why)

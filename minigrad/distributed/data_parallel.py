@@ -32,7 +32,7 @@ class DataParallel(Module):
     where the modules differ.
     """
 
-    def __init__(self, module: Module, bucket_mb: float = 25):
+    def __init__(self, module: Module, bucket_mb: float = 8):
         self.module = require("DataParallel", module, Module, "a module")
         self._bytes = require_number("DataParallel", "bucket_mb", bucket_mb) * 2**20
         self._synchronized = True

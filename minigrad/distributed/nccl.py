@@ -90,7 +90,7 @@ class NCCL:
                 gpu.touch(x, y)
                 gpu.copy(y.address, x.address, x.nbytes)
             return
-        library, comm = self._communicator
+        library, comm = self.communicator
         function, several = getattr(library, name), len(pairs) > 1
         stream = self.side.handle if overlap else gpu.stream.handle
         with context.lock if context.claim() else context.current():  # NCCL works in the context that is current
@@ -113,7 +113,7 @@ class NCCL:
         return SideStream(self.gpu.context)
 
     @cached_property
-    def _communicator(self) -> tuple[Any, Any]:
+    def communicator(self) -> tuple[Any, Any]:
         """The library and the communicator, which all ranks make together. Raises DeviceError on every rank."""
         world, lack, name, place = self.world, "", b"", self.gpu.place
         try:

@@ -63,10 +63,8 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("bandwidth", r"bandwidths?"): "The bytes that can be moved in a second.",
         ("BLOCK", r"`BLOCK`"): "The number of threads of a block, where the compiler is given it as a constant: "
         'defines={"BLOCK": 128}.',
-        (
-            "real",
-            r"`real`",
-        ): "float or double, as the arrays of a call ask. minigrad's own kernels are written with it.",
+        ("real", r"`real`"): "float or double, as the arrays of a call ask. minigrad's own kernels are written with "
+        "it.",
         ("? :", r"`[^?]+\?[^:]+:.*`"): "condition ? a : b is a where the condition holds, and b elsewhere.",
         "upstream gradient": "The gradient with respect to the output of an operation, which the way back starts "
         "from: dy.",
@@ -78,10 +76,8 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "chain rule": "The rate of a chain of steps is the product of the rates of its steps.",
         ("vjp", r"vjps?"): "Vector-Jacobian product: a function that takes the upstream gradient of an operation and "
         "gives the gradients of its inputs.",
-        (
-            "topological order",
-            r"topological(?:ly| order)?",
-        ): "An order in which each value comes after everything that uses it: the order of the walk back.",
+        ("topological order", r"topological(?:ly| order)?"): "An order in which each value comes after everything "
+        "that uses it: the order of the walk back.",
         "pointer": "The address of memory: a number that says where an array begins.",
     },
     "03": {
@@ -211,15 +207,11 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "one.",
     },
     "11": {
-        (
-            "residual block",
-            r"residual (?:blocks?|networks?)",
-        ): "A part of a network that computes f(x) + x: its layers f learn only what is missing in x.",
-        (
-            "stage of a network",
-            r"stages? of (?:a network|residual blocks)",
-        ): "Residual blocks in a row with the same number of channels. From one stage to the next the images get half "
-        "as wide and high, and the channels twice as many.",
+        ("residual block", r"residual (?:blocks?|networks?)"): "A part of a network that computes f(x) + x: its "
+        "layers f learn only what is missing in x.",
+        ("stage of a network", r"stages? of (?:a network|residual blocks)"): "Residual blocks in a row with the same "
+        "number of channels. From one stage to the next the images get half as wide and high, and the channels twice "
+        "as many.",
         ("shortcut", r"shortcuts?"): "The way by which x reaches the sum of a residual block around its layers.",
         ("batch norm", r"batch norms?"): "A layer that gives each channel the mean 0 and the standard deviation 1 over "
         "all images of the batch, and then a learned factor and addend.",
@@ -255,11 +247,8 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("recurrent network", r"recurrent (?:neural )?networks?"): "A network that reads a sequence step by step, and "
         "hands a state from each step to the next.",
         "hidden state": "The vector that a recurrent network hands on from step to step: what it knows of the past.",
-        (
-            "truncated backpropagation",
-            r"truncated backpropagation(?: through time)?",
-        ): "Training on parts of a sequence: the state goes on from part to part, and the gradient ends where its part "
-        "begins.",
+        ("truncated backpropagation", r"truncated backpropagation(?: through time)?"): "Training on parts of a "
+        "sequence: the state goes on from part to part, and the gradient ends where its part begins.",
         ("gradient clipping", r"gradient clipping"): "Making all gradients smaller by one factor where their norm is "
         "above a limit.",
         "LSTM": "A recurrent network with a second state, its cell, to which each step adds, and with three gates.",
@@ -272,10 +261,8 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("MPI", r"MPI"): "A standard for programs that run as several copies and send each other messages.",
         "rank": "One of the copies of a program that MPI has started. It has a number, and a memory of its own.",
         "all-gather": "A message in which each rank sends its piece to all others; afterwards all have all pieces.",
-        (
-            "wavefront of layers",
-            r"wavefronts? of layers",
-        ): "A schedule in which each layer of a recurrent network is one step behind the layer below.",
+        ("wavefront of layers", r"wavefronts? of layers"): "A schedule in which each layer of a recurrent network is "
+        "one step behind the layer below.",
         "speed-up": "How many times as fast something gets by more threads, ranks or blocks.",
         "Amdahl's law": "With a share s of the work that is not shared out over n, the speed-up is 1 / (s + (1 - s) / "
         "n): always below 1 / s.",
@@ -283,14 +270,10 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "and reach each other's shared memory.",
         "persistent kernel": "A kernel whose blocks stay on the chip for many steps, and keep what does not change in "
         "their registers.",
-        (
-            "grid barrier",
-            r"grid barriers?|barriers? of the grid",
-        ): "A barrier of all blocks of a grid: a counter in global memory, with a fence before and after.",
-        (
-            "cooperative launch",
-            r"cooperative launch(?:es)?",
-        ): "A launch whose blocks are all on the chip at once, so that they may wait for each other.",
+        ("grid barrier", r"grid barriers?|barriers? of the grid"): "A barrier of all blocks of a grid: a counter in "
+        "global memory, with a fence before and after.",
+        ("cooperative launch", r"cooperative launch(?:es)?"): "A launch whose blocks are all on the chip at once, so "
+        "that they may wait for each other.",
     },
     "15": {
         "adjoint": "The kernel that takes the gradients of another kernel's outputs and adds up those of its inputs.",
@@ -303,6 +286,20 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
     "16": {
         ("sensitivity", r"sensitivity|sensitivities"): "A gradient with respect to a quantity of physics.",
         "stencil": "A kernel in which each place of a grid reads its neighbors.",
+    },
+    "17": {
+        ("data parallelism", r"data[- ]parallel(?:ism)?"): "Training on several GPUs, each with the whole network "
+        "and a part of each batch; they average gradients.",
+        ("NCCL", r"NCCL"): "NVIDIA's library for messages between GPUs.",
+        "collective": "A call that all ranks make together.",
+        "all-reduce": "A collective after which each rank has the sum, or the mean, of what all ranks have.",
+        "reduce-scatter": "A collective after which each rank has one piece of the sum of what all ranks have.",
+        "bucket": "Several gradients that travel in one message.",
+        "deadlock": "Several wait for each other, and none can go on.",
+        "weak scaling": "The work grows with the number of GPUs, and the time should stay the same.",
+        "strong scaling": "The work stays the same, and the time should shrink with the number of GPUs.",
+        ("efficiency", r"efficiency|efficiencies"): "The part of the speed-up that is left: 1 where n GPUs do n "
+        "times as much in the same time.",
     },
 }
 

@@ -41,12 +41,11 @@ class MPI(Runner):
         self, module: Recurrent, comm: Any, split: str = "batch", *, chunk: int = 8,
         inner: Callable[[Recurrent], Runner] = NumPy,
     ):  # fmt: skip
-        super().__init__(module)
         self.comm: Any = comm
         self.rank, self.ranks = int(comm.rank), int(comm.size)
         (self.split,) = require_words("MPI", "split", split, SPLITS)
         self.chunk = require_int("MPI", "chunk", chunk, 1)
-        self._same(self._described())
+        super().__init__(module)
         self._fits()
         self.inner = inner(module)
         if split in ("hidden", "shared"):
@@ -183,13 +182,18 @@ class MPI(Runner):
 
     # --- checks ---
 
+    def _weights_must_fit(self) -> None:
+        """The ranks first agree, so that all of them raise where the weight of one does not fit."""
+        self._same(self._described())
+        super()._weights_must_fit()
+
     def _described(self) -> dict[str, Any]:
         """The split, the network, and each weight by its shape, dtype and a checksum of its bytes."""
         found = {"the split": f"{self.split!r} by {self.chunk}", "the network": f"{self.module} of {self.module.kind}"}
-        for at, weights in self.weights.items():
-            for name, w in zip(WEIGHTS, weights, strict=True):
+        for at in self.places:
+            for name, w in zip(WEIGHTS, self.module.weights(at), strict=True):
                 if w is not None:
-                    found[name + at] = f"{w.shape} {w.dtype} with checksum {crc32(w.tobytes()):08x}"
+                    found[name + at] = f"{w.shape} {w.dtype} with checksum {crc32(w.numpy().tobytes()):08x}"
         return found
 
     def _same(self, mine: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from minigrad.devices.dtypes import copied
 from minigrad.errors import require
 from minigrad.nn.recurrent import Recurrent
-from minigrad.ops.recurrence import CELLS, DIRECTIONS
+from minigrad.ops.recurrence import CELLS, DIRECTIONS, WEIGHTS
 from minigrad.source import Listing, Source, regions
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
@@ -62,9 +62,30 @@ class Runner:
         if self.dtype.name not in REAL:
             raise TypeError(f"{who} computes in {' or '.join(REAL)}; these weights are {self.dtype}.")
         self.places = [f"_l{layer}{way}" for layer in range(module.num_layers) for way in module.directions]
+        self._weights_must_fit()
         self.weights: dict[str, list[Any]] = {
             at: [None if w is None else copied(w.array) for w in module.weights(at)] for at in self.places
         }
+
+    def _weights_must_fit(self) -> None:
+        """Raise ValueError, for a dtype TypeError, where a weight is not what the module's sizes need.
+
+        A kernel would read beyond the end of a smaller one.
+        """
+        who, hidden = type(self).__name__, self.module.hidden_size
+        rows = self.module.gates * hidden
+        for at in self.places:
+            inputs = self.module.input_size if at.startswith("_l0") else hidden * len(self.module.directions)
+            shapes = (rows, inputs), (rows, hidden), (rows,), (rows,)
+            for name, shape, w in zip(WEIGHTS, shapes, self.module.weights(at), strict=True):
+                if w is None and len(shape) == 1:
+                    continue  # no bias
+                given = require(f"{who}: {name}{at}", w, Tensor, f"a tensor {shape}")
+                if (given.shape, given.dtype, given.device) != (shape, self.dtype, self.on):
+                    raise (TypeError if given.dtype != self.dtype else ValueError)(
+                        f"{who}: {name}{at} is {given.shape} {given.dtype} on {given.device!r}; {self.module} needs "
+                        f"{shape} {self.dtype} on {self.on!r}."
+                    )
 
     def __call__(self, x: Tensor, state: Any = None, lengths: Sequence[int] | None = None) -> tuple[Tensor, Any]:
         """y and the last state."""

@@ -1,9 +1,12 @@
 """The tile of a block of the persistent kernels: its share of the weights and sequences, and the choice among tiles."""
 
+from bisect import bisect_left
+from collections.abc import Callable
 from functools import cache
 from itertools import product
 from typing import NamedTuple
 
+from minigrad.display import plural
 from minigrad.errors import LaunchError
 from minigrad.kernels.extents import ceil_div
 
@@ -156,19 +159,41 @@ def tiles(work: Layers, kind: str) -> list[Tile]:
 
 @cache
 def choose(work: Layers, kind: str, room: Room) -> Tile:
-    """The tile with the shortest step whose blocks are resident at once. Raises LaunchError where there is none."""
+    """The tile with the shortest step whose blocks are resident at once.
+
+    Raises LaunchError where there is none, with the most units or sequences for which there is one.
+    """
     fitting = [tile for tile in tiles(work, kind) if tile.fits(room)]
+    resident = [tile for tile in fitting if tile.resident(room)]
     if not fitting:
         raise LaunchError(
             f"{kind}: {'no cluster of 8 blocks' if kind == 'cluster' else 'no block'} holds its share of "
-            f"{work.hidden} units, {work.gates} gates and {work.layers} layers in registers. Choose rung='projected'."
+            f"{work.hidden} units, {work.gates} gates and {plural(work.layers, 'layer')} in registers. "
+            f"{smaller(work, kind, room)}, or choose rung='projected'."
         )
-    resident = [tile for tile in fitting if tile.resident(room)]
     if not resident:
         least = min(fitting, key=lambda tile: (tile.blocks, tile.warps))
         raise LaunchError(
-            f"{kind}: {work.hidden} units, {work.batch} sequences and {work.layers} layers need {least.blocks} "
-            f"blocks of {WARP * least.warps} threads at once, and this device runs {room.blocks}, with {room.threads} "
-            "threads. Run fewer sequences at a time, or choose rung='projected'."
+            f"{kind}: {work.hidden} units, {plural(work.batch, 'sequence')} and {plural(work.layers, 'layer')} need "
+            f"{least.blocks} blocks of {WARP * least.warps} threads at once, and this device runs {room.blocks}, with "
+            f"{room.threads} threads. {smaller(work, kind, room)}, or choose rung='projected'."
         )
     return min(resident, key=lambda tile: tile.cycles)
+
+
+def smaller(work: Layers, kind: str, room: Room) -> str:
+    """The most sequences whose blocks are resident at once; where not even one's are, the most units."""
+
+    def resident(**sizes: int) -> bool:
+        return any(tile.fits(room) and tile.resident(room) for tile in tiles(work._replace(**sizes), kind))
+
+    if sequences := largest(work.batch, lambda n: resident(batch=n)):
+        return f"Run {plural(sequences, 'sequence')} at a time, the most that fit"
+    if units := largest(work.hidden, lambda n: resident(batch=1, hidden=n)):
+        return f"Take {plural(units, 'unit')}, the most that fit for one sequence"
+    return "Take fewer layers: a unit of each is too much"
+
+
+def largest(beyond: int, fits: Callable[[int], bool]) -> int:
+    """The largest number below `beyond` that fits, 0 if none does: below one that fits all do."""
+    return bisect_left(range(1, beyond), True, key=lambda n: not fits(n))

@@ -8,8 +8,8 @@ from adjoint_rungs import RUNGS
 
 from minigrad.adjoint.analyse import analyse
 from minigrad.adjoint.decide.store_or_recompute import Storage, decide
+from minigrad.adjoint.frontend.file import parse
 from minigrad.adjoint.language.ast import Assign, Index, Name
-from minigrad.adjoint.language.file import parse
 from minigrad.adjoint.language.rewrite import flatten
 
 KERNELS = {kernel.name: rung for rung, (kernel, *_) in reversed(RUNGS.items())}

@@ -73,8 +73,8 @@ def test_the_first_of_several_failures_is_named():
 @pytest.mark.mpi
 def test_ranks_that_wait_for_ever_are_stopped_and_located():
     code = f"{HEAD}if comm.rank == 0:\n    comm.recv()\nif comm.rank == 2:\n    pass\n    comm.recv()"
-    with pytest.raises(RankError, match=r"the time limit of 4 s was reached") as caught:
-        launch(3, code, timeout=4)
+    with pytest.raises(RankError, match=r"the time limit of 3 s was reached") as caught:
+        launch(3, code, timeout=3)
     for place in ("rank 0 in line 5 of code.py", "rank 1 at the end of its code", "rank 2 in line 8 of code.py"):
         assert place in str(caught.value)
 

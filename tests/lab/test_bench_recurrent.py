@@ -1,5 +1,7 @@
 """The benchmark of recurrent networks on the processor."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -53,14 +55,22 @@ def test_a_wrong_result_is_not_timed(monkeypatch):
         recurrent.recurrent_times(cells=["tanh"], hidden=[20], batches=[1], threads=[1], repeats=1)
 
 
-def test_pytorch_is_timed_with_the_same_weights_and_threads():
-    torch = pytest.importorskip("torch")
-    before = torch.get_num_threads()
-    try:
-        found = recurrent.recurrent_times(["torch"], ["relu", "lstm"], [20], [2], [1], ["packed"], 1)
-        assert all("torch, 1 thread" in times for times in found.times.values()) and torch.get_num_threads() == 1
-    finally:
-        torch.set_num_threads(before)
+def test_pytorch_is_timed_with_the_same_weights_and_threads_in_its_own_process():
+    pytest.importorskip("torch")
+    found = recurrent.recurrent_times(["torch"], ["relu", "lstm"], [20], [2], [1, 2], ["packed"], 1, layers=2)
+    assert [*found.times] == [f"{cell} 20, 2 layers, batch 2, float32" for cell in ("relu", "lstm")]
+    assert all({"torch, 1 thread", "torch, 2 threads"} <= times.keys() for times in found.times.values())
+    assert recurrent.elsewhere().submit(os.getpid).result() != os.getpid()
+
+
+def test_a_rung_is_timed_with_an_affinity_or_a_schedule():
+    rungs = ["wavefront", *recurrent.BOUND]
+    found = recurrent.recurrent_times((), ["gru"], [20], [2], [2], rungs, 1, layers=3)
+    (times,) = found.times.values()
+    assert [*times] == [*(f"{rung}, 2 threads" for rung in rungs), "limit, 2 threads"]
+    runner = recurrent.made(recurrent.network(GRU, 20), "units dynamic", 2)
+    assert (runner.schedule, runner.affinity) == ("dynamic", "none")
+    assert recurrent.made(recurrent.network(GRU, 20), "units spread", 2).affinity == "spread"
 
 
 @pytest.mark.parametrize(

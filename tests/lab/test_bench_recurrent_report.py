@@ -73,13 +73,17 @@ def test_a_record_is_written_read_and_found(tmp_path, monkeypatch):
 def test_the_command_measures_and_records_without_a_gpu(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(report, "why_not", lambda device: "none here")
     monkeypatch.setattr(report, "HIDDEN", (8,))
+    monkeypatch.setattr(report, "LAYERS", 2)
     monkeypatch.setattr(report, "BATCHES", (2,))
     monkeypatch.setattr(processor, "fastest", lambda call: call() * 0 + 1e-4)
     monkeypatch.setattr(ranks, "rank_times", lambda **sizes: ranks.RankTimes({f"{sizes}": times(rank=1)}))
     assert cli.main(["bench", "--rnn", "--only", "processor", "--save", str(tmp_path)]) == 0
     (path,) = (tmp_path / "recurrent").glob("*.json")
     found = records.load(path)
-    assert [*found.steps] == [f"{cell} 8, batch 2, float32" for cell in ("tanh", "lstm", "gru")]
+    one = [f"{cell} 8, batch 2, float32" for cell in ("tanh", "lstm", "gru")]
+    assert [*found.steps] == [*one, "lstm 8, 2 layers, batch 2, float32"]
+    assert "wavefront, 1 thread" in found.steps["lstm 8, 2 layers, batch 2, float32"]
+    assert "units close, 1 thread" in found.steps["lstm 8, batch 2, float32"]
     assert "processor" in found.device and {"load", "processors"} <= found.versions.keys()
     assert "A step, the fastest of some runs" in capsys.readouterr().out
 

@@ -155,14 +155,14 @@ def asked(text):
 
 def needed(cells):
     """The cells about exercises, and those that define a name for them: the rest of a notebook is run on its own."""
-    chosen, missing = [], set()
+    chosen, missing, asked_for = [], set(), {exercise.name for text in cells if (exercise := asked(text))}
     for text in reversed(cells):
         python = [] if text.startswith("%%") else list(ast.walk(ast.parse(text)))
         names = [node for node in python if isinstance(node, ast.Name)]
         loaded = {node.id for node in names if isinstance(node.ctx, ast.Load)}
         stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
         stored |= {getattr(node, "asname", None) or getattr(node, "name", None) for node in python}
-        if stored & missing or any(re.search(rf"\b{name}\b", text) for name in EXERCISES):
+        if stored & missing or any(re.search(rf"\b{name}\b", text) for name in asked_for):
             chosen.append(text)
             missing |= loaded
     return chosen[::-1]

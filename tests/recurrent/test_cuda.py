@@ -1,6 +1,7 @@
 """The CUDA ladder beyond the numbers of its rungs: tensor cores, tiles, graphs, and what is refused."""
 
 import copy
+import re
 from functools import partial
 
 import numpy as np
@@ -114,13 +115,24 @@ def test_a_chosen_tile_covers_the_work_and_fits(cell, kind):
 
 
 def test_work_that_is_not_resident_at_once_is_refused_with_the_numbers():
-    with pytest.raises(LaunchError, match=r"1024 units, 64 sequences and 1 layers need \d+ blocks of \d+"):
-        choose(Layers(1024, 64, 4, 1, 4), "registers", H200)
-    with pytest.raises(LaunchError, match="registers: no block holds its share of 8192 units, 4 gates"):
+    with pytest.raises(LaunchError, match="registers: no block holds its share of 8192 units, 4 gates and 1 layer"):
         choose(Layers(8192, 1, 4, 1, 8), "registers", H200)
     module = nn.LSTM(2, 512, device="sim")
     with pytest.raises(LaunchError, match=r"need \d+ blocks of \d+ threads at once, and this device runs 132"):
         CUDA(module)(mg.zeros((1, 64, 2), device="sim"))
+
+
+@pytest.mark.parametrize("kind", ["registers", "cluster", "tf32"])
+@pytest.mark.parametrize("size", ["batch", "hidden"])
+def test_a_refusal_names_the_largest_size_that_fits(size, kind):
+    work = Layers(100, 10**5, 4, 1, 4) if size == "batch" else Layers(10**4, 1, 4, 1, 4)
+    with pytest.raises(LaunchError) as refused:
+        choose(work, kind, H200)
+    pattern = r"Run (\d+) sequences at a time" if size == "batch" else r"Take (\d+) units"
+    most = int(re.search(pattern, str(refused.value))[1])
+    choose(work._replace(**{size: most}), kind, H200)
+    with pytest.raises(LaunchError):
+        choose(work._replace(**{size: most + 1}), kind, H200)
 
 
 def test_refusals():

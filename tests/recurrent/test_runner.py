@@ -1,13 +1,15 @@
 """The runners: each gives the module's numbers, in every cell, layer and direction, for any lengths."""
 
+import re
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from recurrent_runs import MAKERS, TOLERANCE, compare
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.recurrent import CUDA, NumPy, OpenMP, cuda, openmp
+from minigrad.recurrent import CUDA, MPI, NumPy, OpenMP, cuda, openmp
 
 RAGGED = [(1, 1, 1), (31, 3, 2), (33, 1, 100), (513, 3, 2)]  # hidden, batch, steps
 
@@ -65,6 +67,28 @@ def test_another_device_or_dtype_is_refused(runner, device, other):
     state = mg.zeros((1, 1, 4), device=device)
     with pytest.raises(TypeError, match="c is float64, the weights are float32; make them one"):
         run(x, (state, state.astype("float64")))
+
+
+WRONG = {"weight_hh_l0": (32, 5), "weight_ih_l1": (8, 8), "bias_hh_l1_reverse": (8,)}
+
+
+@pytest.mark.parametrize("runner, device", [(NumPy, "numpy"), (OpenMP, "numpy"), (CUDA, "sim"), (MPI, "numpy")])
+def test_a_weight_that_does_not_fit_is_named(runner, device):
+    comm = {"comm": SimpleNamespace(rank=0, size=1, allgather=lambda part: [part])} if runner is MPI else {}
+    right = {"device": device}
+    for name, shape in WRONG.items():
+        module = nn.LSTM(3, 8, 2, bidirectional=True, **right)
+        setattr(module, name, mg.zeros(shape, **right))
+        needs = tuple(getattr(nn.LSTM(3, 8, 2, bidirectional=True, **right), name).shape)
+        with pytest.raises(ValueError, match=re.escape(f"{runner.__name__}: {name} is {shape} float32 on '{device}'")):
+            runner(module, **comm)
+        setattr(module, name, mg.zeros(needs, dtype="float64", **right))
+        with pytest.raises(TypeError, match=rf"{name} is .* float64 on .* needs {re.escape(str(needs))} float32"):
+            runner(module, **comm)
+    module = nn.GRU(3, 8, **right)
+    module.bias_ih_l0 = mg.zeros(24, device="sim" if device == "numpy" else "numpy")
+    with pytest.raises(ValueError, match=f"bias_ih_l0 is .* needs .* on '{device}'"):
+        runner(module, **comm)
 
 
 @pytest.mark.parametrize("runner", [NumPy, CUDA])

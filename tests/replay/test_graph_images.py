@@ -50,5 +50,5 @@ def test_a_mean_over_all_batches_is_not_captured(gpu):
         tensor.array = Array.upload(gpu, tensor.array)
     fast, x = mg.graph(layer), mg.Tensor(Array.upload(gpu, np.ones((2, 3, 4, 5), np.float32)))
     fast(x)
-    with pytest.raises(RuntimeError, match="a replay has one weight. Give the layer a momentum"):
+    with pytest.raises(RuntimeError, match=r"a replay has one weight. Give the layer a momentum"):
         fast(x)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nbformat
 
-from minigrad.lab.bench import Timing, recorded_host, recorded_step
+from minigrad.lab.bench import Timing, recorded_host, recorded_resnet, recorded_step
 
 README = Path(__file__).parents[2] / "README.md"
 NOTEBOOKS = README.parent / "notebooks"
@@ -18,9 +18,9 @@ FIRST, LAST = "<!-- from the newest records, by make notebooks -->\n\n", "\n<!--
 
 
 def tables() -> str:
-    """A training step and the host's cost of a call, compared with PyTorch, in Markdown."""
+    """Training steps, inference and the host's cost of a call, compared with PyTorch, in Markdown."""
     steps = {optimizer: recorded_step(optimizer) for optimizer in ("SGD", "Adam")}
-    host, one = recorded_host(), steps["SGD"]
+    host, one, images = recorded_host(), steps["SGD"], recorded_resnet()
     ways = ("minigrad", "minigrad, graph", "PyTorch", "PyTorch, graph")
     libraries = ("minigrad", "PyTorch")
     return "\n".join(
@@ -30,6 +30,12 @@ def tables() -> str:
             "",
             *rows(["a step of an MLP 784-512-256-10, batch 128", "minigrad", "as a graph", "PyTorch", "as a graph"]),
             *(line([name, *(micro(step.times.get(way), 0) for way in ways)]) for name, step in steps.items()),
+            "",
+            f"ResNet-18 on photographs of 224 x 224, {images.record.place}, in microseconds; PyTorch in its best mode "
+            "(`minigrad bench --resnet --against torch`):",
+            "",
+            *rows(["work", *libraries]),
+            *(line([row[0], *row[2:4]]) for row in images.table().rows if row[0].startswith("ResNet-18")),
             "",
             f"What a call costs the host until its launches are queued, {host.device}, {host.date} "
             "(`minigrad bench --host --against torch`):",

@@ -1,16 +1,17 @@
 """Facts about a kernel or a device function that hold before any decision: activity, structure, stores and extents."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from minigrad.adjoint.analyse.indices import EXTENTS, IndexFacts, offsets, polynomial, stride
-from minigrad.adjoint.analyse.phases import Divergence, check_barriers
+from minigrad.adjoint.analyse.phases import Divergence, check_barriers, check_shuffles
 from minigrad.adjoint.analyse.trip_counts import Count, evaluate, nests, trips_of
+from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Expr, Stmt, Target, unused_name
 from minigrad.adjoint.language.control_flow import structured
-from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.rewrite import ONE, bodies, flatten, with_header
 
 
@@ -22,7 +23,7 @@ class Names:
 
     def fresh(self, base: str) -> str:
         """base, base_2, base_3, ...: the first that is not in use."""
-        name = unused_name(base, self.used)
+        name = unused_name(re.sub(r"\W+", "_", base), self.used)
         self.used.add(name)
         return name
 
@@ -92,6 +93,7 @@ def analyse(file: KernelFile, wrt: Sequence[str]) -> KernelFacts:
     """The facts about the kernel of a file. Raises NotDifferentiable at a barrier that some threads may not reach."""
     kernel, divergence = file.kernel, Divergence(file.kernel)
     check_barriers(file, divergence)
+    check_shuffles(file)
     active, flow = dataflow.active(kernel, wrt), structured(kernel.body, ("return",))
     facts = KernelFacts(file, kernel, active, flow, Names({*kernel.declared, *file.tokens.words}))
     facts.uniform = {*divergence.uniform, *file.values}

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, dataflow
-from minigrad.adjoint.language.ast import JUMPS, Expr, Stmt, is_float, walk
+from minigrad.adjoint.language.ast import JUMPS, Expr, Stmt, is_float, own_name, walk
 from minigrad.adjoint.language.control_flow import leaves, structured
-from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.rewrite import bodies, flatten, own_expressions, with_header
 from minigrad.errors import short
 
@@ -16,7 +16,7 @@ def chosen(file: KernelFile, wrt: Any) -> tuple[str, ...]:
     kernel = file.kernel
     if not dataflow.outputs(kernel):
         raise file.error(kernel.place, f"{kernel.name} writes to no floating-point array, so it has no gradient.")
-    floats = [p.name for p in kernel.params if is_float(p.type)]
+    floats = list(dict.fromkeys(own_name(p.name) for p in kernel.params if is_float(p.type) and not by_value(p)))
     names = default(file) if wrt is None else [wrt] if isinstance(wrt, str) else wrt
     if not isinstance(names, Sequence):
         raise TypeError(f"wrt takes the names of parameters, such as ['{floats[0]}']; got {short(wrt)}.")
@@ -46,7 +46,19 @@ def default(file: KernelFile) -> list[str]:
     data = dependents(kernel.body, (p.name for p in kernel.params if p.pointer or is_float(p.type)))
     left = set(ends) - _stored(structured(kernel.body, ("return",)), data)
     useful = dataflow.reachable(kernel, ends, backward=True) & (read | changed | left)
-    return [p.name for p in kernel.params if p.name in useful and is_float(p.type)]
+    found = [p for p in kernel.params if p.name in useful and is_float(p.type) and not by_value(p)]
+    return list(dict.fromkeys(own_name(p.name) for p in found))
+
+
+def by_value(p: ast.Parameter) -> bool:
+    """True for a number in a struct that is passed by value: it has no gradient."""
+    return "." in p.name and "[" not in p.name
+
+
+def numbers(kernel: ast.Function, wrt: Iterable[str]) -> list[str]:
+    """The numbers in parameters: of an array of structs those of all members."""
+    names = set(wrt)
+    return [p.name for p in kernel.params if own_name(p.name) in names and is_float(p.type)]
 
 
 def _stored(body: list[Stmt], data: set[str]) -> set[str]:

@@ -1,14 +1,32 @@
 """Barriers: the phases between them, and the branches in which the threads of a block diverge."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from minigrad.adjoint.analyse.indices import EXTENTS, IDS
 from minigrad.adjoint.analyse.trip_counts import count
+from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language.ast import JUMPS, Barrier, Binary, Expr, For, Function, If, Name, Stmt, Target
 from minigrad.adjoint.language.control_flow import leaves
-from minigrad.adjoint.language.dataflow import accesses, has_barrier, own_reads, own_writes, target_name, thread_axis
-from minigrad.adjoint.language.file import KernelFile
-from minigrad.adjoint.language.rewrite import ONE, bodies, flatten, with_header
+from minigrad.adjoint.language.dataflow import (
+    accesses,
+    has_barrier,
+    has_shuffle,
+    own_reads,
+    own_updates,
+    own_writes,
+    target_name,
+    thread_axis,
+)
+from minigrad.adjoint.language.rewrite import (
+    ONE,
+    ZERO,
+    bodies,
+    flatten,
+    numeric_value,
+    own_expressions,
+    replace_parts,
+    with_header,
+)
 
 Use = tuple[str, str, frozenset | None]  # array; read, write or add; the indices by which one thread owns the element
 
@@ -140,19 +158,65 @@ class Divergence:
         for s in body:
             inside = self.control and (divergent or self.diverges(s))
             for one in with_header(s):
-                if inside or own_reads(one) & self.varying:
+                if inside or self.reads(one) & self.varying:
                     self.varying |= own_writes(one) & self.local
             for inner in bodies(s):
                 self.spread(inner, inside)
 
+    def reads(self, s: Stmt) -> set[str]:
+        return own_reads(s)
+
+    def names(self, e: Expr) -> Set[str]:
+        return e.names
+
     def diverges(self, s: Stmt) -> bool:
         """True where threads take different sides of a branch, or leave a loop after different trip counts."""
-        varies = isinstance(s, If | For) and not s.condition.names.isdisjoint(self.varying)
+        varies = isinstance(s, If | For) and not self.names(s.condition).isdisjoint(self.varying)
         return varies or (isinstance(s, For) and self._has_divergent_jump(s.body))
 
     def _has_divergent_jump(self, body: list[Stmt]) -> bool:
         branches = [s for s in body if isinstance(s, If) and leaves([s], JUMPS)]
         return any(self.diverges(s) or any(map(self._has_divergent_jump, bodies(s))) for s in branches)
+
+
+class WarpDivergence(Divergence):
+    """The same for the threads of a warp: threadIdx.x / 32 is one number for all of them."""
+
+    def reads(self, s: Stmt) -> set[str]:
+        return own_updates(s).union(*map(self.names, own_expressions(s)))
+
+    def names(self, e: Expr) -> Set[str]:
+        return replace_parts(e, lambda x: ZERO if _is_warp(x) else None).names
+
+
+def _is_warp(e: Expr) -> bool:
+    if not isinstance(e, Binary) or not isinstance(e.left, Name) or e.left.name != "threadIdx.x":
+        return False
+    return (e.op, numeric_value(e.right)) in {("/", 32.0), (">>", 5.0)}
+
+
+def check_shuffles(file: KernelFile) -> None:
+    """Reject shuffles in loops that threads of a warp may leave after different trip counts.
+
+    Their iterations are reversed: the last one of a thread would meet an earlier one of another.
+    """
+    body = file.kernel.body
+    if not has_shuffle(body):
+        return
+    flat = not any(f"threadIdx.{a}" in names for a in "yz" for names in map(own_reads, flatten(body)))
+    divergence = (WarpDivergence if flat else Divergence)(file.kernel)
+
+    def visit(body: list[Stmt]) -> None:
+        for s in body:
+            if isinstance(s, For) and has_shuffle(s.body) and divergence.diverges(s):
+                raise file.error(
+                    s.place, "this loop holds a shuffle, and threads of a warp may leave it after different numbers of "
+                    "iterations. Let all of them run it as often, with a condition around what some of them do."
+                )  # fmt: skip
+            for inner in bodies(s):
+                visit(inner)
+
+    visit(body)
 
 
 def check_barriers(file: KernelFile, divergence: Divergence) -> None:

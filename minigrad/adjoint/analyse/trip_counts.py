@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from minigrad.adjoint.analyse.indices import EXTENTS, polynomial, variable
+from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, rewrite
 from minigrad.adjoint.language.ast import UNSIGNED, Expr, Stmt, children, is_float
 from minigrad.adjoint.language.control_flow import leaves
 from minigrad.adjoint.language.dataflow import inline, target_name, written
-from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, minus, negative, over, plus, times
 
 LOCAL_BYTES = 1024  # of a tape in a thread's local memory, at most

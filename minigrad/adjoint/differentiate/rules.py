@@ -5,6 +5,7 @@ from collections.abc import Set
 from minigrad.adjoint.analyse import KernelFacts, Names
 from minigrad.adjoint.differentiate.derivatives import derivative, slopes
 from minigrad.adjoint.differentiate.saved import Saved, short_name
+from minigrad.adjoint.frontend.groups import SHUFFLES
 from minigrad.adjoint.language import ast, rewrite
 from minigrad.adjoint.language.ast import DERIVATIVES, Expr, Stmt, Target, base_name, is_float
 from minigrad.adjoint.language.control_flow import branch
@@ -20,7 +21,10 @@ class Gradients(dict[str, str]):
         self.names = names
 
     def __missing__(self, name: str) -> str:
-        self[name] = self.names.fresh(f"d_{name}")
+        array, bracket, member = name.partition("[")
+        if bracket and array not in self:  # of an array of structs, whose members share it
+            self[array] = self.names.fresh(f"d_{array}")
+        self[name] = f"{self[array]}[{member}" if bracket else self.names.fresh(f"d_{name}")
         return self[name]
 
 
@@ -121,8 +125,19 @@ class Rules:
         name = self.fresh(base)
         return [ast.Declare(name, e.type, value=e)], ast.Name(name, e.type)
 
+    def shuffle(self, e: ast.Call, seed: Expr) -> list[Stmt]:
+        """y = the x of another lane: that lane adds the d_y of all lanes that read its x."""
+        mask, x, *rest = e.arguments
+        assert isinstance(x, ast.Name)
+        before, d = self.in_variable(seed)
+        own = (self.keep(mask), d, *map(self.keep, rest))
+        name = f"shuffle_{SHUFFLES[e.function]}_adjoint"
+        return [*before, ast.Assign(self.gradient_of(x), "+=", ast.Call(name, own, e.type))]
+
     def function(self, e: ast.Call, seed: Expr) -> list[Stmt]:
         name, args = base_name(e.function), e.arguments
+        if e.function in SHUFFLES:
+            return self.shuffle(e, seed)
         if not name:
             return self.call(e, seed)
         if name in DERIVATIVES:

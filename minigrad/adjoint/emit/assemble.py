@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 
 from minigrad.adjoint.decide import AdjointLaunch, Derived
 from minigrad.adjoint.decide.store_or_recompute import STORED
-from minigrad.adjoint.language.ast import CallStmt, Declare, Expr, Function, Name, Parameter, Stmt
+from minigrad.adjoint.frontend.expressions import parse_expression
+from minigrad.adjoint.frontend.file import KernelFile
+from minigrad.adjoint.language.ast import CallStmt, Declare, Expr, Function, Name, Parameter, Stmt, own_name
 from minigrad.adjoint.language.dataflow import names_used, written
-from minigrad.adjoint.language.expressions import parse_expression
-from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.printer import function, parameter
 from minigrad.adjoint.language.rewrite import ONE, flatten
+from minigrad.scan import blank
 from minigrad.source import CUDA
 
 THREAD = "(size_t)blockIdx.x * blockDim.x + threadIdx.x"
@@ -19,6 +20,7 @@ THREAD_3D = (
     "(((size_t)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * blockDim.x * blockDim.y * blockDim.z"
     " + (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x"
 )
+EXTENT = 256  # of a shared array whose extent the launch gives, where nobody gives it
 THREADS_3D = "(size_t)gridDim.x * gridDim.y * gridDim.z * blockDim.x * blockDim.y * blockDim.z"
 
 
@@ -49,11 +51,32 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
         entries.append(Entry(name, tuple(parameters(file.kernel, derived, launch, body)), launch.extents))
         kernels.append(function(f'extern "C" __global__ void {name}', map(parameter, entries[-1].params), body))
     text = "\n".join([*functions, *kernels])
-    tables = [t.text for t in file.tables if re.search(rf"\b{t.name}\b", text)]
-    head = [*sum_functions(text), "\n".join(file.tokens.head), "\n".join(tables)]  # the file's macros follow ours
+    tables = needed_tables(file, text)
+    types = needed(file, blank("\n".join([text, *tables])))
+    extents = [f"#ifndef {m}\n#define {m} {EXTENT}\n#endif" for m in file.dynamic.values() if m in text]
+    tables = [t for t in [*types, *tables] if t]
+    head = [*sum_functions(text), "\n".join([*file.tokens.head, *extents]), "\n".join(tables)]  # our macros come first
     note = f"// The adjoint of {file.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
     parts = [*head, *functions, f"{note}\n{kernels[0]}", *kernels[1:]]
     return AdjointFile("\n\n".join(filter(None, parts)) + "\n", tuple(entries), tuple(functions))
+
+
+def needed_tables(file: KernelFile, text: str) -> list[str]:
+    """The constants that a text uses, and those that these use."""
+    found: dict[str, None] = {}
+    for t in reversed(file.tables):
+        if t.text not in found and re.search(rf"\b{t.name}\b", "\n".join([text, *found])):
+            found[t.text] = None
+    return list(reversed(found))
+
+
+def needed(file: KernelFile, text: str) -> list[str]:
+    """The definitions of the types that a text uses, and of those that these use."""
+    found: list[str] = []
+    for name, own in reversed(file.definitions.items()):
+        if name and own not in found and re.search(rf"\b{name}\b", "\n".join([text, *found])):
+            found.append(own)
+    return found[::-1]
 
 
 def sum_functions(text: str) -> list[str]:
@@ -61,6 +84,7 @@ def sum_functions(text: str) -> list[str]:
     known = (CUDA / "adjoint" / "sums.cuh").read_text().rstrip().split("\n\n")
     names = [re.findall(r"__device__ \w+ (\w+)", function)[0] for function in known]
     text += "warp_add(" if "block_add(" in text else ""
+    text += "lane_of_thread(" if "shuffle_" in text else ""
     return [function for name, function in zip(names, known, strict=True) if f"{name}(" in text]
 
 
@@ -69,14 +93,29 @@ def parameters(kernel: Function, derived: Derived, launch: AdjointLaunch, body: 
     used, changed = names_used(body), written(body)
     types = {p.name: p.type for p in kernel.params}
     gradients, known = derived.gradients.items(), used | {t.name for t in derived.tapes}
-    params = [
+    params = merged(kernel, [
         *(p for p in kernel.params if p.name in used),
         *(Parameter(name, "int", False, False) for name in launch.blocks if name in used),
         *(Parameter(d, types[name], True, d not in changed) for name, d in gradients if d in used),
         *(Parameter(stride, "int", False, False) for stride in derived.strides.values() if stride in used),
         *(p for p in tape_params(derived) if p.name in known),
-    ]
+    ])  # fmt: skip
     return [replace(p, restrict=p.pointer) for p in params]  # the launch rejects arrays that share memory
+
+
+def merged(kernel: Function, params: list[Parameter]) -> list[Parameter]:
+    """The parameters with one for all members of a struct; the gradient of an array of structs is one."""
+    structs = {p.name: p.type for p in kernel.own if any(own_name(q.name) == p.name != q.name for q in kernel.params)}
+    made: dict[str, Parameter] = {}
+    for p in params:
+        name = own_name(p.name)
+        if name == p.name:
+            made[name] = p
+            continue
+        own = name if name in structs else next(n for n in structs if p.name.startswith(f"d_{n}") or n in p.name)
+        const = p.const and (name not in made or made[name].const)
+        made[name] = replace(p, name=name, type=structs[own], pointer="[" in p.name, const=const and "[" in p.name)
+    return list(made.values())
 
 
 def tape_params(derived: Derived) -> list[Parameter]:

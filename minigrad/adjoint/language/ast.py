@@ -7,12 +7,20 @@ from itertools import chain, count
 from typing import NamedTuple
 
 FLOATS = ("float", "real", "double")
-RANKS = ("bool", "int", "unsigned", "long long", "size_t", *FLOATS)
+SMALL = ("signed char", "unsigned char", "short", "unsigned short")  # whole numbers that C++ computes with as int
+RANKS = ("bool", *SMALL, "int", "unsigned", "long long", "unsigned long long", "size_t", *FLOATS)
 TYPES = {kind: kind for kind in RANKS} | {"unsigned int": "unsigned", "wide": "real"}
 BYTES = {"real": 4, "float": 4, "double": 8, "int": 4, "unsigned": 4, "bool": 1, "long long": 8, "size_t": 8}
-UNSIGNED = ("unsigned", "size_t")
+BYTES |= {"unsigned long long": 8, "signed char": 1, "unsigned char": 1, "short": 2, "unsigned short": 2}
+UNSIGNED = ("unsigned", "size_t", "unsigned long long")
 BUILTINS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
-CONSTANTS = {"INFINITY": "float", "true": "bool", "false": "bool", "M_PI": "double"}
+CONSTANTS = {
+    "INFINITY": "float", "NAN": "float", "true": "bool", "false": "bool", "INT_MAX": "int", "INT_MIN": "int",
+    "UINT_MAX": "unsigned", "FLT_MAX": "float", "FLT_MIN": "float", "FLT_EPSILON": "float", "HUGE_VALF": "float",
+    "DBL_MAX": "double", "DBL_MIN": "double", "DBL_EPSILON": "double", "HUGE_VAL": "double",
+    **dict.fromkeys(("M_PI", "M_PI_2", "M_PI_4", "M_1_PI", "M_2_PI", "M_2_SQRTPI", "M_SQRT2", "M_SQRT1_2"), "double"),
+    **dict.fromkeys(("M_E", "M_LN2", "M_LN10", "M_LOG2E", "M_LOG10E"), "double"),
+}  # fmt: skip
 
 # Derivatives of the functions of one operand x, by the name without suffix f; y is the value of the function. Those of
 # "" are 0 everywhere.
@@ -27,12 +35,13 @@ DERIVATIVES = {
 }  # fmt: skip
 BINARY = ("max", "min", "fmax", "fmin", "pow", "atan2", "hypot", "fmod", "copysign")
 TERNARY = ("fma",)
-TESTS = ("isnan", "isinf", "isfinite")
+TESTS = ("isnan", "isinf", "isfinite", "signbit")
+COUNTS = ("__popc", "__clz", "__ffs", "__popcll", "__clzll", "__ffsll", "__brev")  # functions of whole numbers
 
 
 def base_name(function: str) -> str:
     """`expf` -> `exp`: the name of a math function in the tables above; empty where no table has it."""
-    known = (*DERIVATIVES, *BINARY, *TERNARY, *TESTS)
+    known = (*DERIVATIVES, *BINARY, *TERNARY, *TESTS, *COUNTS)
     if function in known:
         return function
     return function[:-1] if function.endswith("f") and function[:-1] in known else ""
@@ -45,6 +54,8 @@ def arity(function: str) -> int:
 def result_type(function: str, types: list[str]) -> str:
     if (name := base_name(function)) in TESTS:
         return "bool"
+    if name in COUNTS:
+        return "int"
     if name != function:
         return "float"
     return common_type(*types) if any(map(is_float, types)) or name in ("max", "min", "abs") else "double"
@@ -72,9 +83,15 @@ class Place(NamedTuple):
 
     line: int
     column: int
+    copy: int = 0  # of a statement that the parser has written several times
 
 
 NOWHERE = Place(0, 0)
+
+
+def own_name(name: str) -> str:
+    """The parameter or variable that holds a number: of x[].a, and of x.a, it is x."""
+    return name.partition("[")[0].partition(".")[0]
 
 
 class Expression:
@@ -347,6 +364,7 @@ class Function:
     text: str
     declared: dict[str, Declare] = field(default_factory=dict)
     inactive: frozenset[int] = frozenset()  # parameters, by number, by which the derivative of its value is 0
+    own: tuple[Parameter, ...] = ()  # as the text has them: a struct is one, of which params holds the numbers
 
     @cached_property
     def memory(self) -> set[str]:

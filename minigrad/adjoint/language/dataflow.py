@@ -62,6 +62,12 @@ def has_barrier(body: Iterable[Stmt]) -> bool:
     return any(isinstance(s, ast.Barrier) for s in flatten(body))
 
 
+def has_shuffle(body: Iterable[Stmt]) -> bool:
+    """True where threads of a warp exchange values; each such call is the value of a declaration of its own."""
+    values = (s.value for s in flatten(body) if isinstance(s, ast.Declare))
+    return any(isinstance(e, ast.Call) and e.function.startswith("__shfl") for e in values)
+
+
 def read(body: Iterable[Stmt]) -> set[str]:
     return set().union(*map(own_reads, flatten(body)))
 

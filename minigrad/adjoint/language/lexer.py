@@ -7,20 +7,18 @@ from functools import cached_property
 from itertools import count
 from typing import NamedTuple
 
-from minigrad.adjoint.language.ast import Place, base_name
-from minigrad.scan import blank
+from minigrad.adjoint.language.ast import Place
 
 _TOKEN = re.compile(
     r"(?P<number>(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[fFuUlL]*)"
     r"|(?P<name>[A-Za-z_]\w*)"
-    r"|(?P<string>\"[^\"\n]*\")"
+    r"|(?P<string>\"[^\"\n]*\"|'[^'\n]*')"
     r"|(?P<op><<=|>>=|\+\+|--|->|::|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>=!&|^~?:;,.(){}\[\]])"
     r"|(?P<space>\s+)"
 )
 # names that the adjoint declares itself
 RESERVED = {"tape_thread", "tape_threads", "tape_slots", "tape_needed", "warp_add", "warp_total", "block_add"}
-_CONTINUED = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
-_DEFINE = re.compile(r"#\s*define\s+(\w+)(\(?)")
+CONTINUED = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
 
 
 class NotDifferentiable(ValueError):
@@ -28,12 +26,16 @@ class NotDifferentiable(ValueError):
 
 
 class Token(NamedTuple):
-    """kind is number, name, string, op, pragma or end; start is the offset in the file."""
+    """kind is number, name, string, op, pragma or end; start and stop are offsets in the file.
+
+    A token from a macro has the place of the macro's use.
+    """
 
     kind: str
     text: str
     place: Place
     start: int = 0
+    stop: int = 0
 
 
 @dataclass
@@ -47,6 +49,7 @@ class TokenStream:
     head: list[str] = field(default_factory=list)
     # names of the file that are rejected where the kernel uses them
     unsupported: dict[str, NotDifferentiable] = field(default_factory=dict)
+    bad: dict[int, NotDifferentiable] = field(default_factory=dict)  # by the offset of a piece that is no token
     at: int = 0
 
     @cached_property
@@ -106,8 +109,7 @@ class TokenStream:
 
     def since(self, start: int) -> str:
         """The source text from a token to the cursor."""
-        last = self.tokens[self.at - 1]
-        return self.text[self.tokens[start].start : last.start + len(last.text)]
+        return self.text[self.tokens[start].start : self.tokens[self.at - 1].stop]
 
     def line_since(self, start: int) -> str:
         return " ".join(self.since(start).split())
@@ -126,119 +128,61 @@ class TokenStream:
         """The exception for a keyword or a name of the file outside the subset; None for any other token."""
         if way_out := KEYWORDS.get(token.text):
             return self.error(token.place, f"{token.text} is outside the differentiable subset; {way_out}.")
-        return self.unsupported.get(token.text)
+        return self.bad.get(token.start) if token.kind == "bad" else self.unsupported.get(token.text)
 
 
-def tokenize(text: str, name: str) -> TokenStream:
-    """Cut a file of this name into tokens. Raises NotDifferentiable at text or a directive outside the subset."""
-    stream, code, start = TokenStream(name, text), _CONTINUED.sub(_joined, blank(text)), 0
-    if (at := code.find("/*")) >= 0:
-        place = Place(code.count("\n", 0, at) + 1, at - code.rfind("\n", 0, at))
-        raise stream.error(place, "this comment has no end; close it with */.")
-    for number, line in enumerate(lines := code.split("\n"), 1):
-        if line.lstrip().startswith("#"):
-            following = next((other for other in lines[number:] if other.lstrip().startswith("#")), "")
-            _directive(stream, line, number, start, following)
-        else:
-            stream.tokens += _cut(stream, line.removesuffix("\\"), number, start)
-        start += len(line) + 1
-    stream.tokens.append(Token("end", "", Place(number, len(line) + 1), len(text)))
-    return stream
-
-
-def _joined(directive: re.Match[str]) -> str:
+def joined(directive: re.Match[str]) -> str:
     """A directive over several lines as one line, with empty lines behind it: same length, same lines after it."""
     return directive.group().replace("\\\n", " ") + "\n" * directive.group().count("\\\n")
 
 
-def _cut(stream: TokenStream, line: str, number: int, start: int, column: int = 0) -> list[Token]:
+def cut(stream: TokenStream, line: str, number: int, start: int, column: int = 0) -> list[Token]:
+    """The tokens of a line. A piece that is none, or an octal number, is rejected where the kernel comes to it."""
     tokens, at = [], column
     while at < len(line):
         match, place = _TOKEN.match(line, at), Place(number, at + 1)
+        text = match.group() if match else line[at]
+        kind, end = str(match.lastgroup) if match else "bad", start + at + len(text)
         if match is None:
-            raise stream.error(place, f"{line[at]!r} is outside the differentiable subset.")
-        if match.group() in RESERVED:
-            raise stream.error(place, f"the adjoint itself uses the name {match.group()}; choose another.")
-        if match.lastgroup == "number":
-            _check_decimal(stream, line[at:], match.group(), place)
-        if match.lastgroup != "space":
-            tokens.append(Token(str(match.lastgroup), match.group(), place, start + at))
-        at = match.end()
+            why = f"{text!r} is outside the differentiable subset."
+        elif text in RESERVED:
+            why = f"the adjoint itself uses the name {text}; choose another."
+        else:
+            why = _not_decimal(line[at:], text) if kind == "number" else ""
+        if why:
+            stream.bad[start + at] = stream.error(place, why)
+        if kind != "space":
+            tokens.append(Token("bad" if why else kind, text, place, start + at, end))
+        at += len(text)
     return tokens
 
 
-def _check_decimal(stream: TokenStream, line: str, number: str, place: Place) -> None:
-    """Reject literals that are neither decimal nor plain hexadecimal: 010 is 8 in C++, 0b11 is 3."""
+def _not_decimal(line: str, number: str) -> str:
+    """The reason why a literal is not accepted: 010 is 8 in C++, 0b11 is 3. Empty for decimal and hexadecimal ones."""
     literal = re.match(r"[\w.]*", line).group()  # type: ignore[union-attr]
     if len(literal) > len(number):
-        raise stream.error(place, f"the literal {literal} is outside the differentiable subset; write it in decimal.")
-    if re.fullmatch(r"0\d+[uUlL]*", number):
-        raise stream.error(place, f"{number} is octal in C++; write it in decimal, without the 0 in front.")
-
-
-def _directive(stream: TokenStream, line: str, number: int, start: int, following: str) -> None:
-    """#define and #include, #pragma for the parser, and #ifndef if the directive that follows defines its name."""
-    place, text = Place(number, line.index("#") + 1), line.strip()
-    kind, name = re.match(r"#\s*(\w*)\s*(\w*)", text).groups()  # type: ignore[union-attr]
-    if kind == "pragma":
-        stream.tokens.append(Token("pragma", text, place, start + line.index("#")))
-        return
-    if kind == "define":
-        _define(stream, line, place, start)
-    guard = kind == "ifndef" and re.match(rf"\s*#\s*define\s+{name}\b", following)
-    if kind not in ("define", "include", "endif") and not guard:
-        why = f"#{kind} is outside the differentiable subset; keep only the lines that are to be compiled. "
-        raise stream.error(place, f"{why}#include and #define are allowed, and #ifndef NAME before #define NAME.")
-    stream.head.append(stream.text[start : start + len(line)].strip() if kind == "include" else text)
-
-
-def _define(stream: TokenStream, line: str, place: Place, start: int) -> None:
-    name, parameters = _DEFINE.match(line.strip()).groups()  # type: ignore[union-attr]
-    if name in stream.macros or name in stream.unsupported:
-        raise stream.error(place, f"{name} is defined twice; give the second another name.")
-    if parameters:
-        why = f"the macro {name} takes arguments; write it as a __device__ function."
-        stream.unsupported[name] = stream.error(place, why)
-    else:
-        body = re.search(rf"define\s+{name}", line).end()  # type: ignore[union-attr]
-        try:
-            stream.macros[name] = _cut(stream, line, place.line, start, body)
-        except NotDifferentiable as error:
-            stream.unsupported[name] = error
+        return f"the literal {literal} is outside the differentiable subset; write it in decimal."
+    octal = re.fullmatch(r"0\d+[uUlL]*", number)
+    return f"{number} is octal in C++; write it in decimal, without the 0 in front." if octal else ""
 
 
 # Keywords outside the subset, with the way out.
 KEYWORDS = {
-    "switch": "write if and else if", "goto": "write if, or leave a loop with break",
-    "do": "write its body once, and then while", "asm": "write CUDA C++",
-    "template": "write the function for the one type that it is used with", "typedef": "use #define",
-    "using": "use #define",
-    "struct": "write a variable, or an array, for each member", "class": "write a variable for each member",
-    "union": "write a variable for each member", "enum": "use #define for each number",
-    "namespace": "write the names without it", "std": "write the name without std::",
+    "goto": "write if, or leave a loop with break", "asm": "write CUDA C++", "__asm__": "write CUDA C++",
+    "union": "write a variable for each member",
     "try": "an adjoint has no exceptions", "throw": "an adjoint has no exceptions",
-    "static_assert": "leave it out", "assert": "leave it out", "printf": "leave it out",
     "new": "declare an array of fixed extent", "delete": "declare an array of fixed extent",
-    "sizeof": "write the number of bytes", "nullptr": "pass an array for every pointer",
-    "reinterpret_cast": "pass the array with the type that it has", "const_cast": "pass the array without const",
-    "dynamic_cast": "write (double)x", "warpSize": "write 32", "and": "write &&", "or": "write ||", "not": "write !",
-    "::": "write the name alone",
-    "auto": "write the type", "case": "write if and else if", "default": "write if and else if",
+    "dynamic_cast": "write (double)x", "and": "write &&", "or": "write ||", "not": "write !",
 }  # fmt: skip
 # Functions without a derivative, by the beginning of their names.
 FUNCTIONS = {
     "atomic": "of the atomics only atomicAdd(&y[i], value); is allowed, as a statement",
     "__shfl": "pass the value on through a __shared__ array",
     "__sync": "use __syncthreads();",
-    "__threadfence": "leave it out: __syncthreads() makes the values of other threads visible",
-    "sincos": "call sin and cos",
-    "__fdivide": "write a / b",
     "cooperative": "use threadIdx and blockIdx",
 }
 
 
 def way_out(function: str) -> str:
-    if base_name(function.removeprefix("__")):
-        return f"call {function.removeprefix('__')}"  # instead of __expf
     ways = [way for start, way in FUNCTIONS.items() if function.startswith(start)]
-    return ways[0] if ways else "write it as a __device__ function of differentiable ones, above this line"
+    return ways[0] if ways else "write it as a __device__ function of differentiable ones in this file"

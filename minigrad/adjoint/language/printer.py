@@ -23,7 +23,7 @@ def _expression(e: Expr) -> tuple[str, int]:
         case ast.Name():
             return e.name, PRIMARY
         case ast.Index():
-            return e.array + "".join(f"[{expression(i)}]" for i in e.indices), PRIMARY
+            return _element(e), PRIMARY
         case ast.Call():
             return f"{e.function}({', '.join(map(expression, e.arguments))})", PRIMARY
         case ast.Cast():
@@ -39,6 +39,14 @@ def _expression(e: Expr) -> tuple[str, int]:
             mixed = e.op == "||"  # compilers ask for parentheses around && within ||
             return f"{expression(left, rank + mixed * 2)} {e.op} {expression(right, rank + 1 + mixed)}", rank
     raise TypeError(e)
+
+
+def _element(e: ast.Index) -> str:
+    """`x[i]`; of x[].a, the member of an array of structs, x[i].a."""
+    indices = [f"[{expression(i)}]" for i in e.indices]
+    if "[]" in e.array:
+        return e.array.replace("[]", indices[0], 1) + "".join(indices[1:])
+    return e.array + "".join(indices)
 
 
 def parameter(p: ast.Parameter) -> str:

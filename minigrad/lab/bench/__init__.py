@@ -6,7 +6,8 @@
 of a call; both include the host's time. `mg.bench.memory_levels()` measures each level of memory, and
 `mg.bench.resnet_report()` ResNet-18 next to PyTorch: whole steps, single layers, and the timeline of a step.
 `mg.bench.recurrent_report()` times recurrent networks on the GPU, on the processor's threads and on ranks of MPI;
-`mg.bench.parallel_report()` messages between GPUs, and training on all of them. `newest()`, `recorded_step()`,
+`mg.bench.parallel_report()` messages between GPUs, and training on all of them; `mg.bench.RankWatch` notes the spans of
+a step on a rank. `newest()`, `recorded_step()`,
 `recorded_host()`, `recorded_levels()`, `recorded_resnet()`, `recorded_recurrent()`, `recorded_parallel()` and
 `newest_adjoints()` read the newest records. `sim` is never timed: it counts and checks, and says nothing about a GPU's
 speed.

@@ -29,7 +29,8 @@ _HOMES = {  # a public function must not have the name of a module here: importi
     ".index_maps": ("terms",),
     ".layers": ("layer_times",),
     ".recurrent": ("shares", "unrolled"),
-    ".speedups": ("rank_speedups", "sequence_rungs", "step_times", "thread_speedups"),
+    ".ranks": ("rank_timeline", "ring"),
+    ".speedups": ("rank_speedups", "scaling", "sequence_rungs", "step_times", "thread_speedups"),
     ".draw.picture": ("Picture",),
     "minigrad.display": ("Table", "highlight", "table"),
 }

@@ -38,7 +38,7 @@ def thread_speedups(
     base = {name: by[1] if name == RIVAL else alone for name, by in seconds.items()}
     curves = {name: {n: base[name] / s for n, s in by.items()} for name, by in seconds.items()}
     curves["ideal"] = {n: float(n) for by in curves.values() for n in by}
-    return _picture(f"{title}: speed-up over one thread, on {source.host}", "threads", "speed-up", curves)
+    return scaling(f"{title}: speed-up over one thread, on {source.host}", "threads", "speed-up", curves)
 
 
 def step_times(
@@ -67,7 +67,7 @@ def step_times(
     if not curves:
         return Text(f"{source.host} has no times of {cell} with {plural(size, AXES[other])}.")
     title = f"{cell}, {plural(size, AXES[other])}: microseconds of a step on {source.host}"
-    return _picture(title, f"{AXES[along]}s", "microseconds", curves, log=True)
+    return scaling(title, f"{AXES[along]}s", "microseconds", curves, log=True)
 
 
 def rank_speedups(hidden: int = 1024, batch: int = 32, report: RecurrentReport | None = None) -> Picture | Text:
@@ -89,7 +89,7 @@ def rank_speedups(hidden: int = 1024, batch: int = 32, report: RecurrentReport |
         return Text(f"{source.host} has no times of ranks with H{hidden} B{batch}.")
     curves["ideal"] = {n: float(n) for n in next(iter(curves.values()))}
     title = f"LSTM, {hidden} units, batch {batch}: speed-up over one rank, on {source.host}"
-    return _picture(title, "ranks", "speed-up", curves, notes=notes)
+    return scaling(title, "ranks", "speed-up", curves, notes=notes)
 
 
 def sequence_rungs(
@@ -145,6 +145,8 @@ def _by_name(times: Times) -> Curves:
     found: Curves = {}
     for label, timing in times.items():
         name, _, threads = label.partition(", ")
+        if " " in name:
+            continue  # a rung with an affinity or a schedule
         found.setdefault({"torch": RIVAL}.get(name, name), {})[int(threads.split()[0])] = timing.fastest
     return found
 
@@ -152,15 +154,18 @@ def _by_name(times: Times) -> Curves:
 def _sizes(title: str, cell: str) -> dict[str, int] | None:
     """Units and sequences of a title as "lstm 512, batch 32, float32"; None for another cell, or another title."""
     words = title.replace(",", "").split()
-    if words[0] != cell or "batch" not in words:
+    if words[0] != cell or "batch" not in words or "layers" in words:
         return None
     return {"hidden": int(words[1]), "batch": int(words[words.index("batch") + 1])}
 
 
-def _picture(
+def scaling(
     title: str, along: str, up: str, curves: Curves, log: bool = False, notes: Sequence[tuple[str, ...]] = ()
 ) -> Picture:
-    """A curve for each name over the places that any of them has, and the same numbers as a table with more rows."""
+    """A curve for each name over the places that any of them has, and the same numbers as a table with more rows.
+
+    curves: heights by place, by name. Places are on a scale with powers of 2; log: heights on one, too.
+    """
     places = sorted({place for by in curves.values() for place in by})
     figure, axes = canvas(6.6, 3, title)
     frame(axes, along, up)

@@ -1,4 +1,4 @@
-"""The time of an all-reduce between GPUs by its size, and that of its call on the host, next to PyTorch's by NCCL."""
+"""The time of an all-reduce between GPUs by its size, and of its call on the host, next to NCCL's own and PyTorch's."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -7,6 +7,7 @@ from typing import Any
 
 from minigrad.create import ones
 from minigrad.devices import get
+from minigrad.devices.cuda import libnccl
 from minigrad.distributed import all_reduce, init
 from minigrad.distributed.host import backend_of
 from minigrad.lab.bench.timer import Call, clocked, timer
@@ -14,7 +15,8 @@ from minigrad.replay.graph import graph
 
 DEVICE = "cuda"
 SIZES = tuple(2**power for power in range(10, 29, 2))  # bytes, 1 KiB to 256 MiB
-IN_A_ROW, LARGE = 20, 2**24  # messages of a graph; a quarter of them from this size on
+IN_A_ROW, LARGE = 20, 2**26  # messages of a graph; a quarter of them from this size on
+NCCL = "NCCL"  # the contestant that calls the library itself, from one array into another
 SMALL, CALLS, REPEATS = 1024, 200, 7  # bytes and calls in a row where the host is timed
 
 
@@ -41,24 +43,34 @@ def message_seconds(against: Sequence[str]) -> dict[str, dict[str, list[float]]]
     found = {}
     for nbytes in SIZES:
         count = IN_A_ROW if nbytes < LARGE else IN_A_ROW // 4
-        works = {"minigrad": _captured(nbytes, count)}
+        works = {"minigrad": _captured(nbytes, count), NCCL: _captured(nbytes, count, itself=True)}
         if "torch" in against:
             works["PyTorch"] = rival().captured_messages(nbytes, count)
         found[size_title(nbytes)] = in_turns(works, partial(_on_gpu, count))
     return found
 
 
-def _captured(nbytes: int, count: int) -> Call:
-    """All-reduces in a row as one graph, which leaves out the host's time for a call."""
+def _captured(nbytes: int, count: int, itself: bool = False) -> Call:
+    """All-reduces in a row as one graph, which leaves out the host's time for a call. itself: by NCCL's function."""
     x, go, backend = ones(nbytes // 4, device=DEVICE).array, ones(1, device=DEVICE), backend_of(DEVICE)
+    send = partial(_by_nccl, x, ones(nbytes // 4, device=DEVICE).array) if itself else partial(backend.all_reduce, [x])
 
     def step(go: Any) -> Any:
         for _ in range(count):
-            backend.all_reduce([x], "sum")
+            send("sum")
         return go + 1
 
     run = graph(step)
     return lambda: run(go)
+
+
+def _by_nccl(x: Any, y: Any, op: str) -> None:
+    """One call of the library: y = the sum of x over the ranks."""
+    gpu: Any = get(DEVICE)
+    library, comm = backend_of(DEVICE).communicator  # type: ignore[attr-defined]
+    words = libnccl.TYPES["float32"], libnccl.OPS[op], comm, gpu.stream.handle
+    with gpu.context.current():
+        libnccl.check(library, library.ncclAllReduce(x.address, y.address, x.size, *words))
 
 
 def _on_gpu(count: int, work: Call) -> float:
@@ -76,6 +88,7 @@ def host_seconds(against: Sequence[str]) -> dict[str, list[float]]:
     works: dict[str, Call] = {
         "minigrad": lambda: all_reduce(x),
         "minigrad, without the comparison": lambda: backend.all_reduce([x.array], "sum"),
+        NCCL: partial(_by_nccl, x.array, ones(SMALL // 4, device=DEVICE).array, "sum"),
     }
     if "torch" in against:
         works["PyTorch"] = rival().message(SMALL)

@@ -28,7 +28,7 @@ SHOWN = training.STEPS[0]  # of which there is a time line
 CODE = "from minigrad.lab.bench.parallel.report import on_rank\nfound, library = on_rank()"
 EFFICIENCY = dict(zip((step.title for step in training.STEPS), (0.97, None, 0.93, None, 0.95), strict=True))  # at least
 MICROSECONDS = {training.STEPS[3].title: 120, CALLS: 8}  # at most
-OF_TORCH, FROM = 0.97, 2**24  # at least, of PyTorch's bandwidth, for messages of this many bytes and more
+OF_NCCL, FROM = 0.97, 2**24  # at least, of NCCL's own bandwidth, for messages of this many bytes and more
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,11 +79,12 @@ class ParallelReport(Tabular):
     def _bandwidths(self) -> Iterator[tuple[str, ...]]:
         for nbytes in messages.SIZES:
             times = self.record.steps.get(messages.size_title(nbytes), {})
-            if nbytes >= FROM and {"minigrad", "PyTorch"} <= times.keys():
-                ours, theirs = (self._bus(nbytes, times[name]) for name in ("minigrad", "PyTorch"))
-                must, reached = f"{OF_TORCH} of PyTorch's", verdict(-ours, -OF_TORCH * theirs, None)
-                title = f"{messages.size_title(nbytes)}: bus bandwidth"
-                yield title, f"{ours:.0f} GB/s", f"{theirs:.0f} GB/s", must, reached
+            if nbytes >= FROM and {"minigrad", messages.NCCL} <= times.keys():
+                bus = {name: self._bus(nbytes, time) for name, time in times.items()}
+                ours, own = bus["minigrad"], bus[messages.NCCL]
+                theirs = f"{bus['PyTorch']:.0f} GB/s" if "PyTorch" in bus else ""
+                must, reached = f"{OF_NCCL} of NCCL's {own:.0f}", verdict(-ours, -OF_NCCL * own, None)
+                yield f"{messages.size_title(nbytes)}: bus bandwidth", f"{ours:.0f} GB/s", theirs, must, reached
 
     def _bus(self, nbytes: int, time: Timing) -> float:
         """GB/s"""

@@ -21,31 +21,36 @@ from minigrad.tensor import Tensor
 
 DEVICE, REPEATS = "cuda", 10
 MEETINGS, THREADS, CLUSTER = 4000, 512, 8  # of the threads of each block, 8 blocks in a cluster
-PLANNED = ("persistent", "cluster")  # rungs whose blocks keep the weights
+PLANNED = ("persistent", "cluster", "wavefront")  # rungs whose blocks keep the weights
 EXACT = "3xTF32"  # tensor cores with the error of float32
-LADDER = ("steps", "steps, graph", "projected, graph", "persistent", f"persistent, {EXACT}", "cluster")
-ALLOWED = {"float32": 2e-5, "tf32": 1e-2, "float16": 2e-2}  # the largest error of y, which lies between -1 and 1
-RIVALS = {"float32": ("float32",), "tf32": ("float32", "tf32")}  # the modes of PyTorch that keep this precision
+LADDER = ("steps", "steps, graph", "projected, graph", "persistent", f"persistent, {EXACT}", "cluster", "wavefront")
+ALLOWED = {"float32": 2e-5, "tf32": 1e-2, "bf16": 2e-2, "float16": 2e-2}  # the error of y, which lies within +-1
+RIVALS = {  # the modes of PyTorch that keep this precision
+    "float32": ("float32",), "tf32": ("float32", "tf32"), "bf16": ("float32", "tf32", "float16"),
+}  # fmt: skip
 
 
 class Sequences(NamedTuple):
-    """A layer with as many inputs as units, for some sequences of this many steps, in a precision of `mg.precision`."""
+    """Layers with as many inputs as units, for some sequences of this many steps, in a precision of `mg.precision`."""
 
     cell: str
     hidden: int
     batch: int
     steps: int = 512
     precision: str = "float32"
+    layers: int = 1
 
     @property
     def title(self) -> str:
         """LSTM H512 B32 T512, float32"""
-        return f"{CELLS[self.cell].__name__} H{self.hidden} B{self.batch} T{self.steps}, {self.precision}"
+        layers = f" {self.layers} layers" if self.layers > 1 else ""
+        return f"{CELLS[self.cell].__name__}{layers} H{self.hidden} B{self.batch} T{self.steps}, {self.precision}"
 
 
 WORKS = (
     Sequences("tanh", 512, 32), Sequences("tanh", 1024, 1), Sequences("tanh", 1024, 64), Sequences("lstm", 512, 1),
     Sequences("lstm", 512, 32), Sequences("gru", 512, 32), Sequences("lstm", 1024, 64, precision="tf32"),
+    Sequences("tanh", 1024, 64, precision="bf16"), Sequences("tanh", 512, 32, layers=4),
 )  # fmt: skip
 
 
@@ -54,7 +59,7 @@ def sequence_times(work: Sequences, against: Sequence[str] = ()) -> Times:
 
     Every y is compared with NumPy's before. Raises ValueMismatch, and ImportError without PyTorch.
     """
-    module = network(CELLS[work.cell], work.hidden)
+    module = network(CELLS[work.cell], work.hidden, work.layers)
     host = np.random.default_rng(0).standard_normal((work.steps, work.batch, work.hidden), np.float32)
     truth = NumPy(module)(tensor(host, device="numpy"))[0].numpy()
     rivals: dict[str, Call] = {}
@@ -66,10 +71,9 @@ def sequence_times(work: Sequences, against: Sequence[str] = ()) -> Times:
     module.to(DEVICE)
     for label in LADDER:
         runner, rounding = CUDA(module, label.partition(",")[0]), work.precision
-        if EXACT in label:
-            if rounding != "float32":
-                continue
-            rounding = EXACT.lower()
+        if (EXACT in label and rounding != "float32") or (label == "wavefront" and work.layers == 1):
+            continue
+        rounding = EXACT.lower() if EXACT in label else rounding
         if holds(runner, work.batch, rounding):
             works[label] = call = rung(runner, x, rounding, label.endswith("graph"))
             must_agree(label, call().numpy(), truth, ALLOWED[work.precision])
@@ -85,7 +89,7 @@ def holds(runner: CUDA, batch: int, rounding: str) -> bool:
     try:
         with precision(rounding):
             if runner.rung in PLANNED:
-                runner.planned(batch, 1)
+                runner.planned(batch, runner.module.num_layers if runner.rung == "wavefront" else 1)
     except LaunchError:
         return False
     return True

@@ -3,16 +3,22 @@
 The limit is that of a program that does nothing but the work: the product with the inputs and that with the state, each
 at the peak of its multiplications; the second one no faster than all weights can be read once, from where an array of
 that size lies.
+
+PyTorch runs in a process of its own: the threads of two OpenMP libraries in one process would wait for their work by
+spinning, on the same cores. Numbers of threads do not take turns, as OpenMP starts new threads where the number grows.
 """
 
 import ctypes
 import os
 import platform
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import date
 from functools import cache, partial
+from multiprocessing import get_context
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,12 +33,13 @@ from minigrad.lab.check import ValueMismatch
 from minigrad.nn import GRU, LSTM, RNN
 from minigrad.nn.recurrent import Recurrent
 from minigrad.recurrent import NumPy, OpenMP
-from minigrad.recurrent.openmp import ALONE, RUNGS, aligned, library
+from minigrad.recurrent.openmp import AFFINITIES, ALONE, RUNGS, SCHEDULES, aligned, library
 
 CELLS: dict[str, Callable[..., Recurrent]] = {
     "tanh": RNN, "relu": partial(RNN, nonlinearity="relu"), "lstm": LSTM, "gru": GRU,
 }  # fmt: skip
 HIDDEN, BATCHES, RIVALS = (256, 512, 1024), (1, 32), ("torch",)
+BOUND = tuple(f"units {how}" for how in (*AFFINITIES[1:], *SCHEDULES[1:]))  # "units close": affinity or schedule
 MEASURED = ("packed", "units", "batch", "both")  # formula takes a second a step; wavefront is units in one layer
 STEPS = 64  # of a sequence, at batch 1; 8 at batch 32: a short run may find all processors free
 LIMIT, PROCESSOR = "limit", "bench/processor.cpp"
@@ -67,68 +74,116 @@ class RecurrentTimes(Tabular):
         ]
 
 
+class Layered(NamedTuple):
+    """Layers with as many inputs as units, for some sequences of so many steps."""
+
+    cell: str
+    hidden: int
+    batch: int
+    layers: int
+    steps: int
+
+    @property
+    def title(self) -> str:
+        """lstm 512, 4 layers, batch 1, float32"""
+        layers = f", {self.layers} layers" if self.layers > 1 else ""
+        return f"{self.cell} {self.hidden}{layers}, batch {self.batch}, float32"
+
+    def made(self) -> tuple[Recurrent, np.ndarray]:
+        """The network and x, the same in every process."""
+        x = np.random.default_rng(0).standard_normal((self.steps, self.batch, self.hidden), np.float32)
+        return network(CELLS[self.cell], self.hidden, self.layers), x
+
+
 def recurrent_times(
     against: Sequence[str] = (), cells: Sequence[str] = ("tanh", "lstm", "gru"), hidden: Sequence[int] = HIDDEN,
     batches: Sequence[int] = BATCHES, threads: Sequence[int] | None = None, rungs: Sequence[str] = MEASURED,
-    repeats: int = 15, steps: int | None = None,
+    repeats: int = 15, steps: int | None = None, layers: int = 1,
 ) -> RecurrentTimes:  # fmt: skip
-    """Time a step of networks whose inputs are as many as their units, in turns with PyTorch's if it is in `against`.
+    """Time a step of networks whose inputs are as many as their units, and PyTorch's if it is in `against`.
 
-    threads: 1 and as many as there are processors, where not given; steps: of the sequence. Results are compared with
-    NumPy's before. Raises ValueError, TypeError, ImportError without PyTorch, DeviceError without a compiler.
+    threads: 1 and as many as there are processors, where not given; steps: of the sequence; rungs: also with an
+    affinity or a schedule, as "units close". Results are compared with NumPy's before. Raises ValueError, TypeError,
+    ImportError without PyTorch, DeviceError without a compiler.
     """
     who = "recurrent_times"
     against, cells = require_words(who, "against", against, RIVALS), require_words(who, "cells", cells, list(CELLS))
-    rungs, repeats = require_words(who, "rungs", rungs, RUNGS), require_int(who, "repeats", repeats, 1)
+    rungs = require_words(who, "rungs", rungs, (*RUNGS, *BOUND))
+    repeats, layers = (require_int(who, *named, 1) for named in (("repeats", repeats), ("layers", layers)))
     counts = [require_int(who, "threads", n, 1) for n in threads or sorted({1, len(cores())})]
-    timed = partial(_times, threads=counts, rungs=rungs, against=against, repeats=repeats, steps=steps)
-    times = {
-        f"{cell} {size}, batch {batch}, float32": timed(CELLS[cell], size, batch)
+    works = [
+        Layered(cell, size, batch, layers, steps or max(STEPS // 8, STEPS // batch))
         for cell in cells for size in hidden for batch in batches
-    }  # fmt: skip
+    ]  # fmt: skip
+    times = {work.title: _times(work, counts, rungs, against, repeats) for work in works}
     place = f"{plural(os.cpu_count() or 1, 'processor')} ({platform.machine()})"
     return RecurrentTimes(place, date.today().isoformat(), os.getloadavg()[0], times)
 
 
 def _times(
-    cell: Callable[..., Recurrent], hidden: int, batch: int, threads: Sequence[int], rungs: Sequence[str],
-    against: Sequence[str], repeats: int, steps: int | None,
+    work: Layered, threads: Sequence[int], rungs: Sequence[str], against: Sequence[str], repeats: int
 ) -> Times:  # fmt: skip
     """The times of one network."""
-    module, steps = network(cell, hidden), steps or max(STEPS // 8, STEPS // batch)
-    x = np.random.default_rng(0).standard_normal((steps, batch, hidden), np.float32)
-    works: dict[str, Call] = {}
+    module, x = work.made()
+    truth, found = _y(NumPy(module), x), dict[str, Timing]()
+    if "torch" in against:
+        y, found = elsewhere().submit(torch_times, work, threads, repeats).result()
+        must_agree("torch", y, truth)
     for n in threads:
-        label = f"{{}}, {plural(n, 'thread')}".format
-        if "torch" in against:
-            from minigrad.lab.bench.rivals.pytorch_recurrent import inference
-
-            works[label("torch")] = inference(module, x, n)
+        works: dict[str, Call] = {}
         for rung in rungs:
             if n == 1 or rung not in ALONE:
-                works[label(rung)] = partial(_y, OpenMP(module, rung, n), x)
-    truth = _y(NumPy(module), x)
-    for name, work in works.items():
-        must_agree(name, np.asarray(work()), truth)
+                works[f"{rung}, {plural(n, 'thread')}"] = partial(_y, made(module, rung, n), x)
+        for name, call in works.items():
+            must_agree(name, np.asarray(call()), truth)
+        found |= a_step(works, repeats, work.steps)
+    return found | {f"{LIMIT}, {plural(n, 'thread')}": Timing.of([limit(module, work.batch, n)]) for n in threads}
+
+
+def made(module: Recurrent, rung: str, threads: int) -> OpenMP:
+    """The runner of a rung, as "units", or with an affinity or a schedule as "units close"."""
+    name, _, how = rung.partition(" ")
+    affinity, schedule = (how if how in words else words[0] for words in (AFFINITIES, SCHEDULES))
+    return OpenMP(module, name, threads, affinity, schedule)
+
+
+def a_step(works: dict[str, Call], repeats: int, steps: int) -> Times:
+    """The times of a step of works that take turns."""
     taken = in_turns(works, dict.fromkeys(works, 1), repeats, before=lambda: None)
-    found = {
+    return {
         label: Timing(t.seconds / steps, t.fastest / steps, t.slowest / steps, t.repeats, True)
         for label, t in taken.items()
     }
-    limits = {f"{LIMIT}, {plural(n, 'thread')}": Timing.of([limit(module, batch, n)]) for n in threads}
-    return found | limits
+
+
+@cache
+def elsewhere() -> ProcessPoolExecutor:
+    """A process for PyTorch alone."""
+    return ProcessPoolExecutor(1, get_context("spawn"))
+
+
+def torch_times(work: Layered, threads: Sequence[int], repeats: int) -> tuple[np.ndarray, Times]:
+    """y by PyTorch, and its times of a step. It runs in that process."""
+    from minigrad.lab.bench.rivals.pytorch_recurrent import inference
+
+    found: Times = {}
+    for n in threads:
+        call = inference(*work.made(), n)
+        y = np.asarray(call())
+        found |= a_step({f"torch, {plural(n, 'thread')}": call}, repeats, work.steps)
+    return y, found
 
 
 def _y(runner: NumPy | OpenMP, x: np.ndarray) -> np.ndarray:
     return runner(tensor(x, device="numpy"))[0].numpy()
 
 
-def network(cell: Callable[..., Recurrent], hidden: int) -> Recurrent:
-    """A layer with as many inputs as units, and the same weights each time."""
+def network(cell: Callable[..., Recurrent], hidden: int, layers: int = 1) -> Recurrent:
+    """Layers with as many inputs as units, and the same weights each time."""
     saved = random_state()  # the user's, which continues afterwards as if nothing had been drawn
     manual_seed(0)
     try:
-        return cell(hidden, hidden, device="numpy")
+        return cell(hidden, hidden, layers, device="numpy")
     finally:
         set_random_state(saved)
 
@@ -143,11 +198,14 @@ def must_agree(label: str, y: np.ndarray, truth: np.ndarray, atol: float = 1e-5)
 
 
 def limit(module: Recurrent, batch: int, threads: int) -> float:
-    """Seconds a step that no program can undercut by this many cores, each as fast as one alone."""
+    """Seconds a step that no program can undercut by this many cores, each as fast as one alone.
+
+    All layers have the sizes of the first.
+    """
     weights = [w.array for w in module.weights("_l0")[:2]]
     inputs, state = (2 * batch * w.size / threads / multiplications() for w in weights)
     share = weights[1].nbytes // threads
-    return inputs + max(state, share / bandwidth(max(share, 1024)))
+    return module.num_layers * (inputs + max(state, share / bandwidth(max(share, 1024))))
 
 
 @cache

@@ -20,10 +20,11 @@ from minigrad.lab.bench.jobs import attempt, known_part
 from minigrad.lab.bench.record import RECURRENT, Record, Times, records, versions
 from minigrad.lab.bench.recurrent import gpu, ranks
 from minigrad.lab.bench.recurrent.goals import goals_table
-from minigrad.lab.bench.recurrent.processor import BATCHES, HIDDEN, RecurrentTimes, recurrent_times
+from minigrad.lab.bench.recurrent.processor import BATCHES, BOUND, HIDDEN, MEASURED, RecurrentTimes, recurrent_times
 
 PARTS, RIVALS = ("gpu", "barriers", "processor", "ranks"), ("torch",)
 ON_GPU, BARRIERS = PARTS[:2], PARTS[1]
+LAYERS = 4  # of the network that is timed as a wavefront
 CORES = (1, 2, 4, 8, 16)  # threads that are timed, as far as the machine has them
 
 
@@ -99,6 +100,7 @@ def jobs(only: str | None, against: Sequence[str]) -> dict[str, Callable[[], dic
     if "processor" in chosen:
         works = [*product(("tanh", "lstm", "gru"), HIDDEN, BATCHES)]
         found |= {f"{cell} {h}, batch {b}": partial(_threads, cell, h, b, against) for cell, h, b in works}
+        found |= {f"{LAYERS} layers, batch {b}": partial(_layers, b, against) for b in BATCHES}
     if "ranks" in chosen:
         found |= {f"ranks, H{h} B{b}": partial(_ranks, h, b) for h, b in product((512, 1024), BATCHES)}
     return found
@@ -113,8 +115,19 @@ def _on_gpu(work: gpu.Sequences, against: Sequence[str]) -> dict[str, Times]:
 
 
 def _threads(cell: str, hidden: int, batch: int, against: Sequence[str]) -> dict[str, Times]:
-    threads = [n for n in CORES if n <= len(cores())]
-    return recurrent_times(against, [cell], [hidden], [batch], threads).times
+    rungs = (*MEASURED, *BOUND) if (cell, hidden) == ("lstm", HIDDEN[-1]) else MEASURED
+    return recurrent_times(against, [cell], [hidden], [batch], counts(), rungs).times
+
+
+def _layers(batch: int, against: Sequence[str]) -> dict[str, Times]:
+    """Layers that overlap, and the rungs that run one after the other."""
+    rungs = ("packed", "units", "wavefront")
+    return recurrent_times(against, ["lstm"], [HIDDEN[0]], [batch], counts(), rungs, layers=LAYERS).times
+
+
+def counts() -> list[int]:
+    """The numbers of threads that this machine has processors for."""
+    return [n for n in CORES if n <= len(cores())]
 
 
 def _ranks(hidden: int, batch: int) -> dict[str, Times]:

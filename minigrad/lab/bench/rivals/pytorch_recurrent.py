@@ -13,7 +13,8 @@ from minigrad.nn.recurrent import RNN, Recurrent
 def twin(module: Recurrent) -> Any:
     """PyTorch's module with the same weights."""
     how: Any = {"nonlinearity": module.kind} if isinstance(module, RNN) else {}
-    other = getattr(torch.nn, type(module).__name__)(module.input_size, module.hidden_size, **how).eval()
+    sizes = module.input_size, module.hidden_size, module.num_layers
+    other = getattr(torch.nn, type(module).__name__)(*sizes, **how).eval()
     other.load_state_dict({name: torch.from_numpy(w.numpy().copy()) for name, w in module.named_parameters()})
     return other
 

@@ -1,0 +1,180 @@
+"""The parser of calls: math functions, intrinsics, groups of threads, and functions of the file."""
+
+from minigrad.adjoint.frontend import groups
+from minigrad.adjoint.frontend.groups import SHUFFLES, Group
+from minigrad.adjoint.frontend.intrinsics import INTRINSICS, LEFT_OUT
+from minigrad.adjoint.frontend.structs import StructParser
+from minigrad.adjoint.frontend.types import IGNORED
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import (
+    BYTES,
+    Expr,
+    arity,
+    base_name,
+    is_float,
+    result_type,
+)
+from minigrad.adjoint.language.lexer import Token, way_out
+from minigrad.adjoint.language.rewrite import ZERO
+from minigrad.adjoint.language.values import (
+    VECTORS,
+    Braces,
+    FunctionName,
+    Struct,
+    StructType,
+    Value,
+)
+
+
+class CallParser(StructParser):
+    """Parses calls and casts that look like calls."""
+
+    def call(self, name: Token) -> Value:
+        """A call of a math function, an intrinsic or one of the file's functions."""
+        tokens = self.tokens
+        if (error := tokens.rejected(name)) and not (self.functions and name.text in self.functions):
+            raise error
+        if isinstance(known := self.symbols.lookup(name.text), FunctionName):
+            name = name._replace(text=known.name)
+        explicit = self.functions.template_arguments(self) if self.functions and tokens.next.text == "<" else []
+        tokens.expect("(")
+        if name.text in LEFT_OUT:
+            self.skip_arguments()
+            return ZERO
+        arguments = [self.argument() for _ in tokens.items(")")]
+        return self.called(name.text, arguments, name, explicit)
+
+    def argument(self) -> Value:
+        if not self.tokens.accept("{"):
+            return self.full()
+        return Braces(tuple(self.full() for _ in self.tokens.items("}")))  # type: ignore[return-value]
+
+    def skip_arguments(self) -> None:
+        depth = 1
+        while depth and self.tokens.next.kind != "end":
+            depth += {"(": 1, ")": -1}.get(self.tokens.take().text, 0)
+
+    def called(self, name: str, arguments: list[Value], token: Token, explicit: list | None = None) -> Value:
+        """The value of a call with these arguments."""
+        if self.functions and name in self.functions:
+            return self.functions.call(self, name, arguments, token, explicit or [])
+        if name.startswith("make_") and name[5:] in VECTORS:
+            return self.constructor(VECTORS[name[5:]], arguments, token)
+        if name.startswith("operator"):
+            kinds = " and ".join(str(a.type) for a in arguments)
+            why = f"{name[8:]} of {kinds} is not defined in this file; write the members one by one."
+            raise self.error(token.place, why)
+        if name in INTRINSICS:
+            return INTRINSICS[name](self, arguments, token)
+        if name in SHUFFLES:
+            return groups.shuffle(self, name, arguments, token)
+        if name == "atomicAdd":
+            why = "the value that atomicAdd returns depends on the order of the threads; use it as a statement alone."
+            raise self.error(token.place, why)
+        if not base_name(name):
+            why = f"{name} has no derivative rule here, and is no __device__ function; {way_out(name)}."
+            raise self.error(token.place, why)
+        numbers = tuple(self.number(a, token.place) for a in arguments)
+        if len(numbers) != arity(name):
+            raise self.error(token.place, f"{name} takes {arity(name)} arguments; got {len(numbers)}.")
+        return ast.Call(name, numbers, result_type(name, [e.type for e in numbers]), token.place)
+
+    def method(self, value: Struct, name: str, arguments: list[Value], token: Token) -> Value:
+        if self.functions and name in value.type.methods:
+            return self.functions.method(self, value, name, arguments, token)
+        raise self.error(token.place, f"{value.type} has no method {name} in this file.")
+
+    def construct(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
+        assert self.functions is not None
+        return self.functions.construct(self, kind, arguments, token)
+
+    def group_call(self, name: Token) -> Value | None:
+        """A call of cooperative_groups; None where the name is the file's own."""
+        tokens = self.tokens
+        if self.symbols.lookup(name.text) is not None or (self.functions and name.text in self.functions):
+            return None
+        if name.text == "this_thread_block":
+            tokens.expect("(")
+            return self.close(Group(None))  # type: ignore[arg-type]
+        if name.text == "reduce" and tokens.accept("("):
+            return groups.reduce(self, [self.full() for _ in tokens.items(")")], name)
+        if not tokens.accept("<"):
+            return None
+        if name.text == "tiled_partition":
+            size = self.number(self.value(ast.PRECEDENCE["<"]), name.place)
+            tokens.expect(">")
+            tokens.expect("(")
+            self.close(self.full())
+            if not isinstance(size, ast.Number) or size.int_value not in (1, 2, 4, 8, 16, 32):
+                raise self.error(name.place, "the number of threads of a tile is not known here.")
+            return Group(size.int_value)  # type: ignore[return-value]
+        self.expect_type()
+        tokens.expect(">")
+        closing = {"(": ")", "{": "}"}.get(tokens.take().text, ")")
+        tokens.expect(closing)
+        return groups.Operator(groups.REDUCTIONS[name.text])  # type: ignore[return-value]
+
+    def character(self, token: Token) -> Expr:
+        text = self.tokens.text[token.start : token.stop]
+        if len(text) != 3:
+            raise self.error(token.place, f"write the number of the character {text}.")
+        return ast.Number(str(ord(text[1])), "signed char")
+
+    def limit(self) -> Expr:
+        """`std::numeric_limits<float>::max()`."""
+        tokens = self.tokens
+        place = tokens.next.place
+        tokens.at += 3
+        tokens.expect("<")
+        kind = self.scalar_type()
+        tokens.expect(">")
+        tokens.expect("::")
+        name = tokens.identifier("max").text
+        tokens.expect("(")
+        tokens.expect(")")
+        short = {"float": "FLT", "double": "DBL"}.get(kind, kind.upper())
+        words = {"max": f"{short}_MAX", "min": f"{short}_MIN", "epsilon": f"{short}_EPSILON", "infinity": "INFINITY",
+                 "quiet_NaN": "NAN"}  # fmt: skip
+        found = "-" if name == "lowest" and is_float(kind) else words.get(name, "")
+        if found == "-":
+            return ast.Unary("-", ast.Name(f"{short}_MAX", kind, place), kind)
+        if found not in ast.CONSTANTS:
+            raise self.error(place, f"std::numeric_limits<{kind}>::{name} is not known here; write its value.")
+        return ast.Name(found, ast.CONSTANTS[found], place)
+
+    def qualified(self) -> None:
+        """Step over `std::` and other namespaces."""
+        tokens = self.tokens
+        while tokens.next.text == "::" or (tokens.next.kind == "name" and tokens.peek().text == "::"):
+            if tokens.next.text == "std" and tokens.peek(2).text == "numeric_limits":
+                return
+            tokens.take()
+
+    def named_cast(self) -> Value:
+        tokens = self.tokens
+        place = tokens.take().place
+        tokens.expect("<")
+        kind, stars = self.expect_type(), 0
+        while tokens.next.text in ("*", "&", *IGNORED):
+            stars += tokens.take().text == "*"
+        tokens.expect(">")
+        tokens.expect("(")
+        return self.converted(kind, stars, self.close(self.full()), place)
+
+    def sizeof(self) -> Expr:
+        tokens = self.tokens
+        place = tokens.take().place
+        tokens.expect("(")
+        kind = self.accept_type()
+        if kind is None:
+            kind = self.isolated(self.full)[0].type
+        tokens.expect(")")
+        members = [m.type for m in kind.members] if isinstance(kind, StructType) else [kind]
+        if not all(isinstance(m, str) and m in BYTES and m != "real" for m in members) or len(set(members)) > 1:
+            raise self.error(place, f"the bytes of {kind} are not known here; write their number.")
+        return ast.Number(str(sum(BYTES[str(m)] for m in members)), "size_t")
+
+    def close(self, e: Value) -> Value:
+        """The expression, with its closing parenthesis stepped over."""
+        self.tokens.expect(")")
+        return e

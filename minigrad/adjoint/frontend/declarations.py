@@ -1,0 +1,391 @@
+"""The parser of parameters and declarations."""
+
+from dataclasses import replace
+
+from minigrad.adjoint.frontend.expressions import ASSIGNMENTS, ExpressionParser
+from minigrad.adjoint.frontend.groups import Group
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import (
+    Expr,
+    Place,
+    Stmt,
+    common_type,
+    is_float,
+    unused_name,
+)
+from minigrad.adjoint.language.dataflow import inline
+from minigrad.adjoint.language.lexer import Token
+from minigrad.adjoint.language.rewrite import ONE, ZERO, int_value
+from minigrad.adjoint.language.values import (
+    Elements,
+    Kind,
+    Member,
+    Pointer,
+    PointerVariable,
+    Struct,
+    StructType,
+    Value,
+)
+
+STORAGE = ("const", "__shared__", "extern", "static", "volatile", "constexpr", "register", "__constant__")
+
+
+class DeclarationParser(ExpressionParser):
+    """Parses parameters, variables, arrays and pointers."""
+
+    body_end = 0  # the token that ends the body of the function being parsed
+    declared_parameter: ast.Parameter  # as the text has it
+
+    def copy_changed(self, params: list[ast.Parameter], scope: dict) -> None:
+        """Variables for the parameters that the body changes, which are copies for each thread."""
+        for p in params:
+            if "." in p.name or "[" in p.name or not self.changes(p.name, self.tokens.at, self.body_end):
+                continue
+            place = p.place
+            if p.pointer:
+                array = Elements(p.name, p.type, 1, const=p.const)
+                scope[p.name] = made = self.pointer_variable(p.name, p.type, Pointer(array), place)
+                made.depth += 1  # the body is a scope of its own
+            else:
+                copied = self.symbols.fresh(p.name, p.type, ast.Name(p.name, p.type), place)
+                scope[p.name] = self.symbols.declared[copied.name]
+
+    def changes(self, name: str, start: int, stop: int) -> bool:
+        """True where a name is assigned as a whole: by =, +=, ++ and the like, or by its address."""
+        found = self.tokens.tokens
+        for n in range(start, stop):
+            if found[n].text == name and found[n].kind == "name" and found[n - 1].text not in (".", "->"):
+                after, before = found[n + 1].text, found[n - 1].text
+                if after in (*ASSIGNMENTS, "++", "--") or before in ("++", "--"):
+                    return True
+                if before == "&" and after != "[" and found[n - 2].text in ("(", ",", "=", "return"):
+                    return True
+        return False
+
+    def parameter(self, scope: dict) -> list[ast.Parameter]:
+        """`const real* __restrict__ x`, `int n`, `const Atom* atoms` or `Box box`: the numbers in it."""
+        tokens, place = self.tokens, self.tokens.next.place
+        start = tokens.at
+        kind = self.accept_type()
+        if kind is None:
+            why = f"a parameter of type {tokens.next.text!r} is outside the differentiable subset; "
+            raise tokens.rejected(tokens.next) or self.error(place, f"{why}pass arrays of numbers, and numbers.")
+        const = any(t.text == "const" for t in tokens.tokens[start : tokens.at])
+        pointer, restrict = tokens.accept("*"), False
+        while pointer and tokens.next.text in ("const", "volatile", "__restrict__", "__restrict"):
+            restrict |= tokens.take().text.startswith("__")
+        why = "references and pointers to pointers are outside the subset as parameters of a kernel; pass an array."
+        tokens.forbid(why, "*", "&", "**", "&&")
+        name = tokens.identifier("the parameter's name")
+        if tokens.accept("["):
+            pointer = True
+            if tokens.next.text != "]":
+                self.expression()
+            tokens.expect("]")
+        tokens.forbid(f"{name.text} has a default value; leave it out and pass it every time.", "=")
+        own = ast.Parameter(name.text, str(kind), pointer, const, name.place, restrict)
+        self.declared_parameter = own
+        if isinstance(kind, str):
+            scope[name.text] = own
+            return [own]
+        return self.struct_parameter(own, kind, scope)
+
+    def struct_parameter(self, own: ast.Parameter, kind: StructType, scope: dict) -> list[ast.Parameter]:
+        """The numbers in a struct, or in an array of structs: parameters x[].a, which are printed as x[i].a."""
+        before = f"{own.name}[]" if own.pointer else own.name
+        array = Elements(before, kind, 1, ".", const=own.const)
+        made = []
+        for name, member, dims in kind.leaves(before, "."):
+            pointer = own.pointer or bool(dims)
+            made.append(ast.Parameter(name, member, pointer, own.const or not own.pointer, own.place, own.restrict))
+        if self.nested_arrays(kind) and own.pointer:
+            raise self.error(own.place, f"{kind} holds an array of structs; pass that as an array of its own.")
+        scope[own.name] = array if own.pointer else replace(array, axes=0).element(own.place)
+        if not own.pointer:
+            scope[own.name] = _names(scope[own.name])
+        return made
+
+    def nested_arrays(self, kind: StructType) -> bool:
+        return any(isinstance(m.type, StructType) and (m.dims or self.nested_arrays(m.type)) for m in kind.members)
+
+    def declaration(self) -> None:
+        """`const int i = ..., j = ...;` or `__shared__ real tile[TILE][TILE];`."""
+        tokens, words = self.tokens, set[str]()
+        start = tokens.at
+        while tokens.next.text in (*STORAGE, "__align__", "alignas"):
+            words.add(word := tokens.take().text)
+            if word in ("__align__", "alignas"):
+                tokens.expect("(")
+                self.skip_arguments()
+        if "static" in words and "__shared__" not in words and not words & {"const", "constexpr"}:
+            raise self.error(tokens.tokens[start].place, "static variables are outside the differentiable subset; "
+                             "leave static out.")  # fmt: skip
+        first = tokens.at
+        kind: Kind | None = None
+        if not tokens.accept("auto") and not self.accept_group_type():
+            kind = self.expect_type()
+        words |= {t.text for t in tokens.tokens[first : tokens.at] if t.text in STORAGE}
+        while tokens.next.text in STORAGE:
+            words.add(tokens.take().text)
+        while True:
+            self.declarator(kind, words, start)
+            if not tokens.accept(","):
+                break
+
+    def accept_group_type(self) -> bool:
+        """Step over `cg::thread_block` or `cg::thread_block_tile<32>`."""
+        tokens, n = self.tokens, self.tokens.at
+        while tokens.tokens[n].kind == "name" and tokens.tokens[n + 1].text == "::":
+            n += 2
+        if tokens.tokens[n].text not in ("thread_block", "thread_block_tile", "thread_group"):
+            return False
+        n += 1
+        while (tokens.tokens[n - 1].text != ">" and tokens.tokens[n].text == "<") or tokens.tokens[n - 1].text in "<,":
+            while tokens.tokens[n].text != ">":
+                n += 1
+            n += 1
+        tokens.at = n
+        return True
+
+    def declarator(self, kind: Kind | None, words: set[str], start: int) -> None:
+        """One name of a declaration, entered into the symbol table; its statements join the pending ones."""
+        tokens = self.tokens
+        const, shared = bool(words & {"const", "constexpr"}), "__shared__" in words
+        stars, reference = 0, False
+        while tokens.next.text in ("*", "&", "&&", "__restrict__", "__restrict", "const", "volatile"):
+            word = tokens.take().text
+            stars += word == "*"
+            reference |= word in ("&", "&&")
+        at, before = tokens.at, len(self.symbols.pending)
+        name = tokens.identifier("a variable's name")
+        if stars > 1 or (stars and tokens.next.text == "["):
+            raise self.error(
+                name.place, f"{name.text} is an array of pointers, which is outside the subset; use indices."
+            )
+        if kind is None or stars or reference:
+            self.initialized(name, kind, stars, reference, const)
+        else:
+            self.variable(kind, name, shared, const, "extern" in words)
+        for s in self.symbols.pending[before:]:
+            s.text = s.text or f"{kind or 'auto'}{'*' * stars}{'&' * reference} {tokens.line_since(at)};"
+        read = tokens.tokens[at + 1 : tokens.at]
+        if any(t.text == name.text and t.kind == "name" and read[n - 1].text not in (".", "->")
+               for n, t in enumerate(read)):  # fmt: skip
+            raise self.error(name.place, f"{name.text} is read in its own initial value, before it has one.")
+
+    def initialized(self, name: Token, kind: Kind | None, stars: int, reference: bool, const: bool) -> None:
+        """`auto v = e;`, `float* p = e;` or `float& v = e;`."""
+        tokens, scope = self.tokens, self.symbols.scopes[-1]
+        if not tokens.accept("="):
+            if not stars or kind is None:
+                raise self.error(name.place, f"write a value for {name.text}: ... = ...;")
+            variable = PointerVariable(name.text, kind, None, ast.Name("", "int"))
+            scope[name.text] = variable
+            return
+        if tokens.next.text == "[":
+            raise self.error(name.place, "a lambda is outside the subset; write it as a __device__ function.")
+        value = self.full()
+        if isinstance(value, Group):
+            scope[name.text] = value
+            return
+        if reference and isinstance(value, Elements | Struct | ast.Name | ast.Index):
+            scope[name.text] = self.frozen(value, name.place)
+            return
+        if isinstance(value, Elements | Pointer):
+            self.declare_pointer(name, self.pointer(value, name.place), const)
+        elif isinstance(value, Struct):
+            scope[name.text] = self.copy(name.text, value.type, value, name.place)
+        else:
+            number = self.number(value, name.place)
+            type_ = kind if isinstance(kind, str) and not stars else number.type
+            self.declare(ast.Declare(name.text, type_, value=number, const=const, place=name.place))
+
+    def declare_pointer(self, name: Token, pointer: Pointer, const: bool) -> None:
+        """A pointer: its array, and its offset, in a variable of its name unless it is a number."""
+        scope = self.symbols.scopes[-1]
+        if pointer.array is None and pointer.target is None:  # nullptr
+            scope[name.text] = PointerVariable(name.text, pointer.type, None, ast.Name("", "int"))
+        elif self.changes(name.text, self.tokens.at, self.body_end) and pointer.array is not None:
+            scope[name.text] = self.pointer_variable(name.text, pointer.type, pointer, name.place)
+        else:
+            scope[name.text] = self.frozen(pointer, name.place, name.text)
+
+    def pointer_variable(self, name: str, kind: Kind, pointer: Pointer, place: Place) -> PointerVariable:
+        array = pointer.array
+        assert array is not None
+        array = (
+            replace(array, indices=tuple(self.simple(i, f"{name}_row", place) for i in array.indices))
+            if array.indices
+            else array
+        )
+        offset_type = common_type(pointer.offset.type)
+        offset = self.symbols.fresh(name, offset_type, pointer.offset, place)
+        return PointerVariable(name, kind, array, offset, array.const, len(self.symbols.scopes))
+
+    def frozen(self, value: Value, place: Place, name: str = "place") -> Value:
+        """A target or a pointer whose indices do not change any more."""
+        match value:
+            case ast.Index():
+                return replace(value, indices=tuple(self.simple(i, f"{name}_index", place) for i in value.indices))
+            case Pointer():
+                array = value.array
+                if array and array.indices:
+                    array = replace(array, indices=tuple(self.simple(i, f"{name}_row", place) for i in array.indices))
+                return replace(value, array=array, offset=self.simple(value.offset, name, place), moves=None)
+            case Elements() if value.indices:
+                return replace(value, indices=tuple(self.simple(i, f"{name}_row", place) for i in value.indices))
+            case Struct() if value.origin is not None and value.origin.array is not None:
+                origin = self.frozen(value.origin, place, name)
+                assert isinstance(origin, Pointer) and origin.array is not None
+                return origin.array.at(origin.offset, place)
+        return value
+
+    def declare(self, variable: ast.Declare) -> ast.Declare:
+        """Enter a variable and append its declaration."""
+        self.symbols.declare(variable)
+        self.symbols.pending.append(variable)
+        return variable
+
+    def variable(self, kind: Kind, name: Token, shared: bool, const: bool, extern: bool = False) -> None:
+        """A variable or an array, with its initial value."""
+        tokens, dims = self.tokens, list[Expr]()
+        unknown = False
+        while tokens.accept("["):
+            if tokens.next.text == "]" and not dims:
+                unknown = True
+            else:
+                dims.append(self.extent(name))
+            tokens.expect("]")
+        if unknown and extern:
+            dims = [self.dynamic_extent(name), *dims]
+        elif unknown and tokens.next.text != "=":
+            raise self.error(name.place, f"write the extent of {name.text}.")
+        if isinstance(kind, StructType):
+            self.struct_variable(kind, name, dims, shared, unknown and not extern)
+            return
+        if shared and not dims:
+            self.declare(ast.Declare(name.text, kind, (ONE,), shared=True, place=name.place))
+            made = self.symbols.scopes[-1][name.text]
+            self.symbols.scopes[-1][name.text] = ast.Index(made.name, (ZERO,), kind, name.place)  # type: ignore[union-attr]
+            return
+        variable = ast.Declare(name.text, kind, tuple(dims), shared=shared, const=const, place=name.place)
+        after: list[Stmt] = []
+        given = tokens.accept("=")
+        if (given or tokens.next.text == "{") and (dims or unknown):
+            after = self.initial_values(variable, unknown)
+        elif given and tokens.next.text == "{":
+            variable.value = self.as_type(kind, self.number(self.braces(kind), name.place))
+        elif given:
+            variable.value = self.converted_number(kind, self.full(), name.place)
+        elif tokens.next.text == "{":
+            variable.value = self.number(self.braces(kind), name.place)
+        elif tokens.accept("("):
+            variable.value = self.converted_number(kind, self.close(self.full()), name.place)
+        self.declare(variable)
+        if after:
+            for s in after:
+                s.target = replace(s.target, array=variable.name)  # type: ignore[union-attr]
+            self.symbols.pending += after
+
+    def converted_number(self, kind: str, value: Value, place: Place) -> Expr:
+        number = self.number(value, place)
+        return ast.Cast(kind, number) if is_float(number.type) and not is_float(kind) and kind != "bool" else number
+
+    def initial_values(self, variable: ast.Declare, unknown: bool) -> list[Stmt]:
+        """The values in braces; those of several axes become assignments."""
+        rows = self.nested()
+        if unknown:
+            variable.dims = (ast.Number(str(len(rows)), "int"), *variable.dims)
+        if len(variable.dims) == 1:
+            values = tuple(self.number(v, variable.place) for v in rows)
+            variable.values = tuple(self.converted_number(variable.type, v, variable.place) for v in values)
+            return []
+        flat = [v for row in rows for v in (row if isinstance(row, list) else [row])]
+        if all(v == ZERO or (isinstance(v, ast.Number) and v.value == 0) for v in flat):
+            variable.values = (ZERO,)
+            return []
+        extents = [int_value(d) for d in variable.dims]
+        if len(extents) != 2 or any(not isinstance(row, list) for row in rows):
+            raise self.error(variable.place, f"set the elements of {variable.name} one by one.")
+        variable.values = ()
+        made: list[Stmt] = []
+        for r, row in enumerate(rows):
+            for c, v in enumerate(row):
+                indices = (ast.Number(str(r), "int"), ast.Number(str(c), "int"))
+                target = ast.Index(variable.name, indices, variable.type, variable.place)
+                made.append(ast.Assign(target, "=", self.number(v, variable.place), variable.place))
+        return made
+
+    def nested(self) -> list:
+        self.tokens.expect("{")
+        return [self.nested() if self.tokens.next.text == "{" else self.full() for _ in self.tokens.items("}")]
+
+    def dynamic_extent(self, name: Token) -> Expr:
+        """The macro for the extent of `extern __shared__ float s[];`, which a launch gives."""
+        if self.symbols.dynamic and name.text not in self.symbols.dynamic:
+            other = next(iter(self.symbols.dynamic))
+            why = f"{other} and {name.text} are the same memory; give the launch's shared memory one name."
+            raise self.error(name.place, why)
+        macro = unused_name(f"{name.text}_extent", self.tokens.words)
+        self.symbols.dynamic[name.text] = macro
+        self.symbols.macros[macro] = ast.Name(macro, "int")
+        return ast.Name(macro, "int")
+
+    def struct_variable(self, kind: StructType, name: Token, dims: list[Expr], shared: bool, unknown: bool) -> None:
+        """A variable or an array for each number of a struct."""
+        tokens, place, scope = self.tokens, name.place, self.symbols.scopes[-1]
+        if not dims and not unknown and not shared:
+            value: Value | None = None
+            if tokens.accept("="):
+                value = self.braces(kind) if tokens.next.text == "{" else self.full()
+            elif tokens.next.text == "{":
+                value = self.braces(kind)
+            elif tokens.accept("("):
+                value = self.constructor(kind, [self.full() for _ in tokens.items(")")], name)
+            if value is not None and (not isinstance(value, Struct) or value.type is not kind):
+                raise self.error(place, f"{name.text} is a {kind} and is given another value.")
+            scope[name.text] = self.copy(name.text, kind, value, place)
+            return
+        if unknown or tokens.next.text in ("=", "{"):
+            raise self.error(place, f"set the elements of {name.text} one by one.")
+        whole, base = (tuple(dims) or (ONE,)), name.text
+        while any(leaf in self.symbols.declared for leaf, _, _ in kind.leaves(base, "_")):
+            base += "_2"
+        for leaf, member, own in kind.leaves(base, "_"):
+            made = ast.Declare(leaf, member, (*whole, *own), shared=shared, place=place)
+            self.symbols.declared[leaf] = made
+            self.symbols.pending.append(made)
+        array = Elements(base, kind, len(whole), dims=whole)
+        scope[name.text] = array if dims else array.at(ZERO, place)
+
+    def copy_array(self, name: str, m: Member, own: Value | None, place: Place) -> Elements:  # type: ignore[override]
+        """An array that is a member of a struct variable."""
+        if own is not None:
+            raise self.error(place, f"the member {m.name} is an array; copy it element by element.")
+        if isinstance(m.type, StructType):
+            for leaf, member, dims in m.type.leaves(name, "_"):
+                made = ast.Declare(leaf, member, (*m.dims, *dims), place=place)
+                self.symbols.declared[leaf] = made
+                self.symbols.pending.append(made)
+            return Elements(name, m.type, len(m.dims), dims=m.dims)
+        made = ast.Declare(unused_name(name, {*self.symbols.declared, *self.tokens.words}), m.type, m.dims, place=place)
+        self.symbols.declared[made.name] = made
+        self.symbols.pending.append(made)
+        return Elements(made.name, m.type, len(m.dims), dims=m.dims)
+
+    def extent(self, name: Token) -> Expr:
+        """The extent of an array along an axis, with the values of the kernel's own constants substituted."""
+        place = self.tokens.next.place
+        known = [s for scope in self.symbols.scopes for s in scope.values() if isinstance(s, ast.Declare) and s.const]
+        e = inline(self.expression(), {s.name: s.value for s in known if s.value is not None})
+        if any(n not in self.symbols.macros for n in e.names):
+            why = f"the extent of {name.text} must be a constant: a number, a macro or a const int."
+            raise self.error(place, why)
+        return e
+
+
+def _names(value: Value) -> Value:
+    """A struct parameter passed by value: its numbers are named box.lo.x."""
+    if isinstance(value, Struct):
+        return Struct(value.type, {name: _names(member) for name, member in value.members.items()})
+    return ast.Name(value.array, value.type, value.place) if isinstance(value, ast.Index) else value

@@ -1,0 +1,346 @@
+"""The parser of expressions."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from minigrad.adjoint.frontend import groups
+from minigrad.adjoint.frontend.calls import CallParser
+from minigrad.adjoint.frontend.groups import Group
+from minigrad.adjoint.frontend.symbols import SymbolTable
+from minigrad.adjoint.frontend.types import IGNORED
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import (
+    Expr,
+    Place,
+    Stmt,
+    common_type,
+    is_float,
+)
+from minigrad.adjoint.language.lexer import Token
+from minigrad.adjoint.language.preprocessor import tokenize
+from minigrad.adjoint.language.rewrite import ONE, ZERO, negative
+from minigrad.adjoint.language.values import (
+    Elements,
+    Pointer,
+    PointerVariable,
+    Struct,
+    Value,
+    is_expression,
+)
+
+ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
+COMPARISONS = ("||", "&&", "==", "!=", "<", "<=", ">", ">=")
+POWER = "a power is x * x, or pow(x, 3)"
+
+
+class ExpressionParser(CallParser):
+    """Parses expressions by precedence climbing."""
+
+    discarded = False  # true in the step of a for loop, whose value nobody reads
+
+    def full(self) -> Value:
+        """An expression with assignments: `a = b = c`."""
+        place, target = self.tokens.next.place, self.value()
+        if (op := self.tokens.next).text in ASSIGNMENTS:
+            self.tokens.take()
+            value = (
+                self.braces(target.type) if self.tokens.next.text == "{" and isinstance(target, Struct) else self.full()
+            )
+            return self.assign(target, op, value, place)
+        return target
+
+    def value(self, rank: int = 0) -> Value:
+        tokens, place = self.tokens, self.tokens.next.place
+        left = self.unary()
+        while (op := tokens.next.text) in ast.PRECEDENCE and ast.PRECEDENCE[op] > rank:
+            token = tokens.take()
+            if op == tokens.next.text == "*" and tokens.next.place.column == token.place.column + 1:
+                raise self.error(token.place, f"** is no operator of C++; {POWER}.")
+            right, needed = self.isolated(lambda op=op: self.value(ast.PRECEDENCE[op]))  # type: ignore[misc]
+            if needed and op in ("&&", "||"):  # these run only where the right side counts
+                known = self.symbols.fresh("both" if op == "&&" else "either", "bool", self.number(left, place), place)
+                right = self.number(right, place)
+                inner: list[Stmt] = [*needed, ast.Assign(known, "=", right, place)]
+                condition = known if op == "&&" else ast.Unary("!", known, "bool")
+                self.symbols.pending.append(ast.If(condition, inner, [], place))
+                left = known
+                continue
+            self.symbols.pending += needed
+            left = self.binary(token, left, right)
+        if rank == 0 and tokens.next.text == "?":
+            return self.ternary(self.number(left, place), tokens.take().place)
+        return left
+
+    def binary(self, op: Token, left: Value, right: Value) -> Value:
+        if isinstance(left, Struct) or isinstance(right, Struct):
+            return self.called(f"operator{op.text}", [left, right], op)
+        if op.text in "+-" and isinstance(left, Elements | Pointer) and is_expression(right):
+            by = self.number(right, op.place)
+            return self.pointer(left, op.place).moved(by if op.text == "+" else negative(by))
+        if op.text == "+" and isinstance(right, Elements | Pointer) and is_expression(left):
+            return self.pointer(right, op.place).moved(self.number(left, op.place))
+        if isinstance(left, Elements | Pointer) and isinstance(right, Elements | Pointer):
+            return self.pointers(op, self.pointer(left, op.place), self.pointer(right, op.place))
+        left, right = self.number(left, op.place), self.number(right, op.place)
+        kinds = (left.type, right.type)
+        if op.text in ("%", "&", "|", "^", "<<", ">>") and any(map(is_float, kinds)):
+            instead = f"; {POWER}" if op.text == "^" else ""
+            raise self.error(op.place, f"{op.text} of floating-point numbers has no meaning{instead}.")
+        kind = "bool" if op.text in COMPARISONS else common_type(*(kinds[:1] if op.text in ("<<", ">>") else kinds))
+        return ast.Binary(op.text, left, right, kind)
+
+    def pointers(self, op: Token, left: Pointer, right: Pointer) -> Expr:
+        """The difference or comparison of two pointers into one array."""
+        null = [p.array is None and p.target is None for p in (left, right)]
+        if op.text in ("==", "!=") and any(null):  # an adjoint needs every array
+            return ast.Number("true" if (op.text == "!=") != all(null) else "false", "bool")
+        same = left.array and right.array and left.array.name == right.array.name
+        same = same and left.array.indices == right.array.indices  # type: ignore[union-attr]
+        if op.text not in ("-", *COMPARISONS[2:]) or not same:
+            raise self.error(
+                op.place, f"{op.text} of these pointers is outside the subset; compare indices of one array."
+            )
+        kind = "bool" if op.text in COMPARISONS else common_type(left.offset.type, right.offset.type)
+        return ast.Binary(op.text, left.offset, right.offset, kind)
+
+    def ternary(self, condition: Expr, place: Place) -> Value:
+        """A choice; a branch ahead of the statement where a side needs statements of its own."""
+        yes, needed = self.isolated(self.full)
+        self.tokens.expect(":")
+        no, also = self.isolated(self.full)
+        if isinstance(yes, Struct) and isinstance(no, Struct) and yes.type is no.type:
+            if needed or also:
+                result = self.copy("chosen", yes.type, None, place)
+                needed = [*needed, *self.stores(result, yes, place)]
+                also = [*also, *self.stores(result, no, place)]
+                self.symbols.pending.append(ast.If(condition, needed, also, place))
+                return result
+            condition = self.simple(condition, "chosen", place)
+            return self.zipped(yes, no, lambda a, b: ast.Ternary(condition, a, b, a.type))
+        if isinstance(yes, Elements | Pointer) and isinstance(no, Elements | Pointer):
+            a, b = self.pointer(yes, place), self.pointer(no, place)
+            if not (needed or also) and a.array and b.array and a.array.name == b.array.name:
+                offset = ast.Ternary(condition, a.offset, b.offset, common_type(a.offset.type, b.offset.type))
+                return replace(a, offset=offset, moves=None)
+            raise self.error(place, "this pointer points into one of two arrays; write a branch for each.")
+        first, second = self.number(yes, place), self.number(no, place)
+        kind = first.type if first.type == second.type else common_type(first.type, second.type)
+        if not needed and not also:
+            return ast.Ternary(condition, first, second, kind)
+        chosen = self.symbols.fresh("chosen", kind, ZERO, place)
+        needed = [*needed, ast.Assign(chosen, "=", first, place)]
+        also = [*also, ast.Assign(chosen, "=", second, place)]
+        self.symbols.pending.append(ast.If(condition, needed, also, place))
+        return chosen
+
+    def unary(self) -> Value:
+        """An operand, with its signs and negations."""
+        token = self.tokens.next
+        if token.text in ("-", "!", "~", "+"):
+            self.tokens.take()
+            value = self.unary()
+            if isinstance(value, Struct):
+                return self.called(f"operator{token.text}", [value], token)
+            operand = self.number(value, token.place)
+            if token.text == "~" and is_float(operand.type):
+                raise self.error(token.place, "~ of a floating-point number has no meaning.")
+            kind = "bool" if token.text == "!" else common_type(operand.type)
+            return operand if token.text == "+" else ast.Unary(token.text, operand, kind)
+        if token.text in ("++", "--"):
+            self.tokens.take()
+            return self.step(self.unary(), token)
+        if token.text == "*":
+            self.tokens.take()
+            return self.element(self.pointer(self.unary(), token.place), ZERO, token.place)
+        if token.text == "&":
+            self.tokens.take()
+            return self.address(self.unary(), token.place)
+        if token.text == "(" and (cast := self.cast()) is not None:
+            return cast
+        return self.postfix(self.operand())
+
+    def cast(self) -> Value | None:
+        """`(float)x` or `(float*)p`; None where the parenthesis holds an expression."""
+        kind, length = self.type_length(self.tokens.at + 1)
+        after = self.tokens.at + 1 + length
+        stars = 0
+        while self.tokens.tokens[after].text in ("*", *IGNORED):
+            stars += self.tokens.tokens[after].text == "*"
+            after += 1
+        if kind is None or self.tokens.tokens[after].text != ")":
+            return None
+        place, self.tokens.at = self.tokens.next.place, after + 1
+        return self.converted(kind, stars, self.unary(), place)
+
+    def postfix(self, value: Value | PointerVariable) -> Value:
+        """A value with what follows it: indices, members, calls of methods, steps."""
+        tokens = self.tokens
+        if isinstance(value, PointerVariable):
+            value = Pointer(value.array, value.offset, moves=value)
+        while True:
+            token = tokens.next
+            if tokens.accept("["):
+                place, index = tokens.next.place, self.expression()
+                if is_float(index.type):
+                    raise self.error(place, "an index must be a whole number.")
+                tokens.expect("]")
+                value = self.element(value, index, token.place)
+            elif token.text in (".", "->"):
+                tokens.take()
+                value = self.member(value, token)
+            elif token.text in ("++", "--"):
+                whole = tokens.at - 1 == self.statement_start or self.discarded
+                tokens.take()
+                value = self.step(value, token, old=not (whole and tokens.next.text in (";", ")", ",")))
+            else:
+                return value
+
+    def element(self, value: Value, index: Expr, place: Place) -> Value:
+        match value:
+            case Pointer(array=Elements() as array):
+                return array.at(value.moved(index).offset, place)
+            case Pointer(target=target) if target is not None and index == ZERO:
+                return target
+            case Elements():
+                return value.at(index, place)
+            case Struct() if any(m == "operator[]" for m in value.type.methods):
+                return self.method(value, "operator[]", [index], self.tokens.next)
+        what = "a pointer that points nowhere" if isinstance(value, Pointer) else "no array"
+        raise self.error(place, f"[ after {what}; an array takes one index for each of its axes.")
+
+    def member(self, value: Value, dot: Token) -> Value:
+        if dot.text == "->":
+            value = self.element(self.pointer(value, dot.place), ZERO, dot.place)
+        name = self.tokens.identifier("a member's name")
+        if isinstance(value, Group):
+            self.tokens.expect("(")
+            return groups.method(self, value, name.text, [self.full() for _ in self.tokens.items(")")], name)
+        if not isinstance(value, Struct):
+            raise self.error(dot.place, f"{name.text} is asked of a value that has no members.")
+        if self.tokens.next.text == "(":
+            self.tokens.take()
+            return self.method(value, name.text, [self.full() for _ in self.tokens.items(")")], name)
+        if name.text not in value.members:
+            raise self.error(name.place, f"{value.type} has no member {name.text}; it has {', '.join(value.members)}.")
+        return value.members[name.text]
+
+    def pointer(self, value: Value, place: Place) -> Pointer:
+        match value:
+            case Pointer():
+                return value
+            case Elements() if value.axes == 1:
+                return Pointer(value)
+            case Elements():
+                raise self.error(
+                    place, f"{value.name} has {value.axes} axes; a pointer goes along its last axis alone."
+                )
+        raise self.error(place, "a pointer or an array has to stand here.")
+
+    def address(self, value: Value, place: Place) -> Pointer:
+        """`&x[i]`, or the address of a variable."""
+        match value:
+            case ast.Index():
+                array = Elements(
+                    value.array, value.type, 1, indices=value.indices[:-1], const=self.is_const(value.array)
+                )
+                if len(value.indices) > 1 and value.indices[-1] == ZERO and all(i == ZERO for i in value.indices):
+                    raise self.error(
+                        place, f"&{value.array}[0][0] leaves out the axes of {value.array}; give it one axis."
+                    )
+                return Pointer(array, value.indices[-1])
+            case ast.Name() | Struct():
+                origin = value.origin if isinstance(value, Struct) else None
+                return origin or Pointer(None, target=value)
+            case Elements():
+                return Pointer(value)
+        raise self.error(place, "& takes a variable or an element.")
+
+    def is_const(self, name: str) -> bool:
+        symbol = self.symbols.declared.get(name) or self.symbols.parameters.get(name.partition("[")[0])
+        return symbol is not None and symbol.const
+
+    def step(self, value: Value, token: Token, old: bool = False) -> Value:
+        """++x, or x++ with the value from before."""
+        before: Value = value
+        if old:
+            if isinstance(value, Pointer):
+                before = replace(
+                    value, offset=self.simple(value.offset, f"{_name(value)}_old", token.place, True), moves=None
+                )
+            else:
+                number = self.number(value, token.place)
+                before = self.simple(number, f"{_name(number)}_old", token.place, True)
+        after = self.assign(value, token._replace(text=f"{token.text[0]}="), ONE, token.place)
+        return before if old else after
+
+    def simple(self, e: Expr, name: str, place: Place, always: bool = False) -> Expr:
+        """An expression that keeps its value: in a new variable unless it is a number."""
+        if isinstance(e, ast.Number) or (isinstance(e, ast.Name) and not always and "." in e.name):
+            return e
+        return self.symbols.fresh(name, e.type, e, place)
+
+    def operand(self) -> Value | PointerVariable:
+        """A literal, a name, a call, a conversion, or an expression in parentheses."""
+        tokens = self.tokens
+        token = tokens.next
+        if token.kind == "number":
+            return literal(tokens.take().text)
+        if tokens.accept("("):
+            return self.close(self.full())
+        if token.text in ("static_cast", "reinterpret_cast", "const_cast"):
+            return self.named_cast()
+        if token.text == "sizeof":
+            return self.sizeof()
+        if token.kind == "string" and token.text.startswith("'"):
+            return self.character(tokens.take())
+        if token.text in ("nullptr", "NULL"):
+            tokens.take()
+            return Pointer(None)
+        kind, length = self.type_length(tokens.at)
+        if kind is not None and (tokens.peek(length).text in ("(", "{")):
+            tokens.at += length
+            return self.constructed(kind, token)
+        self.qualified()
+        if tokens.next.text == "std" and tokens.peek(2).text == "numeric_limits":
+            return self.limit()
+        name = tokens.identifier("an operand")
+        if name.text in ast.BUILTINS and tokens.accept("."):
+            axis = tokens.identifier("x, y or z")
+            if axis.text not in "xyz":
+                raise self.error(axis.place, f"{name.text}.{axis.text} does not exist; the parts are x, y and z.")
+            return ast.Name(f"{name.text}.{axis.text}", "int", name.place)
+        if name.text in ast.BUILTINS:
+            raise self.error(name.place, f"{name.text} is used by its parts x, y and z.")
+        if name.text == "warpSize":
+            return ast.Number("32", "int")
+        if name.text in ("tiled_partition", "this_thread_block", "reduce", "plus", "greater", "less"):
+            known = self.group_call(name)
+            if known is not None:
+                return known
+        template = tokens.next.text == "<" and self.functions is not None and name.text in self.functions
+        if tokens.next.text == "(" or template:
+            return self.call(name)
+        return self.symbols.variable(name)
+
+
+def _name(value: Value) -> str:
+    if isinstance(value, Pointer):
+        return value.moves.name if value.moves else "pointer"
+    return value.name.replace(".", "_") if isinstance(value, ast.Name) else "value"
+
+
+def literal(text: str) -> ast.Number:
+    low = text.lower()
+    if low.startswith("0x") or not any(c in low for c in ".ef"):
+        wide = "l" in low
+        kind = ("unsigned long long" if wide else "unsigned") if "u" in low else "long long" if wide else "int"
+        return ast.Number(text, kind)
+    return ast.Number(text.rstrip("lL"), "float" if low.endswith("f") else "double")
+
+
+def parse_expression(text: str, variables: Iterable[str] = ()) -> Expr:
+    """An expression of literals, builtins and these variables of type real."""
+    tokens = tokenize(text, text)
+    symbols = SymbolTable(tokens)
+    symbols.scopes[0] = {name: ast.Declare(name, "real") for name in variables}
+    return ExpressionParser(tokens, symbols).expression()

@@ -1,0 +1,374 @@
+"""The parser of a file: macros, types, constants, functions and one kernel. `parse` is the entry point."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from minigrad.adjoint.frontend.expressions import ExpressionParser
+from minigrad.adjoint.frontend.inline import Functions
+from minigrad.adjoint.frontend.items import FunctionItem
+from minigrad.adjoint.frontend.parser import StatementParser
+from minigrad.adjoint.frontend.symbols import SymbolTable
+from minigrad.adjoint.language.ast import TYPES, Call, Declare, Expr, Function, Name, Number, Place, Unary, walk
+from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
+from minigrad.adjoint.language.preprocessor import Find, tokenize
+from minigrad.adjoint.language.rewrite import flatten, int_value, own_expressions
+from minigrad.adjoint.language.values import VECTORS, StructType
+
+QUALIFIERS = (
+    "extern", "static", "inline", "__inline__", "__forceinline__", "__noinline__", "const", "constexpr",
+    "__global__", "__device__", "__host__", "__constant__", "__launch_bounds__",
+)  # fmt: skip
+TOO_DEEP = "this is nested too deeply; put a part of an expression, or of a sum of hundreds of terms, into a variable."
+
+
+@dataclass
+class KernelFile:
+    """One kernel, the device functions it calls, callees first, constant tables, and the values of whole numbers."""
+
+    tokens: TokenStream
+    kernel: Function
+    functions: dict[str, Function]
+    tables: list[Declare]
+    values: dict[str, int]  # of macros and constants
+    definitions: dict[str, str] = field(default_factory=dict)  # the texts of types, by name
+    dynamic: dict[str, str] = field(default_factory=dict)  # shared arrays whose extent the launch gives: its macro
+
+    def error(self, place: Place, why: str) -> NotDifferentiable:
+        return self.tokens.error(place, why)
+
+
+def parse(
+    text: str, name: str, kernel: str, defines: Mapping[str, Any],
+    template: Sequence[tuple[str, str, str]] = (), find: Find = lambda _: None,
+) -> KernelFile:  # fmt: skip
+    """Parse a kernel of a file of this name. Raises NotDifferentiable with line and column.
+
+    template: name, kind and argument of each template parameter of the kernel; find: the text of an included file.
+    """
+    tokens = tokenize(text, name, defines, find)
+    defined = {name: [Token("number", str(value), Place(0, 0))] for name, value in defines.items() if name != "real"}
+    macros, values = _typed_macros(tokens, tokens.macros | defined)
+    parser = FileParser(tokens, SymbolTable(tokens, macros))
+    try:
+        parser.items()
+        parser.parse_kernel(kernel, template)
+    except RecursionError:
+        raise tokens.error(tokens.next.place, TOO_DEEP) from None
+    if parser.kernel is None:
+        raise ValueError(f"{name} has no kernel {kernel!r}.")
+    functions = _called(parser.kernel, parser.symbols.functions)
+    for f in (parser.kernel, *functions.values()):
+        if f"{f.name}_adjoint" in tokens.words:
+            raise tokens.error(f.place, f"the name {f.name}_adjoint is taken in this file; the adjoint needs it.")
+    values |= _whole_numbers({t.name: t.value for t in parser.tables})
+    definitions = parser.definitions | {n: s.text for n, s in parser.functions.structs.items()}
+    definitions = {n: own for n, own in definitions.items() if own in text}  # the head includes all others
+    tables = [t for t in parser.tables if t.text in text]
+    return KernelFile(tokens, parser.kernel, functions, tables, values, definitions, parser.statements.symbols.dynamic)
+
+
+def _typed_macros(tokens: TokenStream, macros: Mapping[str, list[Token]]) -> tuple[dict[str, Name], dict[str, int]]:
+    """The macros that stand for types or expressions, with their types, and the values of whole numbers.
+
+    The others are entered into `tokens.unsupported`.
+    """
+    names: dict[str, Name] = {}
+    values: dict[str, Expr | None] = {}
+    for name, body in macros.items():
+        text = " ".join(t.text for t in body)
+        if text in TYPES or not text:
+            names[name] = Name("a type", TYPES.get(text, "real"))
+        elif e := _macro_expression(tokens, text, body, names):
+            names[name], values[name] = Name(name, e.type), e
+        else:
+            why = f"the macro {name} must be a type or an expression in parentheses, of numbers and macros ahead of it."
+            tokens.unsupported[name] = tokens.error(body[0].place, why)
+    return names, _whole_numbers(values)
+
+
+def _macro_expression(tokens: TokenStream, text: str, body: list[Token], macros: dict[str, Name]) -> Expr | None:
+    """The expression for which a macro stands; None if it is not one, or changes its meaning without parentheses."""
+    stream = TokenStream(tokens.name, text, [*body, Token("end", "", Place(0, 0))], unsupported=tokens.unsupported)
+    try:
+        e = ExpressionParser(stream, SymbolTable(stream, macros)).expression()
+    except NotDifferentiable:
+        return None
+    return None if stream.next.kind != "end" or _has_bare_operator(body) else e
+
+
+def _has_bare_operator(body: list[Token]) -> bool:
+    """True where an operator stands outside parentheses: with `#define A 1 + 2`, A * x is 1 + 2 * x."""
+    depth = 0
+    for n, token in enumerate(body):
+        depth += (token.text == "(") - (token.text == ")")
+        if n and not depth and token.kind != "number" and token.text != ")":
+            return True
+    return False
+
+
+def _whole_numbers(named: Mapping[str, Expr | None]) -> dict[str, int]:
+    """The values of the int literals among named expressions."""
+    return {name: n for name, e in named.items() if isinstance(e, Number) and (n := int_value(e)) is not None}
+
+
+def _called(kernel: Function, functions: Mapping[str, Function]) -> dict[str, Function]:
+    """The device functions that the kernel reaches, callees first: a function is defined ahead of its callers."""
+    calls = {name: _calls(f, functions) for name, f in functions.items()}
+    reached, left = set[str](), _calls(kernel, functions)
+    while left - reached:
+        reached |= left
+        left = set().union(*(calls[name] for name in reached))
+    return {name: function for name, function in functions.items() if name in reached}
+
+
+def _calls(f: Function, functions: Mapping[str, Function]) -> set[str]:
+    expressions = (e for s in flatten(f.body) for e in own_expressions(s))
+    return {x.function for e in expressions for x in walk(e) if isinstance(x, Call) and x.function in functions}
+
+
+class FileParser:
+    """Finds the items of a file, and parses the kernel, with what it uses."""
+
+    def __init__(self, tokens: TokenStream, symbols: SymbolTable):
+        self.tokens, self.symbols = tokens, symbols
+        self.functions = Functions(tokens)
+        self.statements = StatementParser(tokens, symbols, self.functions)
+        self.functions.parser = self.statements
+        self.kernel: Function | None = None
+        self.kernels: dict[str, FunctionItem] = {}
+        self.tables: list[Declare] = []
+        self.definitions: dict[str, str] = {}
+        self.open_braces = 0  # of extern "C" and namespaces
+        self.stray: Token | None = None  # a brace that closes nothing
+
+    def items(self) -> None:
+        """Find all items. One outside the subset is rejected only where the kernel uses it."""
+        tokens = self.tokens
+        while tokens.next.kind != "end":
+            start = tokens.at
+            try:
+                self.item()
+            except NotDifferentiable as error:
+                tokens.at = start
+                for name in self.skip():
+                    tokens.unsupported.setdefault(name, error)
+        if self.stray:
+            why = "this } closes nothing; there is one too many, or a { is missing."
+            raise tokens.error(self.stray.place, why)
+
+    def item(self) -> None:
+        tokens, start = self.tokens, self.tokens.at
+        if tokens.next.text in (";",) or tokens.next.kind == "pragma":
+            tokens.take()
+        elif tokens.next.text == "}":
+            self.close(tokens.take())
+        elif tokens.next.text == "namespace" and tokens.peek(2).text == "=":
+            self.statements.skip_to_semicolon()
+        elif self.opens_namespace() or self.opens_c():
+            self.open_braces += 1
+        elif (function := self.functions.function_item(start)) is not None:
+            tokens.at = min(self.statements.matching(function.body) + 1, len(tokens.tokens) - 1)
+            if function.kernel:
+                self.kernels[function.name] = function
+            else:
+                self.functions.items.setdefault(function.name, []).append(function)
+        elif tokens.next.text in ("typedef", "struct", "class", "using", "enum", "union"):
+            self.type_item(start)
+        elif self.is_declaration():
+            self.statements.skip_to_semicolon()
+        else:
+            self.constants(start)
+
+    def is_declaration(self) -> bool:
+        """True for a function declared without a body."""
+        called = False
+        for token in self.tokens.tokens[self.tokens.at :]:
+            called |= token.text == "("
+            if token.text in (";", "=", "{") or token.kind == "end":
+                return called and token.text == ";"
+        return False
+
+    def close(self, brace: Token) -> None:
+        if not self.open_braces:
+            self.stray = self.stray or brace
+        self.open_braces -= bool(self.open_braces)
+
+    def opens_c(self) -> bool:
+        """Step over `extern "C" {`."""
+        tokens = self.tokens
+        found = tokens.next.text == "extern" and tokens.peek().kind == "string" and tokens.peek(2).text == "{"
+        tokens.at += 3 * found
+        return found
+
+    def opens_namespace(self) -> bool:
+        """Step over `namespace`, or `namespace a::b`, with its brace."""
+        tokens = self.tokens
+        at = tokens.at + (tokens.next.text == "inline")
+        if tokens.tokens[at].text != "namespace":
+            return False
+        tokens.at = at + 1
+        while tokens.next.kind == "name" or tokens.next.text == "::":
+            tokens.take()
+        return tokens.accept("{")
+
+    # --- types ---
+
+    def type_item(self, start: int) -> None:
+        tokens = self.tokens
+        if tokens.next.text == "using" or (tokens.next.text == "typedef" and not self.has_brace()):
+            if name := self.functions.alias(self.statements):
+                self.definitions[name] = tokens.since(start)
+            return
+        typedef = tokens.accept("typedef")
+        word = tokens.take().text
+        if word == "enum":
+            self.enumeration(start, typedef)
+            return
+        while tokens.next.text in ("__align__", "alignas", "__attribute__", "__builtin_align__"):
+            tokens.take()
+            tokens.at = self.statements.matching(tokens.at) + 1
+        name = tokens.take().text if tokens.next.kind == "name" else ""
+        if tokens.accept(";"):
+            return
+        if tokens.next.text != "{" or word in ("class", "union"):
+            raise tokens.error(tokens.next.place, f"{word} {name} is outside the subset; write a struct of numbers.")
+        brace = tokens.at
+        tokens.at = self.statements.matching(brace) + 1
+        if typedef and tokens.next.kind == "name":
+            name = tokens.take().text
+        tokens.expect(";")
+        self.functions.struct_bodies[name] = (brace, tokens.since(start))
+
+    def has_brace(self) -> bool:
+        """True for `typedef struct { ... } X;`, and not for `typedef struct A B;`."""
+        found = self.tokens.tokens
+        n = self.tokens.at
+        while found[n].text not in (";", "{") and found[n].kind != "end":
+            n += 1
+        return found[n].text == "{"
+
+    def enumeration(self, start: int, typedef: bool) -> None:
+        """The names of an enum, with their numbers."""
+        tokens, value = self.tokens, -1
+        tokens.accept("class")
+        name = tokens.take().text if tokens.next.kind == "name" else ""
+        if tokens.accept(":"):
+            self.statements.expect_type()
+        tokens.expect("{")
+        for _ in tokens.items("}"):
+            own = tokens.identifier("a name").text
+            if tokens.accept("="):
+                place = tokens.next.place
+                given = int_value(self.statements.expression())
+                if given is None:
+                    raise tokens.error(place, f"the number of {own} is not known here; write it as a literal.")
+                value = given - 1
+            value += 1
+            literal = Number(str(abs(value)), "int")
+            self.symbols.scopes[0][own] = literal if value >= 0 else Unary("-", literal, "int")
+        name = tokens.take().text if typedef and tokens.next.kind == "name" else name
+        tokens.expect(";")
+        if name:
+            self.symbols.types[0][name] = "int"
+            self.definitions[name] = tokens.since(start)
+
+    # --- constants ---
+
+    def qualifiers(self) -> set[str]:
+        words = set()
+        while self.tokens.next.text in QUALIFIERS or self.tokens.next.kind in ("string", "pragma"):
+            words.add(self.tokens.take().text)
+        return words
+
+    def constants(self, start: int) -> None:
+        """`__constant__ int STEP[3] = {1, 2, 3};`, the same for all threads."""
+        tokens, place = self.tokens, self.tokens.next.place
+        words = self.qualifiers()
+        if not words & {"const", "constexpr", "__constant__"}:
+            raise tokens.error(
+                place, f"{tokens.next.text!r} outside a function is outside the subset; make it a parameter of the "
+                "kernel, or a constant with its values."
+            )  # fmt: skip
+        kind = self.statements.expect_type()
+        if isinstance(kind, StructType):
+            why = f"{kind} in constant memory is outside the subset; pass it as a parameter."
+            raise tokens.error(place, why)
+        while True:
+            name = tokens.identifier("a constant's name")
+            before = len(self.symbols.pending)
+            self.statements.variable(kind, name, False, True)
+            table = self.symbols.pending[-1] if len(self.symbols.pending) > before else None
+            self.symbols.pending = []
+            if not isinstance(table, Declare) or (
+                table.value is None and table.values is None and "__constant__" not in words
+            ):
+                self.symbols.scopes[0].pop(name.text, None)
+                self.symbols.declared.pop(name.text, None)
+                why = f"{name.text} has no values here; write them, or pass it as a parameter."
+                raise tokens.error(name.place, why)
+            self.tables.append(table)
+            self.symbols.declared.pop(table.name, None)
+            if not tokens.accept(","):
+                break
+        tokens.expect(";")
+        for table in self.tables:
+            table.text = table.text or tokens.since(start)
+
+    def skip(self) -> list[str]:
+        """Step over the item at the cursor; return the names that it may define."""
+        tokens, depth, start = self.tokens, 0, self.tokens.at
+        is_type = tokens.next.text in ("struct", "class", "union", "enum", "typedef", "template")
+        while tokens.next.kind != "end":
+            text = tokens.take().text
+            depth += (text in ("{", "(", "[")) - (text in ("}", ")", "]"))
+            if depth <= 0 and (text == ";" or (text == "}" and not is_type)):
+                tokens.accept(";")
+                break
+        found = tokens.tokens[start : tokens.at]
+        ends = ("(", "{", "=", ";", "[", ",")
+        names = [a.text for a, b in pairwise(found) if a.kind == "name" and b.text in ends]
+        return [n for n in names[:1] + names[-1:] if n not in (*TYPES, *VECTORS, *QUALIFIERS, "void", "template")]
+
+    # --- the kernel ---
+
+    def parse_kernel(self, name: str, template: Sequence[tuple[str, str, str]]) -> None:
+        tokens, parser = self.tokens, self.statements
+        if (item := self.kernels.get(name)) is None:
+            if any(t.text == "__global__" for t in tokens.tokens) and name in tokens.unsupported:
+                raise tokens.unsupported[name]
+            self.broken(name)
+            return
+        parser.symbols.scopes.append({})
+        parser.symbols.types.append({})
+        for own, kind, value in template:
+            self.bind(own, kind, value)
+        tokens.at = item.params
+        parser.symbols.declared, parser.symbols.joined = {}, set()
+        made = parser.function(tokens.tokens[item.start].place, name, "void")
+        assert made is not None
+        parser.finish(made)
+        made.text = tokens.since(item.start)
+        self.kernel = made
+
+    def broken(self, name: str) -> None:
+        """Raise the error in the braces of a kernel that has no end."""
+        tokens = self.tokens
+        found = tokens.tokens
+        at = next((n for n in range(1, len(found)) if found[n].text == name and found[n + 1 : n + 2]), None)
+        if at is not None and found[at + 1].text == "(":
+            tokens.at = at + 1
+            self.statements.function(found[at].place, name, "void")
+
+    def bind(self, name: str, kind: str, value: str) -> None:
+        """A template's parameter, with its argument."""
+        stream = tokenize(value, value)
+        own = StatementParser(stream, SymbolTable(stream, self.symbols.macros))
+        own.symbols.types, own.symbols.scopes = self.symbols.types, self.symbols.scopes
+        if kind in ("class", "typename"):
+            own.functions = None
+            found = self.functions.struct(value.strip()) or own.expect_type()
+            self.symbols.types[-1][name] = found
+        else:
+            self.symbols.scopes[-1][name] = own.expression()

@@ -1,0 +1,107 @@
+"""Warps: shuffles, each a statement of its own; the groups of cooperative_groups in terms of these and of indices."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import Expr, common_type
+from minigrad.adjoint.language.lexer import Token
+from minigrad.adjoint.language.values import VECTORS, Struct, Value
+
+SHUFFLES = {"__shfl_sync": "idx", "__shfl_up_sync": "up", "__shfl_down_sync": "down", "__shfl_xor_sync": "xor"}
+FULL = ast.Number("0xffffffffu", "unsigned")
+REDUCTIONS = {"plus": "+", "greater": "max", "less": "min"}
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """A block of cooperative_groups, or a tile of a warp with so many threads."""
+
+    size: int | None
+    type: str = "group"
+
+
+def shuffle(parser: Any, function: str, arguments: list[Value], token: Token) -> Expr:
+    """`v = __shfl_down_sync(mask, x, delta, width)` as a new variable: all lanes of the warp compute it together."""
+    if len(arguments) not in (3, 4):
+        raise parser.error(token.place, f"{function} takes 3 or 4 arguments; got {len(arguments)}.")
+    mask, x, lane, *width = [parser.number(a, token.place) for a in arguments]
+    x = x if isinstance(x, ast.Name) else parser.symbols.fresh("own", x.type, x, token.place)
+    kind = common_type(x.type)
+    call = ast.Call(function, (mask, x, lane, *width), kind, token.place)
+    return parser.symbols.fresh(f"{x.name.removesuffix('_own')}_{SHUFFLES[function]}", kind, call, token.place)
+
+
+def linear(parser: Any) -> Expr:
+    """The number of the thread in its block; threadIdx.x in a file that uses no other axis."""
+    texts = [t.text for t in parser.tokens.tokens]
+    flat = not any(texts[n : n + 2] == ["threadIdx", "."] and texts[n + 2] in "yz" for n in range(len(texts) - 2))
+    x, y, z = (ast.Name(f"threadIdx.{a}", "int") for a in "xyz")
+    if flat:
+        return x
+    across, down = ast.Name("blockDim.x", "int"), ast.Name("blockDim.y", "int")
+    row = ast.Binary("+", ast.Binary("*", z, down, "int"), y, "int")
+    return ast.Binary("+", ast.Binary("*", row, across, "int"), x, "int")
+
+
+def threads(parser: Any) -> Expr:
+    sizes = [ast.Name(f"blockDim.{a}", "int") for a in ("x" if isinstance(linear(parser), ast.Name) else "xyz")]
+    made: Expr = sizes[0]
+    for e in sizes[1:]:
+        made = ast.Binary("*", made, e, "int")
+    return made
+
+
+def number(value: int) -> Expr:
+    return ast.Number(str(value), "int")
+
+
+def method(parser: Any, group: Group, name: str, arguments: list[Value], token: Token) -> Value:
+    """`tile.thread_rank()`, `tile.shfl_down(v, 1)`, `block.sync()`."""
+    rank, size = linear(parser), number(group.size) if group.size else threads(parser)
+    if name == "sync":
+        parser.symbols.pending.append(ast.Barrier(token.place))
+        return number(0)
+    if name in ("thread_rank", "size", "num_threads"):
+        within = ast.Binary("%", rank, size, "int") if group.size else rank
+        return within if name == "thread_rank" else size
+    if name in ("group_index", "thread_index") and group.size is None:
+        builtin = "blockIdx" if name == "group_index" else "threadIdx"
+        return Struct(VECTORS["dim3"], {a: ast.Name(f"{builtin}.{a}", "int") for a in "xyz"})
+    if name == "meta_group_rank" and group.size:
+        return ast.Binary("/", rank, size, "int")
+    if name == "meta_group_size" and group.size:
+        more = ast.Binary("+", threads(parser), number(group.size - 1), "int")
+        return ast.Binary("/", more, size, "int")
+    if name in ("shfl", "shfl_up", "shfl_down", "shfl_xor") and group.size:
+        width = [] if group.size == 32 else [size]
+        return shuffle(parser, f"__{name}_sync", [FULL, *arguments, *width], token)
+    raise parser.error(token.place, f"{name} of a group of threads is outside the subset; use shuffles.")
+
+
+def reduce(parser: Any, arguments: list[Value], token: Token) -> Value:
+    """`cg::reduce(tile, v, cg::plus<float>())`: over all distances of a tile, v and the v of the lane so far away."""
+    group, value, operator = arguments if len(arguments) == 3 else (None, None, None)
+    op = getattr(operator, "operator", None)
+    if not isinstance(group, Group) or not group.size or op is None or value is None:
+        raise parser.error(token.place, "reduce takes a tile, a number, and plus, greater or less.")
+    total = parser.number(value, token.place)
+    distance = group.size // 2
+    while distance:
+        own = total if isinstance(total, ast.Name) else parser.symbols.fresh("own", total.type, total, token.place)
+        width = [] if group.size == 32 else [number(group.size)]
+        other = shuffle(parser, "__shfl_xor_sync", [FULL, own, number(distance), *width], token)
+        total = (
+            ast.Binary("+", own, other, own.type) if op == "+"
+            else ast.Call(op, (own, other), own.type, token.place)
+        )  # fmt: skip
+        distance //= 2
+    return parser.symbols.fresh("reduced", total.type, total, token.place)
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """`cg::plus<float>()`."""
+
+    operator: str
+    type: str = "operator"

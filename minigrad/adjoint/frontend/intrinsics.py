@@ -1,0 +1,137 @@
+"""Intrinsics and functions of CUDA's headers in terms of functions that have derivatives."""
+
+from collections.abc import Callable
+from typing import Any
+
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import Expr, common_type, result_type
+from minigrad.adjoint.language.lexer import Token
+from minigrad.adjoint.language.rewrite import ZERO
+from minigrad.adjoint.language.values import Value
+
+Make = Callable[[Any, list[Value], Token], Value]
+# Calls that compute nothing.
+LEFT_OUT = ("printf", "assert", "__threadfence", "__threadfence_block", "__threadfence_system", "__builtin_assume",
+            "__nanosleep", "static_assert")  # fmt: skip
+
+
+def _numbers(parser: Any, arguments: list[Value], token: Token, count: int) -> list[Expr]:
+    if len(arguments) != count:
+        raise parser.error(token.place, f"{token.text} takes {count} arguments; got {len(arguments)}.")
+    return [parser.number(a, token.place) for a in arguments]
+
+
+def _function(name: str, count: int = 1) -> Make:
+    def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
+        numbers = tuple(_numbers(parser, arguments, token, count))
+        return ast.Call(name, numbers, result_type(name, [e.type for e in numbers]), token.place)
+
+    return make
+
+
+def _operator(op: str) -> Make:
+    def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
+        a, b = _numbers(parser, arguments, token, 2)
+        return ast.Binary(op, a, b, common_type(a.type, b.type))
+
+    return make
+
+
+def _rounded(function: str, kind: str) -> Make:
+    """The conversion of a number, rounded first."""
+
+    def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
+        (x,) = _numbers(parser, arguments, token, 1)
+        return ast.Cast(kind, ast.Call(function, (x,), x.type, token.place) if function else x)
+
+    return make
+
+
+def _reciprocal(parser: Any, arguments: list[Value], token: Token) -> Expr:
+    (x,) = _numbers(parser, arguments, token, 1)
+    one = ast.Number("1.0f", "float") if x.type == "float" else ast.Number("1.0", "double")
+    return ast.Binary("/", one, x, x.type)
+
+
+def _saturate(parser: Any, arguments: list[Value], token: Token) -> Expr:
+    (x,) = _numbers(parser, arguments, token, 1)
+    low = ast.Call("fmaxf", (x, ast.Number("0.0f", "float")), "float", token.place)
+    return ast.Call("fminf", (low, ast.Number("1.0f", "float")), "float", token.place)
+
+
+def _sincos(suffix: str) -> Make:
+    def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
+        (x,) = _numbers(parser, arguments[:1], token, 1)
+        x = parser.simple(x, "angle", token.place)
+        for name, at in zip(("sin", "cos"), arguments[1:], strict=False):
+            value = ast.Call(name + suffix, (x,), result_type(name + suffix, [x.type]), token.place)
+            target = parser.element(parser.pointer(at, token.place), ZERO, token.place)
+            parser.assign(target, token._replace(text="="), value, token.place)
+        return ZERO
+
+    return make
+
+
+def _normal(parser: Any, arguments: list[Value], token: Token) -> Expr:
+    """The normal distribution function, erfc(-x / sqrt(2)) / 2."""
+    (x,) = _numbers(parser, arguments, token, 1)
+    f = "f" if token.text.endswith("f") else ""
+    kind = "float" if f else "double"
+    scaled = ast.Binary("*", ast.Unary("-", x, x.type), ast.Number(f"0.7071067811865476{f}", kind), kind)
+    return ast.Binary("*", ast.Number(f"0.5{f}", kind), ast.Call(f"erfc{f}", (scaled,), kind, token.place), kind)
+
+
+def _norm(count: int) -> Make:
+    """The length of a vector, its components given one by one."""
+
+    def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
+        numbers = [parser.simple(e, "component", token.place) for e in _numbers(parser, arguments, token, count)]
+        square: Expr | None = None
+        for e in numbers:
+            term = ast.Binary("*", e, e, e.type)
+            square = term if square is None else ast.Binary("+", square, term, common_type(square.type, e.type))
+        assert square is not None
+        root = "rsqrt" if token.text.startswith("r") else "sqrt"
+        return ast.Call(root + ("f" if square.type == "float" else ""), (square,), square.type, token.place)
+
+    return make
+
+
+def _store(parser: Any, arguments: list[Value], token: Token) -> Expr:
+    """`__stcs(&y[i], v)`: a store with a hint for the cache."""
+    if len(arguments) != 2:
+        raise parser.error(token.place, f"{token.text} takes 2 arguments; got {len(arguments)}.")
+    target = parser.element(parser.pointer(arguments[0], token.place), ZERO, token.place)
+    parser.assign(target, token._replace(text="="), arguments[1], token.place)
+    return ZERO
+
+
+def _load(parser: Any, arguments: list[Value], token: Token) -> Value:
+    """`__ldg(&x[i])`: a load with a hint for the cache."""
+    if len(arguments) != 1:
+        raise parser.error(token.place, f"{token.text} takes 1 argument; got {len(arguments)}.")
+    return parser.element(parser.pointer(arguments[0], token.place), ZERO, token.place)
+
+
+INTRINSICS: dict[str, Make] = {
+    **{f"__{name}f": _function(f"{name}f") for name in ("exp", "log", "sin", "cos", "tan", "log2", "log10")},
+    "__powf": _function("powf", 2), "__fsqrt_rn": _function("sqrtf"), "__dsqrt_rn": _function("sqrt"),
+    "__frsqrt_rn": _function("rsqrtf"), "__fmaf_rn": _function("fmaf", 3), "__fma_rn": _function("fma", 3),
+    "__fdividef": _operator("/"), "fdividef": _operator("/"), "fdivide": _operator("/"), "__fdiv_rn": _operator("/"),
+    "__ddiv_rn": _operator("/"), "__frcp_rn": _reciprocal, "__saturatef": _saturate, "norm3df": _norm(3),
+    "norm3d": _norm(3), "norm4df": _norm(4), "norm4d": _norm(4), "rnorm3df": _norm(3), "rnorm3d": _norm(3),
+    **{f"__{kind}{name}_{mode}": _operator(op)
+       for kind in "fd" for name, op in (("mul", "*"), ("add", "+"), ("sub", "-"))
+       for mode in ("rn", "rz", "ru", "rd")},
+    "__mul24": _operator("*"), "__umul24": _operator("*"), "mul24": _operator("*"),
+    "sincos": _sincos(""), "sincosf": _sincos("f"), "__sincosf": _sincos("f"),
+    **dict.fromkeys(("__stcs", "__stcg", "__stwb", "__stwt"), _store),
+    **dict.fromkeys(("__ldg", "__ldcs", "__ldcg", "__ldca", "__ldcv", "__ldlu"), _load),
+    "__drcp_rn": _reciprocal, "normcdf": _normal, "normcdff": _normal,
+    **{f"__{a}2{b}_{mode}": _rounded(round_, kind)
+       for a in ("float", "double") for b, kind in (("int", "int"), ("uint", "unsigned"), ("ll", "long long"))
+       for mode, round_ in (("rn", "rint"), ("rz", "trunc"), ("rd", "floor"), ("ru", "ceil"))},
+    **{f"__{a}2{b}_{mode}": _rounded("", b)
+       for a in ("int", "uint", "ll") for b in ("float", "double") for mode in ("rn", "rz", "rd", "ru")},
+    "__int2double_rn": _rounded("", "double"), "__double2float_rn": _rounded("", "float"),
+}  # fmt: skip

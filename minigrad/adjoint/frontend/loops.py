@@ -1,0 +1,207 @@
+"""Loops as loops of one variable: those of several variables, with && in the condition, with C89 counters."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import Expr, Place, Stmt, is_float
+from minigrad.adjoint.language.control_flow import leaves
+from minigrad.adjoint.language.dataflow import names_in, own_reads, own_writes, written
+from minigrad.adjoint.language.rewrite import conjuncts, flatten, logical_not, own_expressions
+
+TRUE = ast.Number("true", "bool")
+
+
+def for_loop(parser: Any, pragma: str = "") -> list[Stmt]:
+    """for, with its `#pragma unroll`: the statements ahead of it, and a loop of at most one variable."""
+    tokens, start, token = parser.tokens, parser.tokens.at, parser.tokens.take()
+    with parser.symbols.scope():
+        tokens.expect("(")
+        ahead = _several(parser)  # what is declared ahead of the loop joins the statements around it
+        parser.symbols.bare += ahead
+        starts = _starts(parser, token.place)
+        parser.symbols.bare -= ahead
+        condition: Expr = TRUE
+        needed: list[Stmt] = []
+        if tokens.next.text != ";":
+            value, needed = parser.isolated(parser.full)
+            condition = parser.number(value, token.place)
+        tokens.expect(";")
+        steps = [] if tokens.next.text == ")" else _steps(parser)
+        tokens.expect(")")
+        text = tokens.line_since(start)
+        return loop(starts, condition, needed, steps, parser.block(), pragma, token.place, text)
+
+
+def _several(parser: Any) -> bool:
+    """True for a start of several variables, or of one that is no whole number."""
+    tokens, depth, n = parser.tokens, 0, parser.tokens.at
+    kind = parser.peek_type() if parser.tokens.next.text != ";" else None
+    while tokens.tokens[n].text != ";" and tokens.tokens[n].kind != "end":
+        text = tokens.tokens[n].text
+        depth += (text in ("(", "[", "{")) - (text in (")", "]", "}"))
+        if (text == "," and not depth) or text == "*":
+            return True
+        n += 1
+    return kind is not None and (not isinstance(kind, str) or is_float(kind))
+
+
+def _starts(parser: Any, place: Place) -> list[Stmt]:
+    tokens = parser.tokens
+    outer, parser.symbols.pending = parser.symbols.pending, []
+    if tokens.next.text != ";":
+        if parser.begins_declaration():
+            if tokens.peek(parser.type_length(tokens.at)[1] + 1).text == ":":
+                raise parser.error(place, "a for over all elements is outside the subset; count with an int.")
+            parser.declaration()
+        else:
+            parser.expressions()
+    tokens.expect(";")
+    found, parser.symbols.pending = parser.symbols.pending, outer
+    return found
+
+
+def _steps(parser: Any) -> list[Stmt]:
+    outer, parser.symbols.pending = parser.symbols.pending, []
+    parser.discarded = True
+    parser.expressions()
+    parser.discarded = False
+    found, parser.symbols.pending = parser.symbols.pending, outer
+    return found
+
+
+def loop(
+    starts: list[Stmt], condition: Expr, needed: list[Stmt], steps: list[Stmt], body: list[Stmt], pragma: str,
+    place: Place, text: str,
+) -> list[Stmt]:  # fmt: skip
+    """The loop over the variable that the condition bounds; all others are set ahead and stepped in the body."""
+    main = next((s for s in reversed(starts) if _counts(s, condition, steps, starts)), None)
+    if main is None and not starts:
+        main_step = steps[0] if len(steps) == 1 and isinstance(steps[0], ast.Assign) else None
+        main_step = main_step if main_step and isinstance(main_step.target, ast.Name) else None
+        name = main_step.target.name if main_step else ""  # type: ignore[union-attr]
+    else:
+        name = _variable(main) if main else ""
+        main_step = next((s for s in steps if isinstance(s, ast.Assign) and own_writes(s) == {name}), None)
+    others = [s for s in starts if s is not main]
+    if main is None and not (len(steps) == 1 and main_step):
+        main_step = None
+    rest = [s for s in steps if s is not main_step]
+    if rest:
+        body = with_steps(body, rest)
+    if needed:
+        body, condition = [*needed, _leave(condition, place), *body], TRUE
+    elif main is not None and len(parts := conjuncts(condition)) > 1:
+        bound = next((e for e in parts if _bounds(e, name)), None)
+        if bound is not None:
+            after = [e for e in parts if e is not bound]
+            body, condition = [*(_leave(e, place) for e in after), *body], bound
+    made = ast.For(main, condition, main_step, body, pragma, place, text)  # type: ignore[arg-type]
+    for s in others:
+        s.place, s.text = s.place or place, s.text or text
+    return [*others, made]
+
+
+def _leave(condition: Expr, place: Place) -> ast.If:
+    return ast.If(logical_not(condition), [ast.Jump("break", place=place)], [], place, "break")
+
+
+def _variable(s: Stmt) -> str:
+    return s.name if isinstance(s, ast.Declare) else next(iter(own_writes(s)), "")
+
+
+def _counts(s: Stmt, condition: Expr, steps: list[Stmt], starts: list[Stmt]) -> bool:
+    """True for the start of an integer variable that one step changes, the condition bounds, no other start reads."""
+    if isinstance(s, ast.Declare):
+        scalar = not s.dims and s.value is not None and not is_float(s.type)
+    else:
+        scalar = (
+            isinstance(s, ast.Assign) and isinstance(s.target, ast.Name) and s.op == "=" and not is_float(s.target.type)
+        )
+    name = _variable(s)
+    own = [t for t in steps if name in own_writes(t)]
+    read = any(name in own_reads(t) for t in starts if t is not s)
+    alone = len(starts) == 1 and len(steps) <= 1
+    bounded = alone or any(_bounds(e, name) for e in conjuncts(condition))
+    return scalar and (len(own) == 1 or (alone and not own)) and not read and bounded
+
+
+def _bounds(e: Expr, name: str) -> bool:
+    if not isinstance(e, ast.Binary) or e.op not in ("<", "<=", ">", ">=", "!="):
+        return False
+    return name in e.names and not any(isinstance(x, ast.Index) and name in x.names for x in ast.walk(e))
+
+
+def with_steps(body: list[Stmt], steps: list[Stmt]) -> list[Stmt]:
+    """A body followed by steps, also where it continues early."""
+
+    def early(body: list[Stmt]) -> list[Stmt]:
+        made: list[Stmt] = []
+        for s in body:
+            if isinstance(s, ast.Jump) and s.kind == "continue":
+                made += [replace(t) for t in steps]
+            elif isinstance(s, ast.If) and leaves([s], ("continue",)):
+                s = replace(s, then=early(s.then), orelse=early(s.orelse))
+            made.append(s)
+        return made
+
+    ended = body and isinstance(body[-1], ast.Jump)
+    return [*early(body), *([] if ended else steps)]
+
+
+def own_counters(function: ast.Function) -> None:
+    """`int j; for (j = 0; ...)`: a variable that only such loops use is declared in their headers."""
+    for d in [d for d in function.declared.values() if not d.dims and not d.shared and not is_float(d.type)]:
+        if d.value is None and _only_loops(function.body, d.name) and any(s is d for s in flatten(function.body)):
+            _declare(function, d)
+
+
+def _only_loops(body: Iterable[Stmt], name: str) -> bool:
+    """True where each use of a variable stands in a loop that sets it first, by a value that does not read it."""
+    for s in body:
+        if isinstance(s, ast.Declare) and s.name == name:
+            continue
+        sets = isinstance(s, ast.For) and isinstance(s.start, ast.Assign) and own_writes(s.start) == {name}
+        if sets and isinstance(s, ast.For) and s.start is not None:
+            stepped = s.step is not None and own_writes(s.step) == {name}
+            if name in s.start.value.names or name in written(s.body) or not stepped:  # type: ignore[union-attr]
+                return False
+            continue
+        if name in own_writes(s) or name in names_in(own_expressions(s)) or name in own_reads(s):
+            return False
+        if isinstance(s, ast.For):
+            header = [part for part in (s.start, s.step) if part]
+            if any(name in own_reads(part) | own_writes(part) for part in header) or not _only_loops(s.body, name):
+                return False
+        if isinstance(s, ast.If) and not (_only_loops(s.then, name) and _only_loops(s.orelse, name)):
+            return False
+    return True
+
+
+def _declare(function: ast.Function, d: ast.Declare) -> None:
+    for s in flatten(function.body):
+        if isinstance(s, ast.For) and isinstance(s.start, ast.Assign) and own_writes(s.start) == {d.name}:
+            s.start = ast.Declare(d.name, d.type, value=s.start.value, place=s.start.place, text=s.start.text)
+            function.declared[d.name] = s.start
+    _drop(function.body, d)
+
+
+def _drop(body: list[Stmt], d: ast.Declare) -> None:
+    body[:] = [s for s in body if s is not d]
+    for s in body:
+        if isinstance(s, ast.For):
+            _drop(s.body, d)
+        elif isinstance(s, ast.If):
+            _drop(s.then, d)
+            _drop(s.orelse, d)
+
+
+def unique_places(body: Iterable[Stmt]) -> None:
+    """Make the places of statements differ, where macros or functions have written one text several times."""
+    seen: dict[Place, int] = {}
+    for s in flatten(body):
+        n = seen.get(s.place, 0)
+        seen[s.place] = n + 1
+        if n:
+            s.place = s.place._replace(copy=s.place.copy + n)

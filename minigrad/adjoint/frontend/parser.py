@@ -1,0 +1,396 @@
+"""The parser of statements and functions."""
+
+from minigrad.adjoint.frontend.assignments import AssignmentParser
+from minigrad.adjoint.frontend.declarations import STORAGE
+from minigrad.adjoint.frontend.intrinsics import LEFT_OUT
+from minigrad.adjoint.frontend.loops import for_loop, own_counters, unique_places, with_steps
+from minigrad.adjoint.frontend.symbols import SymbolTable
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import (
+    JUMPS,
+    Expr,
+    Place,
+    Stmt,
+)
+from minigrad.adjoint.language.control_flow import leaves, normalize_jumps
+from minigrad.adjoint.language.dataflow import read, target_name
+from minigrad.adjoint.language.lexer import Token, way_out
+from minigrad.adjoint.language.rewrite import ZERO, flatten, int_value, logical_not
+from minigrad.adjoint.language.values import (
+    Elements,
+    Pointer,
+    StructType,
+    Value,
+)
+
+SYNCHRONIZE = ("__syncthreads", "__syncwarp", "sync")
+
+
+class StatementParser(AssignmentParser):
+    """Parses functions statement by statement. A construct outside the subset raises NotDifferentiable."""
+
+    def alike(self) -> "StatementParser":
+        """A parser of another function of the same file."""
+        symbols = SymbolTable(self.tokens, self.symbols.macros)
+        symbols.functions = self.symbols.functions
+        symbols.scopes, symbols.types = [self.symbols.scopes[0]], [self.symbols.types[0]]
+        return StatementParser(self.tokens, symbols, self.functions)
+
+    def state(self) -> tuple:
+        """Where the parser stands, for `restore` after the call of a function."""
+        own = (self.returns, self.result, self.returned, self.inside_call, self.body_end)
+        return self.tokens.at, self.symbols.scopes, self.symbols.types, self.statement_start, self.discarded, own
+
+    def restore(self, state: tuple) -> None:
+        self.tokens.at, self.symbols.scopes, self.symbols.types, self.statement_start, self.discarded, own = state
+        self.returns, self.result, self.returned, self.inside_call, self.body_end = own
+
+    def finish(self, made: ast.Function) -> None:
+        """Bring a parsed function into the form that analyses expect. Rejects variables that get no value."""
+        own_counters(made)
+        assigned = {target_name(s.target) for s in flatten(made.body) if isinstance(s, ast.Assign | ast.AtomicAdd)}
+        for name in sorted(read(made.body) & set(made.declared) - assigned):
+            variable = made.declared[name]
+            if variable.value is None and variable.values is None:
+                raise self.error(variable.place, f"{name} is read and never given a value; give it one.")
+        if leaves(made.body, ("break", "continue")):
+            raise self.error(made.place, f"{made.name} has a break or continue outside any loop; leave it out.")
+        unique_places(made.body)
+        normalize_jumps(made, self.tokens.words)
+
+    def function(self, place: Place, name: str, returns: str) -> ast.Function | None:
+        """Parameters and body of a function whose name has been read; None for a declaration without a body."""
+        tokens, start = self.tokens, self.tokens.at
+        self.returns, self.symbols.function = returns, name
+        self.symbols.pending, self.hoisted = [], []
+        with self.symbols.scope() as scope:
+            tokens.expect("(")
+            params, own = [], []
+            for _ in tokens.items(")"):
+                if tokens.next.text == "void" and tokens.peek().text == ")":
+                    tokens.take()
+                    continue
+                made = self.parameter(scope)
+                params += made
+                own.append(self.declared_parameter)
+            if tokens.accept(";"):
+                return None
+            self.symbols.parameters = {p.name: p for p in own}
+            self.body_end = self.matching(tokens.at)
+            with self.symbols.scope() as inner:
+                self.copy_changed(params, inner)
+                before = self.taken_pending()
+                body = self.block()
+                body = [*self.hoisted, *before, *body]
+        text = tokens.line_since(start)
+        tokens.accept(";")
+        return ast.Function(name, returns, tuple(params), body, place, text, self.symbols.declared, own=tuple(own))
+
+    def block(self) -> list[Stmt]:
+        """Statements in braces, or a single one."""
+        with self.symbols.scope():
+            if not self.tokens.accept("{"):
+                return self.statement()
+            body: list[Stmt] = []
+            while not self.tokens.accept("}"):
+                body += self.statement()
+            return body
+
+    def statement(self) -> list[Stmt]:
+        """One statement; a declaration of several variables becomes several."""
+        tokens, start = self.tokens, self.tokens.at
+        outer, self.symbols.pending = self.symbols.pending, []
+        tail = self.one_statement()
+        made, self.symbols.pending = [*self.symbols.pending, *tail], outer
+        text = ""
+        for s in made:
+            if not s.text if not isinstance(s, ast.Comment) else False:
+                text = text or self.statement_text(start)
+                s.text = text
+            if s.place == ast.NOWHERE:
+                s.place = tokens.tokens[start].place
+        return made
+
+    def statement_text(self, start: int) -> str:
+        text = self.tokens.line_since(start)
+        return text.partition("{")[0].strip() if "{" in text and not text.startswith(("float", "int")) else text
+
+    def one_statement(self) -> list[Stmt]:
+        tokens, token = self.tokens, self.tokens.next
+        if tokens.accept(";"):
+            return []
+        if token.text == "{":
+            self.symbols.bare += 1
+            body = self.block()
+            self.symbols.bare -= 1
+            return body
+        if token.text in JUMPS:
+            return self.jump()
+        match token.text:
+            case "if":
+                return self.branch()
+            case "while":
+                return self.while_loop()
+            case "for":
+                return for_loop(self)
+            case "do":
+                return self.do_loop()
+            case "switch":
+                return self.switch()
+            case "namespace":
+                self.skip_to_semicolon()
+                return []
+            case "typedef" | "using":
+                self.functions.alias(self) if self.functions else None
+                return []
+        if token.kind == "pragma":
+            tokens.take()
+            if "unroll" in token.text and tokens.next.text == "for":
+                return for_loop(self, token.text)
+            if "unroll" in token.text or "nv_" in token.text or "diag" in token.text:
+                return []
+            raise self.error(token.place, "of pragmas only #pragma unroll before a for is supported.")
+        if token.kind == "end":
+            raise self.error(token.place, f"the file ends within {self.symbols.function}; a }} is missing.")
+        if error := tokens.rejected(token):
+            raise error
+        if tokens.peek().text == ":" and tokens.peek(2).text != ":":
+            raise self.error(token.place, "labels are outside the differentiable subset; leave a loop with break.")
+        if self.begins_declaration():
+            self.declaration()
+            tokens.expect(";")
+            return []
+        self.expressions()
+        tokens.expect(";")
+        return []
+
+    def begins_declaration(self) -> bool:
+        token = self.tokens.next
+        if token.text in (*STORAGE, "auto", "__align__", "alignas"):
+            return True
+        start, found = self.tokens.at, self.accept_group_type()
+        self.tokens.at = start
+        if found:
+            return True
+        kind, length = self.type_length(self.tokens.at)
+        if kind is None:
+            if token.kind == self.tokens.peek().kind == "name" or token.text == "void":
+                raise self.unknown_type(token)
+            return False
+        return self.tokens.peek(length).text not in ("(", "{", ".")
+
+    def expressions(self) -> None:
+        """Assignments and calls as a statement, separated by commas."""
+        tokens = self.tokens
+        while True:
+            if tokens.peek().text == "::":
+                self.qualified()
+            self.statement_start, token = tokens.at, tokens.next
+            if token.text in SYNCHRONIZE and not (self.functions and token.text in self.functions):
+                tokens.take()
+                tokens.expect("(")
+                self.skip_arguments()
+                self.symbols.pending.append(ast.Barrier(token.place))
+            elif token.text in ("atomicAdd", "atomicAdd_block", "atomicSub"):
+                self.atomic(tokens.take())
+            elif token.text == "(" and tokens.peek().text == "void" and tokens.peek(2).text == ")":
+                tokens.at += 3
+                self.isolated(self.full)
+            elif token.text in LEFT_OUT:
+                tokens.take()
+                tokens.expect("(")
+                self.skip_arguments()
+            else:
+                self.effect(token)
+            if not tokens.accept(","):
+                return
+
+    def effect(self, token: Token) -> None:
+        before = len(self.symbols.pending)
+        value = self.full()
+        if len(self.symbols.pending) == before and isinstance(value, ast.Call):
+            why = f"the call of {token.text} as a statement is outside the subset; {way_out(token.text)}."
+            raise self.error(token.place, why)
+
+    def atomic(self, token: Token) -> None:
+        """`atomicAdd(&y[i], value)`, whose result is not used."""
+        self.tokens.expect("(")
+        place = self.tokens.next.place
+        target = self.element(self.pointer(self.full(), place), ZERO, place)
+        self.tokens.expect(",")
+        value = self.number(self.close(self.full()), place)
+        if not isinstance(target, ast.Index):
+            raise self.error(place, f"{token.text} takes an element: {token.text}(&x[i], value).")
+        self.check_writable(target)
+        value = ast.Unary("-", value, value.type) if token.text == "atomicSub" else value
+        self.symbols.pending.append(ast.AtomicAdd(target, value, token.place))
+
+    def condition(self) -> tuple[Expr, list[Stmt]]:
+        """A condition in parentheses, and the statements ahead of it."""
+        self.tokens.expect("(")
+        place = self.tokens.next.place
+        if self.begins_declaration():
+            value, needed = self.isolated(self.declared_condition)
+        else:
+            value, needed = self.isolated(self.full)
+        if isinstance(value, Pointer | Elements):
+            value = ast.Number("true", "bool")  # an adjoint needs every array
+        self.tokens.expect(")")
+        return self.number(value, place), needed
+
+    def declared_condition(self) -> Value:
+        name = self.tokens.peek(self.type_length(self.tokens.at)[1])
+        self.declaration()
+        value = self.symbols.variable(name)
+        return value  # type: ignore[return-value]
+
+    def branch(self) -> list[Stmt]:
+        """if, with or without else."""
+        tokens, start, token = self.tokens, self.tokens.at, self.tokens.take()
+        constant = tokens.accept("constexpr")
+        with self.symbols.scope():
+            condition, needed = self.condition()
+            text = tokens.line_since(start)
+            holds = known(condition) if constant else None
+            if constant and holds is None:
+                raise self.error(token.place, "the condition of this if constexpr is not known here; write if.")
+            then = self.block() if holds is not False else self.skip_statement()
+            orelse: list[Stmt] = []
+            if tokens.accept("else"):
+                orelse = self.block() if holds is not True else self.skip_statement()
+        if constant:
+            return [*needed, *then, *orelse]
+        return [*needed, ast.If(condition, then, orelse, token.place, text)]
+
+    def skip_statement(self) -> list[Stmt]:
+        tokens = self.tokens
+        if tokens.next.text == "{":
+            tokens.at = self.matching(tokens.at) + 1
+        else:
+            self.skip_to_semicolon()
+        return []
+
+    def while_loop(self) -> list[Stmt]:
+        tokens, start, token = self.tokens, self.tokens.at, self.tokens.take()
+        condition, needed = self.condition()
+        text, body = tokens.line_since(start), self.block()
+        if needed:
+            body, condition = [*needed, leave(condition, token.place), *body], ast.Number("true", "bool")
+        return [ast.For(None, condition, None, body, "", token.place, text)]
+
+    def do_loop(self) -> list[Stmt]:
+        tokens, token = self.tokens, self.tokens.take()
+        body = self.block()
+        tokens.expect("while")
+        condition, needed = self.condition()
+        tokens.expect(";")
+        if known(condition) is False and not leaves(body, ("break", "continue")):
+            return body
+        body = with_steps(body, [*needed, leave(condition, token.place)])
+        return [ast.For(None, ast.Number("true", "bool"), None, body, "", token.place, "do")]
+
+    def switch(self) -> list[Stmt]:
+        """A chain of branches; each case ends with break or return, or shares the statements of the next."""
+        tokens, token = self.tokens, self.tokens.take()
+        value, needed = self.condition()
+        value_name = self.simple_outside(value, needed, token.place)
+        tokens.expect("{")
+        cases: list[tuple[Expr | None, list[Stmt]]] = []
+        with self.symbols.scope():
+            while not tokens.accept("}"):
+                condition: Expr | None = None
+                labels = 0
+                default = False
+                while tokens.next.text in ("case", "default"):
+                    labels += 1
+                    if tokens.take().text == "default":
+                        default = True
+                    else:
+                        label = self.expression(ast.PRECEDENCE["||"])
+                        test = ast.Binary("==", value_name, label, "bool")
+                        condition = test if condition is None else ast.Binary("||", condition, test, "bool")
+                    tokens.expect(":")
+                if not labels:
+                    raise self.error(tokens.next.place, "a statement of a switch follows its case.")
+                body: list[Stmt] = []
+                place = tokens.next.place
+                self.symbols.bare += 1
+                while tokens.next.text not in ("case", "default", "}"):
+                    body += self.statement()
+                self.symbols.bare -= 1
+                falls = not (body and isinstance(body[-1], ast.Jump))
+                if falls and tokens.next.text != "}":
+                    raise self.error(place, "this case goes on into the next; end it with break.")
+                body = body[:-1] if not falls and body[-1].kind == "break" else body  # type: ignore[union-attr]
+                if leaves(body, ("break",)):
+                    raise self.error(place, "a break within a case is outside the subset; write if and else.")
+                if default and tokens.next.text != "}":
+                    raise self.error(place, "write the default of a switch as its last case.")
+                cases.append((None if default else condition, body))
+        made: list[Stmt] = []
+        for condition, body in reversed(cases):
+            made = body if condition is None else [ast.If(condition, body, made, token.place, "switch")]
+        return [*needed, *made]
+
+    def simple_outside(self, value: Expr, needed: list[Stmt], place: Place) -> Expr:
+        outer, self.symbols.pending = self.symbols.pending, needed
+        found = self.simple(value, "selected", place)
+        self.symbols.pending = outer
+        return found
+
+    def jump(self) -> list[Stmt]:
+        tokens, start, token = self.tokens, self.tokens.at, self.tokens.take()
+        value: Value | None = None
+        if tokens.next.text != ";":
+            kind = self.returns
+            value = self.braces(kind) if tokens.next.text == "{" and isinstance(kind, StructType) else self.full()
+        if token.text == "return" and self.inside_call:
+            tokens.expect(";")
+            return self.return_value(value, token)
+        if token.text == "return" and (value is None) != (self.returns == "void"):
+            what = f"a {self.returns}" if value is None else "no value"
+            raise self.error(token.place, f"{self.symbols.function} returns {what}; so must this return.")
+        tokens.expect(";")
+        number = None if value is None else self.number(value, token.place)
+        return [ast.Jump(token.text, number, token.place, tokens.line_since(start))]
+
+
+def leave(condition: Expr, place: Place) -> ast.If:
+    """`if (!condition) break;`"""
+    return ast.If(logical_not(condition), [ast.Jump("break", place=place)], [], place, "break")
+
+
+def known(e: Expr) -> bool | None:
+    """The value of a constant condition."""
+    match e:
+        case ast.Number(text="true"):
+            return True
+        case ast.Number(text="false"):
+            return False
+        case ast.Name(name="true" | "false"):
+            return e.name == "true"
+        case ast.Unary(op="!"):
+            inner = known(e.operand)
+            return None if inner is None else not inner
+        case ast.Binary(op="&&" | "||"):
+            left, right = known(e.left), known(e.right)
+            if None in (left, right):
+                return None
+            return (left and right) if e.op == "&&" else (left or right)
+        case ast.Binary(op="==" | "!=" | "<" | "<=" | ">" | ">="):
+            a, b = _number(e.left), _number(e.right)
+            if a is None or b is None:
+                return None
+            return {"==": a == b, "!=": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[e.op]
+    value = _number(e)
+    return None if value is None else bool(value)
+
+
+def _number(e: Expr) -> int | None:
+    match e:
+        case ast.Binary(op="+" | "-" | "*" | "/" | "%"):
+            a, b = _number(e.left), _number(e.right)
+            if a is None or b is None or (e.op in "/%" and b <= 0):
+                return None
+            return {"+": a + b, "-": a - b, "*": a * b, "/": a // b if b else 0, "%": a % b if b else 0}[e.op]
+    return int_value(e)

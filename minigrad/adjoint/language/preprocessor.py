@@ -1,0 +1,298 @@
+"""The preprocessor: conditions, included files, and macros; those that stand for constants keep their names."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Set
+from typing import Any, NamedTuple
+
+from minigrad.adjoint.language.ast import CONSTANTS, Place, base_name
+from minigrad.adjoint.language.lexer import CONTINUED, Token, TokenStream, cut, joined
+from minigrad.scan import blank
+
+_DEFINE = re.compile(r"#\s*define\s+(\w+)(\(([^)]*)\))?")
+_IF_WORDS = ("if", "ifdef", "ifndef", "elif", "else", "endif")
+PREDEFINED = {"__CUDACC__": "1", "__CUDA_ARCH__": "900", "__NVCC__": "1", "__cplusplus": "201703"}
+Find = Callable[[str], str | None]  # the text of an included file
+
+
+class Macro(NamedTuple):
+    """A macro: its parameters, None for one without, its tokens, and whether its uses keep its name."""
+
+    params: tuple[str, ...] | None
+    body: list[Token]
+    kept: bool
+
+
+class TextLine(NamedTuple):
+    """A line of a file that is compiled: its number, its offset in the stream's text, and the directive in it."""
+
+    text: str
+    number: int
+    start: int
+    directive: str
+    following: str = ""  # the next directive
+
+
+def tokenize(
+    text: str, name: str, defines: Mapping[str, Any] | None = None, find: Find = lambda _: None
+) -> TokenStream:
+    """Cut a file of this name into tokens, with its macros expanded and its conditions decided.
+
+    defines: macros of the compiler's command line. Raises NotDifferentiable at a comment or #if without an end.
+    """
+    stream = TokenStream(name, text)
+    code = blank(text)
+    if (at := code.find("/*")) >= 0:
+        place = Place(code.count("\n", 0, at) + 1, at - code.rfind("\n", 0, at))
+        raise stream.error(place, "this comment has no end; close it with */.")
+    work = Preprocessor(stream, {k: str(v) for k, v in (defines or {}).items() if k != "real"}, find)
+    work.file(text)
+    last = code.rfind("\n") + 1
+    end = Token("end", "", Place(code.count("\n") + 1, len(code) - last + 1), len(text), len(text))
+    stream.tokens += [end] * 4  # as many as the parser looks ahead
+    return stream
+
+
+def lines(text: str, start: int) -> Iterator[TextLine]:
+    """The lines of a file without comments."""
+    found = CONTINUED.sub(joined, blank(text)).split("\n")
+    words = [match[1] if (match := re.match(r"\s*#\s*(\w*)", line)) else "" for line in found]
+    for number, (line, word) in enumerate(zip(found, words, strict=True), 1):
+        following = next((found[n] for n in range(number, len(found)) if words[n]), "") if word == "ifndef" else ""
+        yield TextLine(line, number, start, word, following)
+        start += len(line) + 1
+
+
+class Preprocessor:
+    """Fills the tokens, macros and head of a stream."""
+
+    def __init__(self, stream: TokenStream, defines: Mapping[str, str], find: Find):
+        self.stream, self.defines, self.find = stream, defines, find
+        self.macros: dict[str, Macro] = {}
+        for name, value in (PREDEFINED | dict(defines)).items():
+            self.macros[name] = Macro(None, cut(stream, value, 0, 0), name in defines)
+        self.waiting: list[Token] = []  # tokens in which macros are not yet expanded
+        self.branches: list[
+            list[bool]
+        ] = []  # of each #if: whether lines count here, and whether a branch has been taken
+        self.guards: list[bool] = []  # for each #if, whether the head repeats it
+        self.included: set[str] = set()
+
+    @property
+    def active(self) -> bool:
+        return all(here for here, _ in self.branches)
+
+    def file(self, text: str, start: int = 0) -> None:
+        depth = len(self.branches)
+        for line in lines(text, start):
+            if line.directive:
+                self.directive(line)
+            elif self.active:
+                self.waiting += cut(self.stream, line.text.removesuffix("\\"), line.number, line.start)
+        self.flush()
+        if len(self.branches) > depth:
+            raise self.stream.error(Place(line.number, 1), "an #if has no #endif.")
+
+    def flush(self) -> None:
+        self.stream.tokens += self.expand(self.waiting)
+        self.waiting = []
+
+    def directive(self, line: TextLine) -> None:
+        text, place = line.text.strip(), Place(line.number, line.text.index("#") + 1)
+        if line.directive in _IF_WORDS:
+            self.condition(line, place)
+        elif not self.active:
+            return
+        elif line.directive == "pragma":
+            self.waiting.append(
+                Token("pragma", text, place, line.start + place.column - 1, line.start + len(line.text))
+            )
+        elif line.directive == "define":
+            self.flush()
+            self.define(line, place)
+        elif line.directive == "undef":
+            self.flush()
+            name = text.split()[1]
+            self.macros.pop(name, None)
+            self.stream.macros.pop(name, None)
+            self.stream.head.append(text)
+        elif line.directive == "include":
+            self.include(line)
+        elif line.directive == "error":
+            raise self.stream.error(place, f"the file does not compile: {text}.")
+
+    def include(self, line: TextLine) -> None:
+        """The tokens of a file included in quotes; the head repeats the line."""
+        text = self.stream.text[line.start : line.start + len(line.text)].strip()
+        self.stream.head.append(text)
+        name = re.match(r'#\s*include\s*"([^"]+)"', text)
+        if name and name[1] not in self.included and (found := self.find(name[1])) is not None:
+            self.included.add(name[1])
+            self.flush()
+            start = len(self.stream.text) + 1
+            self.stream.text += f"\n{found}"
+            head = list(self.stream.head)
+            self.file(found, start)
+            self.stream.head = head
+
+    # --- conditions ---
+
+    def condition(self, line: TextLine, place: Place) -> None:
+        kind, text = line.directive, line.text.strip()
+        name = (re.match(r"#\s*\w+\s*(\w*)", text) or [""])[1]
+        if kind.startswith("if"):
+            guard = kind == "ifndef" and bool(re.match(rf"\s*#\s*define\s+{name}\b", line.following))
+            self.guards.append(guard and self.active)
+            if guard and self.active:
+                self.stream.head.append(text)
+                taken = name not in self.macros or name in self.defines
+            elif kind == "if":
+                taken = self.active and self.holds(line, place)
+            else:
+                taken = (name in self.macros) == (kind == "ifdef")
+            self.branches.append([taken, taken])
+            return
+        if not self.branches:
+            raise self.stream.error(place, f"this #{kind} has no #if.")
+        here, before = self.branches[-1], self.branches[-1][1]
+        if kind == "endif":
+            self.branches.pop()
+            if self.guards.pop():
+                self.stream.head.append("#endif")
+        elif kind == "else":
+            self.guards[-1] = self.guards[-1] and self.end_guard()
+            here[0], here[1] = not before, True
+        else:
+            here[0] = False
+            here[0] = not before and self.active_around() and self.holds(line, place)
+            here[1] = before or here[0]
+
+    def end_guard(self) -> bool:
+        self.stream.head.append("#endif")
+        return False
+
+    def active_around(self) -> bool:
+        return all(here for here, _ in self.branches[:-1])
+
+    def holds(self, line: TextLine, place: Place) -> bool:
+        """The value of `#if defined(A) && B > 2`; a name that is no macro is 0."""
+        code = re.sub(r"\bdefined\s*\(?\s*(\w+)\s*\)?", lambda m: str(int(m[1] in self.macros)), line.text)
+        code = re.sub(r"^\s*#\s*\w+", "", code)
+        found = self.expand(cut(self.stream, code, line.number, line.start), names=True)
+        words = {"&&": " and ", "||": " or ", "!": " not ", "/": "//", "true": "1"}
+        python = " ".join(
+            words.get(t.text, "0" if t.kind == "name" else t.text.rstrip("uUlL")) for t in found if t.kind != "end"
+        )
+        try:
+            if not re.fullmatch(r"[\s\d()<>=!+*/%&|~^-]*|(?:[\s\d()<>=!+*/%&|~^-]|and|or|not)*", python):
+                raise ValueError(python)
+            return bool(eval(python, {"__builtins__": {}}))  # numbers and operators alone
+        except (SyntaxError, ValueError, TypeError, ArithmeticError):
+            raise self.stream.error(place, "this condition is no expression of numbers and macros.") from None
+
+    # --- macros ---
+
+    def define(self, line: TextLine, place: Place) -> None:
+        match = _DEFINE.match(line.text.strip())
+        if match is None:
+            raise self.stream.error(place, "this #define has no name.")
+        name, params, text = match[1], match[3], line.text.strip()
+        if name not in ("real", "wide", *CONSTANTS) and not (self.guards and self.guards[-1] and name in self.defines):
+            at = line.text.index(match.group()) + match.end()
+            body = cut(self.stream, line.text, line.number, line.start, at)
+            again = name in self.macros and [t.text for t in self.macros[name].body] != [t.text for t in body]
+            if again and name not in PREDEFINED:
+                raise self.stream.error(place, f"{name} is defined twice; give the second another name.")
+            listed = None if params is None else tuple(p.strip() for p in params.split(",") if p.strip())
+            kept = listed is None and self.is_constant(body)
+            self.macros[name] = Macro(listed, body, kept)
+            if kept and name not in self.defines:
+                self.stream.macros[name] = body
+        self.stream.head.append(text)
+
+    def is_constant(self, body: list[Token]) -> bool:
+        """True for numbers and macros that are constants, with all operators in parentheses: it may keep its name."""
+        depth = 0
+        for n, token in enumerate(body):
+            depth += (token.text == "(") - (token.text == ")")
+            if n and not depth and token.kind != "number" and token.text != ")":
+                return False
+            macro = self.macros.get(token.text)
+            known = base_name(token.text) or token.text in CONSTANTS or (macro is not None and macro.kept)
+            if token.kind in ("string", "bad") or (token.kind == "name" and not known):
+                return False
+        return bool(body)
+
+    def expand(self, tokens: list[Token], hidden: Set[str] = frozenset(), names: bool = False) -> list[Token]:
+        """The tokens with macros replaced. names: also those that keep their names."""
+        made: list[Token] = []
+        n = 0
+        while n < len(tokens):
+            token = tokens[n]
+            macro = self.macros.get(token.text) if token.kind == "name" and token.text not in hidden else None
+            called = n + 1 < len(tokens) and tokens[n + 1].text == "("
+            n += 1
+            if macro is None or (macro.kept and not names) or (macro.params is not None and not called):
+                made.append(token)
+                continue
+            body, last = macro.body, token
+            if macro.params is not None:
+                arguments, n = self.arguments(tokens, n + 1, token)
+                last = tokens[n - 1]
+                body = self.substitute(macro, arguments, token, names)
+            body = [t if t.kind == "bad" else t._replace(place=token.place, start=token.start, stop=last.stop)
+                    for t in body if t.text != "#"]  # fmt: skip
+            made += self.expand(body, hidden | {token.text}, names)
+        return made
+
+    def arguments(self, tokens: list[Token], n: int, name: Token) -> tuple[list[list[Token]], int]:
+        """The arguments of a macro's call, and the number of the token behind it."""
+        found: list[list[Token]] = [[]]
+        depth = 1
+        for n in range(n, len(tokens)):  # noqa: B020
+            token = tokens[n]
+            depth += (token.text in ("(", "[", "{")) - (token.text in (")", "]", "}"))
+            if not depth:
+                return found, n + 1
+            if token.text == "," and depth == 1:
+                found.append([])
+            else:
+                found[-1].append(token)
+        raise self.stream.error(name.place, f"the arguments of the macro {name.text} have no end.")
+
+    def substitute(self, macro: Macro, arguments: list[list[Token]], name: Token, names: bool) -> list[Token]:
+        params = macro.params or ()
+        if params and params[-1] == "...":
+            rest = [t for n, a in enumerate(arguments[len(params) - 1 :]) for t in ([_comma(name)] * (n > 0) + a)]
+            params, arguments = (*params[:-1], "__VA_ARGS__"), [*arguments[: len(params) - 1], rest]
+        if not params and arguments == [[]]:
+            arguments = []
+        if len(arguments) != len(params):
+            why = f"the macro {name.text} takes {len(params)} arguments; got {len(arguments)}."
+            raise self.stream.error(name.place, why)
+        given = dict(zip(params, arguments, strict=True))
+        made: list[Token] = []
+        body = macro.body
+        for n, token in enumerate(body):
+            if token.text == "##" or (token.text == "#" and token.kind == "bad"):
+                continue
+            pasted = _pastes(body, n - 1) or _pastes(body, n + 1)
+            found = given.get(token.text)
+            piece = [token] if found is None else found if pasted else self.expand(found, names=names)
+            if _pastes(body, n - 1) and made and piece:
+                made[-1] = cut(self.stream, made[-1].text + piece[0].text, 1, 0)[0]
+                piece = piece[1:]
+            made += piece
+        return made
+
+
+def _pastes(body: list[Token], n: int) -> bool:
+    """True where ## stands: two pieces that are no tokens."""
+    pair = (
+        [body[k].text for k in (n - 1, n) if 0 <= k < len(body)],
+        [body[k].text for k in (n, n + 1) if 0 <= k < len(body)],
+    )
+    return ["#", "#"] in pair
+
+
+def _comma(token: Token) -> Token:
+    return token._replace(kind="op", text=",")

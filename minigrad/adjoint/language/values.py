@@ -1,0 +1,168 @@
+"""Values that are no numbers, which the parser replaces by numbers: structs, arrays and pointers; and their types."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import Expr, is_float
+from minigrad.adjoint.language.rewrite import ZERO, plus
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a struct, with the extents of an array."""
+
+    name: str
+    type: "Kind"
+    dims: tuple[Expr, ...] = ()
+
+
+@dataclass(eq=False)
+class StructType:
+    """A struct: its members in order, its text, and the methods by name as numbers of tokens."""
+
+    name: str
+    members: tuple[Member, ...]
+    text: str = ""
+    methods: dict[str, list] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def member(self, name: str) -> Member | None:
+        return next((m for m in self.members if m.name == name), None)
+
+    def leaves(self, before: str, joint: str) -> Iterator[tuple[str, str, tuple[Expr, ...]]]:
+        """The numbers in it: name, type and extents of each."""
+        for m in self.members:
+            name = f"{before}{joint}{m.name}"
+            if isinstance(m.type, StructType):
+                for inner, kind, dims in m.type.leaves(name, joint):
+                    yield inner, kind, (*m.dims, *dims)
+            else:
+                yield name, m.type, m.dims
+
+
+Kind = str | StructType
+VECTORS = {
+    f"{name}{n}": StructType(f"{name}{n}", tuple(Member(axis, kind) for axis in "xyzw"[:n]))
+    for name, kind in (
+        ("float", "float"), ("double", "double"), ("int", "int"), ("uint", "unsigned"), ("char", "signed char"),
+        ("uchar", "unsigned char"), ("short", "short"), ("ushort", "unsigned short"), ("longlong", "long long"),
+    )
+    for n in (1, 2, 3, 4)
+}  # fmt: skip
+VECTORS["dim3"] = StructType("dim3", tuple(Member(axis, "unsigned") for axis in "xyz"))
+
+
+@dataclass(frozen=True, eq=False)
+class Struct:
+    """A value of a struct type by the values of its members; a target where these are targets."""
+
+    type: StructType
+    members: dict[str, "Value"]
+    origin: "Pointer | None" = None  # its address, where it is an element of an array
+
+
+@dataclass(frozen=True, eq=False)
+class Elements:
+    """An array, or a part of one: its name in the tree, the indices so far, and the number of axes to come.
+
+    The members of an array of structs are arrays of their own, x.a of a parameter x, s_a of a variable s.
+    """
+
+    name: str
+    type: Kind
+    axes: int
+    joint: str = "_"  # between the name and that of a member
+    indices: tuple[Expr, ...] = ()
+    const: bool = False
+    dims: tuple[Expr, ...] = ()
+
+    def at(self, index: Expr, place: ast.Place) -> "Value":
+        """The element, or the part of the array, at an index."""
+        part = replace(self, axes=self.axes - 1, indices=(*self.indices, index))
+        if part.axes:
+            return part
+        value = part.element(place)
+        return replace(value, origin=Pointer(self, index)) if isinstance(value, Struct) else value
+
+    def element(self, place: ast.Place) -> "Value":
+        if not isinstance(self.type, StructType):
+            return ast.Index(self.name, self.indices, self.type, place)
+        members: dict[str, Value] = {}
+        for m in self.type.members:
+            inner = replace(self, name=f"{self.name}{self.joint}{m.name}", type=m.type, axes=len(m.dims))
+            members[m.name] = inner if m.dims else inner.element(place)
+        return Struct(self.type, members)
+
+
+@dataclass(frozen=True, eq=False)
+class Pointer:
+    """An element of an array, or a variable, by its address. moves: the variable with the offset, if it may change."""
+
+    array: Elements | None  # None: a pointer that has no array yet
+    offset: Expr = ZERO
+    target: "Value | None" = None  # the variable
+    moves: "PointerVariable | None" = None
+
+    @property
+    def type(self) -> Kind:
+        return self.array.type if self.array else getattr(self.target, "type", "void")
+
+    def moved(self, by: Expr) -> "Pointer":
+        return replace(self, offset=plus(self.offset, by), moves=None)
+
+
+@dataclass(eq=False)
+class PointerVariable:
+    """A pointer that changes: the array into which it points, and the variable that holds its offset."""
+
+    name: str
+    type: Kind
+    array: Elements | None
+    offset: ast.Name
+    const: bool = False
+    depth: int = -1  # of the scopes around its declaration: there it may turn to another array
+
+
+@dataclass(frozen=True, eq=False)
+class Braces:
+    """`{a, b}` as an argument, whose type the parameter gives."""
+
+    values: tuple
+    type: str = "braces"
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionName:
+    """A function as the argument of a template."""
+
+    name: str
+    type: str = "function"
+
+
+Value = Expr | Struct | Elements | Pointer
+
+
+def is_expression(value: "Value | None") -> bool:
+    return isinstance(value, ast.Expression)
+
+
+def leaves(value: Value) -> Iterator[Expr]:
+    """The numbers of a value."""
+    if isinstance(value, Struct):
+        for member in value.members.values():
+            yield from leaves(member)
+    elif isinstance(value, Pointer):
+        yield value.offset
+    elif not isinstance(value, Elements):
+        yield value
+
+
+def kind_of(value: Value) -> Kind:
+    return value.type
+
+
+def has_floats(kind: Kind) -> bool:
+    return is_float(kind) if isinstance(kind, str) else any(has_floats(m.type) for m in kind.members)

@@ -1,0 +1,218 @@
+"""C++ as people write it: pointers, structs, references, templates, macros; each against central differences."""
+
+import re
+
+import numpy as np
+import pytest
+from test_adjoint_slopes import check
+
+import minigrad as mg
+from minigrad.adjoint import NotDifferentiable
+from minigrad.errors import LaunchError
+
+PARAMS = "const double* x, double* y"
+
+
+def kernel(body, ahead="", params=PARAMS):
+    return f"{ahead}\n__global__ void f({params}) {{\nint i = threadIdx.x;\n{body}\n}}\n"
+
+
+FORMS = {
+    "statements in expressions": kernel(
+        "double a, b; a = b = x[i]; int k = 0; double q[3]; q[k++] = a * a; q[k++] = b; q[k] = x[i] * 3; int j = i;\n"
+        "y[i] = q[0] + q[--k] * x[j-- % 8], j += 2; if ((a = y[i]) > 0.1) y[i] = a * x[j % 8];\n"
+        "double v{2.5}, w(x[i]);\n"
+        "y[i] *= v * w + (i > 3 ? x[k++] : x[0]) * k;"
+    ),
+    "loops": kernel(
+        "int j, k; double s = 0, p = 1; for (j = 0; j < 3; j++) for (k = 0; k < 2; k++) s += x[j] * x[k] * p;\n"
+        "bool done = false; for (j = 0; !done && j < 5; j++) { p *= x[j]; done = j == 3; }\n"
+        "for (int a = 0, b = 7; a < b; ++a, --b) { if (a == 1) continue; s += x[a] * x[b]; }\n"
+        "do { p *= x[i]; s *= 0.5; } while (s > 0.3); do { p *= 2; } while (0);\n"
+        "int n = 3; while (n-- > 0) { p *= x[n]; }\n"
+        "for (double t = 0.5; t < 2; t += 0.5) s += t * x[i]; y[i] = s * p;"
+    ),
+    "switch": kernel(
+        "double v = x[i]; switch (i % 4) { case 0: v *= v; break; case 1: case 2: { v = 3 * v * v; break; }\n"
+        "default: v = -v; } y[i] = v;"
+    ),
+    "types": kernel(
+        "T v = x[i]; uint32_t u = 3; unsigned char c = (unsigned char)260; short s = -2; size_t z = sizeof(double);\n"
+        "long m = 5; const unsigned int e = E_TWO; auto w = v * u; auto k = 7; volatile double o = w; char n = 1;\n"
+        "y[i] = o * c + s * v * z * m * e * k * n * std::sin(::sqrt(v)) * static_cast<R>(i) + FLT_EPSILON;",
+        "#include <cfloat>\ntypedef double T;\nusing R = T;\nenum Kind { E_ONE = 1, E_TWO };\n"
+        "enum class Other : int { A, B };",
+    ),
+    "macros": kernel(
+        "#ifdef FAST\nthis is no code\n#elif N > 3 && !defined(SLOW)\nint n = N;\n#else\nint n = 1;\n#endif\n"
+        "double t; FOR(j, n) { t = SQ(x[AT(j, 1)]); ADD(y[i], t * x[i]) } y[i] += JOIN(t, mp) * A * x[0];",
+        "#define N 4\n#define SQ(v) ((v) * (v))\n#define AT(r, c) \\\n    ((r) + (c))\n"
+        "#define FOR(v, n) for (int v = 0; v < n; ++v)\n"
+        "#define ADD(to, v) to += v;\n#define JOIN(a, b) a##a##b\n#define ttmp t\n#define A 1 + 2\n#undef Q",
+    ),
+    "pointers": kernel(
+        "const double* p = x + i; const double* q = x; double* out = &y[i]; const double* const r = p - i;\n"
+        "double s = *p * p[0] + *(q + 2) * r[1]; q += 3; s += *q++ * *q; const double* e = x + 8;\n"
+        "for (const double* w = q; w < e; ++w) s += *w * x[i] * (e - w); *out = s;\n"
+        "out[0] += (double)*p * __ldg(x + i);\n"
+        "const double* late; if (i > 3) { late = x + 1; } else { late = x + 2; } *out *= *late;\n"
+        "p = y + i; y[i] += *p * *x; p = x + 1; y[i] *= *p;"
+    ),
+    "moved parameters": kernel("x += 2; y += i; *y = x[i % 6] * x[0]; ++x; y[0] *= half(*x, 4);",
+        "__device__ double half(double a, int n) { n = n / 2; a *= a; return a * n; }"),
+    "references and void functions": kernel(
+        "double s, c; both(x[i], s, c); swap(s, c); double& t = y[i]; t = s * c; square(&y[i]); double r = 0;\n"
+        "each(x, 8, r); y[i] += r * early(x[i]) * early(-x[i]) + pick(x + 1, i) + defaulted(x[i]);\n"
+        "while (early(r) > 0.5) { r *= 0.5; } y[i] += r;",
+        "__device__ void both(double v, double& s, double& c) { s = sin(v); c = cos(v) * v; }\n"
+        "template <typename T> __device__ __forceinline__ void swap(T& a, T& b) { T t = a; a = b; b = t; }\n"
+        "__device__ void square(double* v) { *v *= *v; }\n"
+        "__device__ void each(const double* __restrict__ v, int n, double& r) {\n"
+        "    for (int j = 0; j < n; j++) { if (v[j] > 0.9) continue; r += v[j] * v[j]; } }\n"
+        "__device__ double early(double v) { double w = v; if (v < 0) return 0.5 * v; w *= v; return w; }\n"
+        "template <int N = 3> __device__ double pick(const double* v, int k) { return v[k % N] * N; }\n"
+        "__device__ double defaulted(double v, double w = 2) { return v * w; }\n",
+    ),
+    "structs": kernel(
+        "V a = {x[i], 2}, b; b.x = x[0]; b.y = a.x * a.x; V c = a + b * 2.0; c += a; V d = i > 3 ? a : c; d.y *= 2;\n"
+        "V e[2]; e[0] = c; e[1].x = d.dot(a); e[1].y = e[0].x; B box; box.lo = c; box.w[1] = a.x; d = V{d.y, d.x};\n"
+        "double2 f = make_double2(x[i], x[1]); f.y *= f.x; move(c, 2); y[i] = length(c) + d.x * d.y + e[1].x * e[1].y\n"
+        "  + box.lo.x * box.w[1] + f.x * f.y + C(x[i], 2).abs2();",
+        "typedef struct { double x, y; } Unused;\nstruct V { double x; double y;\n"
+        "  __device__ double dot(const V& o) const { return x * o.x + y * o.y; } };\n"
+        "struct B { V lo; double w[2]; };\n"
+        "__device__ V operator+(const V& a, const V& b) { V r; r.x = a.x + b.x; r.y = a.y + b.y; return r; }\n"
+        "__device__ V operator*(V a, double s) { a.x *= s; a.y *= s; return a; }\n"
+        "__device__ void operator+=(V& a, V b) { a = a + b; }\n__device__ void move(V& v, int n) { v.x += n * v.y; }\n"
+        "__device__ double length(const V v) { return sqrt(v.dot(v)); }\n"
+        "struct C { double re, im; __device__ C(double a, double b) : re(a), im(b * a) {}\n"
+        "  __device__ double abs2() const { return re * re + im * im; } };",
+    ),
+    "shared memory": kernel(
+        "__shared__ double total, s[8]; __shared__ V v[8]; if (i == 0) total = 0; s[i] = x[i] * x[i]; v[i].a = s[i];\n"
+        "v[i].b = x[i]; __syncthreads(); atomicAdd(&total, at(s, i)); __syncthreads(); fill(s, total, i);\n"
+        "__syncthreads(); y[i] = s[7 - i] * v[(i + 1) % 8].a * v[i].b;",
+        "struct V { double a, b; };\n__device__ double at(const double* s, int i) { return s[(i + 1) % 8]; }\n"
+        "__device__ void fill(double* s, double v, int i) { __syncthreads(); s[i] = v * v; }",
+    ),
+    "two axes": kernel(
+        "__shared__ double t[4][2]; double m[2][2] = {{1, 2}, {3, x[i]}}; double z[2][3] = {{0}};\n"
+        "t[i / 2][i % 2] = x[i];\n"
+        "__syncthreads(); double* row = t[i / 2]; z[1][2] = row[0] * sum(t[1]) * m[1][1]; y[i] = z[1][2] * m[1][0];",
+        "__device__ double sum(double v[2]) { return v[0] + v[1]; }",
+    ),
+    "intrinsics": kernel(
+        'double s, c; sincos(x[i], &s, &c); if (i > 99) printf("%d", i); assert(i < 8); y[i] = s * c\n'
+        "  + normcdf(x[i]) + __dmul_rn(x[i], x[i]) * norm3d(x[i], s, 1.0) * __mul24(2, 3) * __popc(i)\n"
+        "  + __double2int_rd(2.5) * x[i] * (warpSize / 8) * __drcp(x[i]);",
+        "__device__ double __drcp(double v) { return 1 / v; }",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_right(form):
+    check(FORMS[form])
+
+
+def test_parameters_that_change_are_copies():
+    made = mg.adjoint(kernel("n /= 2; a = a * a; y += n; y[i] = x[i] * a;", params=f"{PARAMS}, double a, int n"))
+    x, y = mg.ones(2, dtype="float64", device="sim"), mg.zeros(4, dtype="float64", device="sim")
+    dx, da = made.vjp(x, y, 3.0, 4, dy=[mg.ones(4, dtype="float64", device="sim")], grid=1, block=2)
+    assert dx.numpy().tolist() == [9, 9]
+    assert da.item() == 2 * 3 * 2
+
+
+def test_template_arguments_and_integers_in_memory():
+    text = (
+        "template <typename T, int N> __global__ void f(const T* x, const unsigned char* at, T* y) {\n"
+        "  int i = threadIdx.x; T v = 0; for (int j = 0; j < N; ++j) v += x[at[i]] * x[i]; y[i] = v; }"
+    )
+    made = mg.adjoint(mg.kernel(text, "f<double, 3>"))
+    x, at = mg.tensor([1.0, 2.0], dtype="float64", device="sim"), mg.tensor(np.uint8([1, 0]), device="sim")
+    one = mg.ones(2, dtype="float64", device="sim")
+    (dx,) = made.vjp(x, at, one, dy=[one], grid=1, block=2)
+    assert dx.numpy().tolist() == [12, 6]
+
+
+REFUSED = {
+    "float *p = i > 3 ? u : y;": "points into one of two arrays; write a branch for each",
+    "float *p = u; if (i > 3) p = y;": "p points into two arrays; use a pointer for each",
+    "int* p = (int*)u;": "a pointer to float is cast to int*, another type of element",
+    "__shared__ float s[4][4]; y[i] = s[i];": "an array or a pointer stands here in place of a number",
+    "__shared__ float s[4][4]; float* p = &s[0][0];": "leaves out the axes of s; give it one axis",
+    "y[i] = rec(u[i]);": "rec calls itself; recursion is outside the subset",
+    "y[i] = two(u[i]);": "two takes 2 arguments; got 1",
+    "float4 v; y[i] = v.q;": "float4 has no member q; it has x, y, z, w",
+    "float2 v = make_float2(1, 2); v = v * v;": "* of float2 and float2 is not defined in this file",
+    "switch (i) { case 0: y[i] = 1; case 1: y[i] = 2; }": "this case goes on into the next; end it with break",
+    "extern __shared__ float s[]; extern __shared__ float t[];": "s and t are the same memory",
+    "float* rows[3];": "rows is an array of pointers, which is outside the subset",
+    "y[i] = M(1);": "the macro M takes 2 arguments; got 1",
+    "auto g = [&](float v) { return v; };": "a lambda is outside the subset; write it as a __device__ function",
+}
+
+
+@pytest.mark.parametrize(("body", "why"), REFUSED.items())
+def test_refused(body, why):
+    ahead = (
+        "#define M(a, b) a\n__device__ float rec(float v) { return v > 0 ? 1 : rec(v); }\n"
+        "__device__ float two(float& v, int n) { return v * n; }"
+    )
+    with pytest.raises(NotDifferentiable, match=rf"f.cu:7:\d+: .*{re.escape(why)}|f.cu:2:\d+: rec calls itself"):
+        mg.adjoint(kernel(f"y[i] = u[i];\n{body}", ahead, "float* u, float* y"), name="f")
+
+
+def test_arrays_of_structs_and_vectors():
+    """Members are differentiated one by one; the gradient is an array of the same structs."""
+    text = (
+        "struct P { double2 at; int kind; double w[2]; };\nstruct Box { double scale; int n; };\n"
+        "__global__ void f(const P* p, Box box, double4* out) { int i = threadIdx.x; if (i >= box.n) return;\n"
+        "const P& own = p[i]; const P* next = p + (i + 1) % box.n; double4 v = out[i];\n"
+        "v.x = own.at.x * next->at.y * own.w[1]; v.z *= own.kind * box.scale; out[i] = v; }"
+    )
+    made = mg.adjoint(text)
+    assert made.wrt == ("p", "out")
+    pair = ("<f8", (2,))
+    kind = np.dtype({"names": ["at", "kind", "w"], "formats": [pair, "<i4", pair], "offsets": [0, 16, 24],
+                     "itemsize": 48})  # fmt: skip
+    p = np.zeros(3, kind)
+    p["at"], p["w"], p["kind"] = [[1, 2], [3, 4], [5, 6]], [[7, 8], [9, 10], [11, 12]], [1, 2, 3]
+    box = np.zeros((), np.dtype({"names": ["scale", "n"], "formats": ["<f8", "<i4"], "itemsize": 16}))
+    box["scale"], box["n"] = 0.5, 3
+    out, w = np.ones((3, 4)), np.arange(1.0, 13).reshape(3, 4)
+    dp, dout = made.vjp(p, box[()], out, dy=[w], grid=1, block=4)
+    y = np.roll(p["at"][:, 1], -1)
+    np.testing.assert_allclose(dp["at"][:, 0], w[:, 0] * y * p["w"][:, 1])
+    np.testing.assert_allclose(dp["at"][:, 1], np.roll(w[:, 0] * p["at"][:, 0] * p["w"][:, 1], 1))
+    np.testing.assert_allclose(dp["w"], np.stack([0 * y, w[:, 0] * p["at"][:, 0] * y], 1))
+    np.testing.assert_allclose(dout, w * np.stack([[0, 1, 0.5 * k, 1] for k in (1, 2, 3)]))
+
+
+def test_shared_memory_of_the_launch():
+    """The extent is a macro of the adjoint, which a launch sets; the adjoint needs as much again for the gradient."""
+    text = kernel(
+        "extern __shared__ double s[]; double* left = s; double* right = s + 8;\n"
+        "left[i] = x[i]; right[i] = x[i] * x[i];\n"
+        "__syncthreads(); y[i] = left[7 - i] * right[(i + 1) % 8];"
+    )
+    made, x, w = mg.adjoint(text, ["x"]), np.arange(1.0, 9), np.arange(2.0, 10)
+    (dx,) = made.vjp(x, np.zeros(8), dy=[w], grid=1, block=8, shared=128)
+    i = np.arange(8)
+    want = np.zeros(8)
+    np.add.at(want, 7 - i, w * x[(i + 1) % 8] ** 2)
+    np.add.at(want, (i + 1) % 8, w * x[7 - i] * 2 * x[(i + 1) % 8])
+    np.testing.assert_allclose(dx, want)
+    with pytest.raises(LaunchError, match="s lies in the launch's shared memory; give shared=bytes"):
+        made.vjp(x, np.zeros(8), dy=[w], grid=1, block=8)
+    with pytest.raises(LaunchError, match="shared=32768 and as much for its gradient are more than 49152 bytes"):
+        made.vjp(x, np.zeros(8), dy=[w], grid=1, block=8, shared=32768)
+
+
+def test_constant_memory_has_the_values_of_the_kernel():
+    made = mg.kernel(kernel("y[i] = C[i % 2] * x[i] * x[i];", "__constant__ double C[2];"), "f")
+    f, x, y = mg.adjoint(made), np.arange(1.0, 5), np.zeros(4)
+    for values in ([2.0, 3.0], [5.0, 7.0]):
+        made.constant("C", np.array(values))
+        (dx,) = f.vjp(x, y, dy=[np.ones(4)], grid=1, block=4)
+        assert dx.tolist() == [2 * x * values[n % 2] for n, x in enumerate(x)]

@@ -1,0 +1,75 @@
+"""Shuffles and cooperative groups, against central differences, in full and in partly filled warps."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.adjoint import NotDifferentiable
+
+HEAD = "#include <cooperative_groups.h>\n#include <cooperative_groups/reduce.h>\nnamespace cg = cooperative_groups;\n"
+AHEAD = """
+__device__ double warp_sum(double v) {
+    for (int step = warpSize / 2; step > 0; step >>= 1) v += __shfl_down_sync(0xffffffffu, v, step);
+    return v;
+}
+template <typename T> __device__ T block_sum(T v) {
+    __shared__ T parts[32];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    v = warp_sum(v);
+    if (lane == 0) parts[warp] = v;
+    __syncthreads();
+    v = threadIdx.x < blockDim.x / 32 ? parts[lane] : 0;
+    if (warp == 0) v = warp_sum(v);
+    return v;
+}
+"""
+TILE = "cg::thread_block block = cg::this_thread_block(); auto tile = cg::tiled_partition<32>(block);\n"
+FORMS = {
+    "down": "double v = warp_sum(x[i] * x[i]); if (i % 32 == 0) y[i] = v * v; else y[i] = x[i];",
+    "up": "double v = x[i]; for (int d = 1; d < 32; d *= 2) { double w = __shfl_up_sync(~0u, v, d); "
+    "if (i % 32 >= d) v += w; } y[i] = v * x[i];",
+    "xor": "double v = sin(x[i]); for (int d = 16; d > 0; d /= 2) v = fmax(v, __shfl_xor_sync(~0u, v, d)); "
+    "y[i] = exp(x[i] - v);",
+    "a broadcast and a permutation": "double v = x[i] * x[i]; y[i] = __shfl_sync(~0u, v, 3) * "
+    "__shfl_sync(~0u, v, i * 5) + __shfl_sync(~0u, v, i + 1, 8) * __shfl_up_sync(~0u, v, 2, 16)"
+    " * __shfl_down_sync(~0u, v, 3, 4);",
+    "a block": "double v = block_sum(x[i] * x[i]); if (i == 0) y[0] = v * x[0]; else y[i] = x[i];",
+    "loops of warps": "double s = 0; for (int r = i / 32; r < 4; r += 2) { double v = warp_sum(x[i] * x[r]); "
+    "if (i % 32 == 0) s += v * v; } y[i] = s;",
+    "a tile": f"{TILE} double v = x[i]; for (int d = tile.size() / 2; d > 0; d /= 2) v += tile.shfl_xor(v * x[i], d);\n"
+    "y[i] = cg::reduce(tile, x[i] * v, cg::plus<double>()) * cg::reduce(tile, v, cg::greater<double>{}) * "
+    "tile.shfl(v, 0) + tile.meta_group_rank() * tile.thread_rank(); block.sync();",
+}
+
+
+def text(body):
+    return f"{HEAD}{AHEAD}__global__ void f(const double* x, double* y) {{ int i = threadIdx.x;\n{body}\n}}"
+
+
+@pytest.mark.parametrize(
+    ("form", "threads"), [*((f, 64) for f in FORMS), ("up", 40), ("a broadcast and a permutation", 24)]
+)
+def test_right(form, threads):
+    made, kernel = mg.adjoint(text(FORMS[form]), ["x"]), mg.kernel(text(FORMS[form]), "f")
+    rng = np.random.default_rng(3)
+    x, w = 0.6 + 0.3 * rng.random(threads), rng.standard_normal(threads)
+
+    def value(x):
+        y = mg.zeros(threads, dtype="float64", device="sim")
+        kernel(mg.tensor(x, device="sim"), y, grid=1, block=threads)
+        return w @ y.numpy()
+
+    with mg.microscope.watching() as report:
+        (dx,) = made.vjp(mg.tensor(x, device="sim"), mg.zeros(threads, dtype="float64", device="sim"),
+                         dy=[mg.tensor(w, device="sim")], grid=1, block=threads)  # fmt: skip
+    assert not report.problems
+    for direction in rng.standard_normal((4, threads)):
+        slope = (value(x + 1e-6 * direction) - value(x - 1e-6 * direction)) / 2e-6
+        np.testing.assert_allclose(dx.numpy() @ direction, slope, rtol=2e-7)
+
+
+def test_a_loop_of_lanes_is_refused():
+    """The last iteration of one lane would meet an earlier one of another when they run in reverse."""
+    body = "double v = x[i]; for (int r = 0; r < i; ++r) { v = v * __shfl_xor_sync(__activemask(), v, 1); } y[i] = v;"
+    with pytest.raises(NotDifferentiable, match=r"f.cu:\d+:\d+: this loop holds a shuffle, and threads of a warp may"):
+        mg.adjoint(text(body.replace("__activemask()", "~0u")))
