@@ -134,10 +134,11 @@ def is_host(code: str, item: TopLevel, device: frozenset[str]) -> bool:
     return bool(code[item.body] == ";" and _WORD.match(head) and not constant)
 
 
-def is_standard(include: re.Match[str]) -> bool:
-    """True for a header of C, C++ or the system."""
+def asked(include: re.Match[str]) -> str:
+    """The name of an included file; nothing for a header of C, C++ or the system."""
     name = include["near"] or include["far"]
-    return bool(include["far"] and (("." not in name and "/" not in name) or _C_HEADER.fullmatch(name)))
+    standard = ("." not in name and "/" not in name) or _C_HEADER.fullmatch(name)
+    return "" if include["far"] and standard else name
 
 
 def apply(edits: list[Edit], text: str) -> str:

@@ -19,11 +19,11 @@ from minigrad.scan import (
     Edit,
     TopLevel,
     apply,
+    asked,
     blank,
     enum_type,
     has_c_name,
     is_host,
-    is_standard,
     item_name,
     items,
     live,
@@ -220,8 +220,7 @@ class Source:
         return [item for item in items(self.code) if is_host(self.code, item, self.device_words)]
 
     @cached_property
-    def device_words(self) -> frozenset[str]:
-        """The words that begin device code, and the macros that stand for them."""
+    def device_words(self) -> frozenset[str]:  # and the macros that stand for them
         device = set(_ON_DEVICE)
         for text in () if self.words else self._texts:
             device |= {name for name, value in _MACRO.findall(text) if device & set(_WORD.findall(value))}
@@ -243,11 +242,11 @@ class Source:
         return f'{self.before.unit if self.before else ""}\n#line 1 "{self.name}"\n{text}'
 
     def _guards(self) -> list[Edit]:
-        """Headers of which a compiler may know nothing are asked for."""
+        """A header of which a compiler may know nothing is asked for."""
         edits = []
         for found in INCLUDE.finditer(self.text):
             line = self.text.count("\n", 0, found.start()) + 2
-            if not self.find(found, self.folder) and "#" in self.code[slice(*found.span())]:
+            if not self.find(asked(found), self.folder) and "#" in self.code[slice(*found.span())]:
                 name = f'"{found["near"]}"' if found["near"] else f"<{found['far']}>"
                 guarded = f'#if __has_include({name})\n{found[0]}\n#endif\n#line {line} "{self.name}"'
                 edits.append((*found.span(), guarded))
@@ -282,7 +281,7 @@ class Source:
 
         def follow(text: str, here: Path) -> None:
             for each in INCLUDE.finditer(text):
-                if (path := self.find(each, here)) and path not in found:
+                if (path := self.find(asked(each), here)) and path not in found:
                     found.append(path)
                     follow(path.read_text(errors="replace"), path.parent)
 
@@ -313,8 +312,7 @@ class Source:
     def _name(self) -> str:  # of the kernel whose template has arguments
         return self.template.partition("<")[0].strip()
 
-    def _head(self, kernel: str) -> re.Match[str] | None:
-        """The head of a kernel's template up to its name, `template <typename T, int N = 4> __global__ void k(`."""
+    def _head(self, kernel: str) -> re.Match[str] | None:  # `template <typename T, int N = 4> __global__ void k(`
         return next((match for match in _TEMPLATE.finditer(self.code) if match[3] == kernel), None)
 
     def is_open(self, kernel: str) -> bool:
@@ -352,15 +350,11 @@ class Source:
         """All that a compiler reads: the unit and the files that it includes."""
         return [self.unit, *(path.read_text(errors="replace") for path in self.included)]
 
-    def find(self, include: re.Match[str], here: Path) -> Path | None:
+    def find(self, name: str, here: Path) -> Path | None:
         """The file of an include: by the including text, by the source, or where a project keeps its headers."""
-        name = include["near"] or include["far"]
-        if include["far"] and is_standard(include):
-            return None
         near = (here / name, self.folder / name)
         above = (folder / each / name for folder in [*self.folder.parents][:3] for each in ("", *_HEADERS))
-        wide = self.folder != CUDA and not is_standard(include)
-        return next((path for path in (*near, *(above if wide else ())) if path.is_file()), None)
+        return next((p for p in (*near, *(above if self.folder != CUDA else ())) if p.is_file()), None)
 
     def signature(self, kernel: str) -> Signature:
         """The kernel's signature. Raises ValueError if the text lacks it, or C++ would change its name."""

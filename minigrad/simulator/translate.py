@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from minigrad.scan import INCLUDE, Edit, blank, end_of, is_standard, outside, split, without_directives
+from minigrad.scan import INCLUDE, Edit, asked, blank, end_of, outside, split, without_directives
 from minigrad.simulator.indices import indices
 from minigrad.source import Source
 
@@ -103,10 +103,10 @@ def _includes(source: Source, whole: str, code: str, here: Path, translation: Tr
     for match in INCLUDE.finditer(whole):
         if code[match.start() : match.end()].lstrip()[:1] != "#":
             continue  # inside a comment
-        asked = match["near"] or match["far"]
-        if (NATIVE / asked).is_file() or (path := source.find(match, here)) is None:
-            if not (NATIVE / asked).is_file() and not is_standard(match) and not translation.host:
-                translation.missing.append(asked)
+        wanted = asked(match)
+        if (NATIVE / wanted).is_file() or (path := source.find(wanted, here)) is None:
+            if wanted and not (NATIVE / wanted).is_file() and not translation.host:
+                translation.missing.append(wanted)
                 edits.append((match.start(), match.end(), ""))
             continue
         root = Path(*Path(source.name).parts[:1]) if "/" in source.name else Path()

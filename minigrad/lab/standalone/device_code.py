@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from minigrad.scan import INCLUDE, blank, end_of
+from minigrad.scan import INCLUDE, asked, blank, end_of
 from minigrad.source import Source
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -144,7 +144,7 @@ def expanded(source: Source) -> tuple[list[Piece], list[str]]:
         for piece in pieces(text):
             directive = piece.text[len(piece.text) - len(piece.code.lstrip()) :]
             if include := INCLUDE.match(directive):
-                path = source.find(include, here)
+                path = source.find(asked(include), here)
                 if path is None:  # one that the compiler brings along
                     system[f"<{include['far']}>" if include["far"] else f'"{include["near"]}"'] = None
                 elif path not in done:
