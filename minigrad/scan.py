@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -151,6 +152,7 @@ def apply(edits: list[Edit], text: str) -> str:
     return "".join([*chunks, text[at:]])
 
 
+@lru_cache(256)
 def blank(text: str) -> str:
     """The text with spaces in place of comments and the contents of strings: same length, same lines."""
 
@@ -343,3 +345,16 @@ def has_c_name(code: str, at: int) -> bool:
         else not re.search("[{};]", code[found.end() : at])
         for found in _EXTERN_C.finditer(code, 0, at)
     )
+
+
+_ALIASES = (
+    re.compile(r"\btypedef\s+(?P<type>[\w\s:*]+?)(?<![:])(?<=[\s*])(?P<name>\w+)\s*;"),
+    re.compile(r"\busing\s+(?P<name>\w+)\s*=\s*(?P<type>[\w\s:*]+?)\s*;"),
+    re.compile(r"^[ \t]*#[ \t]*define[ \t]+(?P<name>\w+)[ \t]+(?P<type>[A-Za-z_][\w ]*?)[ \t]*$", re.M),
+)
+
+
+@lru_cache(256)
+def renamed(text: str) -> list[re.Match[str]]:
+    """The matches of typedef, using and #define that give a type another name."""
+    return [match for pattern in _ALIASES for match in pattern.finditer(text)]

@@ -29,6 +29,7 @@ from minigrad.scan import (
     live,
     matching,
     members,
+    renamed,
     split,
     without_directives,
 )
@@ -46,11 +47,6 @@ _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)\n]*\))?[ \t]+((?:\
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _HEADERS = ("include", "inc", "common", "Common", "src")
 _ON_DEVICE = {"__global__", "__device__", "__constant__", "__managed__", "__shared__", "constexpr"}
-_ALIASES = (
-    re.compile(r"\btypedef\s+(?P<type>[\w\s:*]+?)(?<![:])(?<=[\s*])(?P<name>\w+)\s*;"),
-    re.compile(r"\busing\s+(?P<name>\w+)\s*=\s*(?P<type>[\w\s:*]+?)\s*;"),
-    re.compile(r"^[ \t]*#[ \t]*define[ \t]+(?P<name>\w+)[ \t]+(?P<type>[A-Za-z_][\w ]*?)[ \t]*$", re.M),
-)
 _CONSTANT = re.compile(r"\b(?:const|constexpr)\s+(?:unsigned\s+)?(?:int|unsigned|size_t)\s+(\w+)\s*=\s*(\d+)\s*;")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TUNABLE = re.compile(r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+(\d+)[ \t]*$", re.M)
@@ -173,7 +169,7 @@ class Source:
         """Types by their other names, e.g. {"real_t": "float"}, but for a name with two meanings."""
         found: dict[str, set[str]] = {}
         for text in [*(each.code for each in self._chain[:-1]), *self._compiled[0]]:
-            for each in (match for pattern in _ALIASES for match in pattern.finditer(text)):
+            for each in renamed(text):
                 if each["name"] in ("real", "wide") and f"#ifndef {each['name']}" in text:
                     continue  # minigrad's own words, which a launch defines
                 found.setdefault(each["name"], set()).add(" ".join(each["type"].split()))
