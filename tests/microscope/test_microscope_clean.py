@@ -3,6 +3,7 @@
 import re
 from contextlib import contextmanager
 
+import adjoint_paper
 import numpy as np
 import pytest
 from adjoint_rungs import RUNGS
@@ -219,6 +220,22 @@ def test_recurrent_networks_have_no_problem(cell, rung):
     for precision in ("float32", "tf32"):
         with clean(), mg.precision(precision):
             recurrent.CUDA(cell(3, 20, 2, device="sim"), rung)(mg.randn(3, 3, 3, device="sim"), lengths=[1, 3, 2])
+
+
+def test_the_applications_of_the_paper_have_no_problem():
+    rng, shape = np.random.default_rng(5), {"NX": 4, "NY": 3, "NZ": 2}
+    cells = 24
+    flags = rng.choice([0, 0, 1, 2], cells).astype(np.uint8)
+    populations = rng.random(19 * cells)
+    works = [
+        ("xsbench", "lookup", adjoint_paper.lookup(rng, 40, 6, 9, 4, 1), {}),
+        ("rsbench", "lookup", adjoint_paper.multipole(rng, 40, 3, 4, 3, 3, 1), {}),
+        ("lbm", "stream_collide", (populations, np.zeros_like(populations), flags, 1.3), shape),
+    ]
+    for file, name, args, defines in works:
+        with clean():
+            kernel = mg.kernel(CUDA / f"adjoint/paper/{file}.cu", name, defines)
+            kernel(*(mg.tensor(x, device="sim") if np.ndim(x) else x for x in args), grid=2, block=32)
 
 
 def runs_here(file: Source) -> bool:
