@@ -11,8 +11,8 @@ from minigrad.tensor import Tensor
 class Dropout(Module):
     """In training each number is 0 with probability p, and else x / (1 - p); in evaluation y = x.
 
-    The masks follow from the seed that `mg.manual_seed` sets, the same on every device: numbers are counted by rows, and
-    images with their channels last are copied to rows first. Source: Srivastava, Hinton, Krizhevsky, Sutskever and
+    The masks follow from the seed that `mg.manual_seed` sets, the same on every device: numbers are counted by rows,
+    and images with their channels last are copied to rows first. Source: Srivastava, Hinton, Krizhevsky, Sutskever and
     Salakhutdinov, "Dropout", JMLR 2014.
     """
 
