@@ -49,7 +49,7 @@ def needed(code: list[ast.Module]) -> list[ast.Module]:
     for cell in reversed(code):
         if has_slider(cell) or made_in(cell) & wanted:
             kept.append(cell)
-            wanted |= used_in(cell)
+            wanted = (wanted | used_in(cell)) - assigned(cell)
     return kept[::-1]
 
 

@@ -23,10 +23,17 @@ def test_rule_agrees_with_central_differences(op, case):
     check.rule(op, case)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.soak)])
 @pytest.mark.parametrize(("op", "case"), CASES)
 def test_kernels_agree_with_numpy(op, case, dtype, kernel_device):
     check.every_block(op, case, kernel_device, dtype)
+
+
+@pytest.mark.parametrize(("op", "case"), CASES)
+def test_kernels_agree_with_numpy_in_float64(op, case, kernel_device):
+    """Each with its own block: to compile them for all blocks once more takes a minute."""
+    for chosen in (op, *map(op.using, check.variants(op))):
+        check.bounds(chosen, case, kernel_device, "float64")
 
 
 @pytest.mark.parametrize("op", OPS.values(), ids=list(OPS))
