@@ -31,7 +31,11 @@ def test_the_plain_adjoint_is_right(name):
     assert not any(word in source for word in ("warp_add", "block_add", "near", "_of["))
 
 
-@pytest.mark.parametrize("name", oracle.OPTIONAL)
+# Every third one, and the others by `make soak`: each derives and compiles the whole set anew.
+EACH = [pytest.param(name, marks=[pytest.mark.soak] * (i % 3 > 0)) for i, name in enumerate(oracle.OPTIONAL)]
+
+
+@pytest.mark.parametrize("name", EACH)
 def test_each_pass_can_be_left_out(name):
     """On three kernels of the ladder that it changes, and there is none that changes nothing."""
     changed = 0
