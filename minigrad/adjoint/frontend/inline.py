@@ -11,9 +11,7 @@ from typing import Any
 
 from minigrad.adjoint.frontend.items import MODIFIERS, FileItems, FunctionItem
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import (
-    Place,
-)
+from minigrad.adjoint.language.ast import Place
 from minigrad.adjoint.language.control_flow import normalize_jumps, structured
 from minigrad.adjoint.language.dataflow import inactive_parameters
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token

@@ -160,9 +160,5 @@ def leaves(value: Value) -> Iterator[Expr]:
         yield value
 
 
-def kind_of(value: Value) -> Kind:
-    return value.type
-
-
 def has_floats(kind: Kind) -> bool:
     return is_float(kind) if isinstance(kind, str) else any(has_floats(m.type) for m in kind.members)
