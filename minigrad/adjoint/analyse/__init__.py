@@ -1,16 +1,18 @@
 """Facts about a kernel or a device function that hold before any decision: activity, structure, stores and extents."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 
 from minigrad.adjoint.analyse.indices import EXTENTS, IndexFacts, offsets, polynomial, stride
+from minigrad.adjoint.analyse.intervals import Interval, interval
 from minigrad.adjoint.analyse.phases import Divergence, check_barriers, check_shuffles
 from minigrad.adjoint.analyse.trip_counts import Count, evaluate, nests, trips_of
 from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, dataflow
-from minigrad.adjoint.language.ast import Expr, Stmt, Target, unused_name
+from minigrad.adjoint.language.ast import Expr, Stmt, unused_name
 from minigrad.adjoint.language.control_flow import structured
 from minigrad.adjoint.language.rewrite import ONE, bodies, flatten, with_header
 
@@ -81,17 +83,20 @@ class KernelFacts:
     def of_indices(self, body: list[Stmt], more: Iterable[str] = ()) -> IndexFacts:
         """The facts about indices with which a body begins. more: further parameters of the launch."""
         if self.function is not self.file.kernel:
-            return IndexFacts({}, set(), set(), set(), {}, {})  # callers may pass the same index in several threads
-        macros = set(self.file.values)
+            return IndexFacts({}, {}, set(), set(), {}, {})  # callers may pass the same index in several threads
+        macros = self.file.values
         launch = {p.name for p in self.function.params if not p.pointer} | {*more, *macros, *EXTENTS.values()}
         here = dataflow.assigned_once(body)
-        known = self.fixed | here if more else here | self.fixed
+        known = self.file.formulas | (self.fixed | here if more else here | self.fixed)
         return IndexFacts(known, macros, launch, set(self.uniform), self.conditions, self.limits)
 
 
 def analyse(file: KernelFile, wrt: Sequence[str]) -> KernelFacts:
     """The facts about the kernel of a file. Raises NotDifferentiable at a barrier that some threads may not reach."""
     kernel, divergence = file.kernel, Divergence(file.kernel)
+    for name, e in file.formulas.items():
+        if (value := evaluate(e, file.values)) is not None:
+            file.values[name] = value
     check_barriers(file, divergence)
     check_shuffles(file)
     active, flow = dataflow.active(kernel, wrt), structured(kernel.body, ("return",))
@@ -103,7 +108,8 @@ def analyse(file: KernelFile, wrt: Sequence[str]) -> KernelFacts:
     facts.dropped = {p.name for p in kernel.params if p.pointer} - read_after_store(flow)
     again = stored_again(flow, facts.of_indices(flow))
     facts.first = first_stores(flow, {*kernel.declared} - again)
-    facts.final = set(dataflow.outputs(kernel)) & stored_apart(flow) - (dataflow.read(flow) | set(wrt)) - again
+    once = set(dataflow.outputs(kernel)) - (dataflow.read(flow) | set(wrt)) - again
+    facts.final = stored_apart(flow, facts.of_indices(flow), once)
     return facts
 
 
@@ -142,19 +148,45 @@ def stored_again(body: list[Stmt], facts: IndexFacts, since: dict[str, set[str]]
     return found
 
 
-def stored_apart(body: list[Stmt]) -> set[str]:
-    """The arrays of which no two statements store the same element: their indices differ by less than their stride."""
-    stores: dict[str, list[ast.Assign | ast.AtomicAdd]] = {}
-    for s in flatten(body):
-        if isinstance(s, ast.Assign | ast.AtomicAdd):
-            stores.setdefault(dataflow.target_name(s.target), []).append(s)
-    return {name for name, several in stores.items() if len(several) == 1 or _differ([s.target for s in several])}
+@dataclass(eq=False)
+class Store:
+    """A store into an array, with the facts there and the sides of the branches around it that no loop surrounds."""
+
+    target: ast.Index
+    facts: IndexFacts
+    sides: dict[int, int]
+
+    @cached_property
+    def interval(self) -> Interval:
+        return interval(self.target.indices[0], self.facts)
+
+    def differs(self, other: "Store") -> bool:
+        """True for a store on another side of a branch, or with an index that is never equal."""
+        if any(other.sides.get(branch, side) != side for branch, side in self.sides.items()):
+            return True
+        (x, *more), (y, *_) = self.target.indices, other.target.indices
+        if more:
+            return False
+        found = offsets([x, y])
+        if found and set(found[0]) == {()} and 0 < abs(found[1][1]) < stride(x):
+            return True
+        return self.interval[1] < other.interval[0] or other.interval[1] < self.interval[0]
 
 
-def _differ(targets: list[Target]) -> bool:
-    indices = [t.indices for t in targets if isinstance(t, ast.Index)]
-    gaps = offsets([i[0] for i in indices]) if indices and all(len(i) == 1 for i in indices) else None
-    return gaps is not None and len(set(gaps)) == len(targets) and max(gaps) - min(gaps) < stride(indices[0][0])
+def stores(body: list[Stmt], facts: IndexFacts, sides: dict[int, int] | None = None) -> Iterator[Store]:
+    """The stores of a body into arrays."""
+    for s in body:
+        if isinstance(s, ast.Assign | ast.AtomicAdd) and isinstance(s.target, ast.Index):
+            yield Store(s.target, facts, sides or {})
+        for side, (inner, inside) in enumerate(facts.within(s)):
+            once = isinstance(s, ast.If) and not facts.loops
+            yield from stores(inner, inside, {**(sides or {}), id(s): side} if once else sides)
+
+
+def stored_apart(body: list[Stmt], facts: IndexFacts, arrays: set[str]) -> set[str]:
+    """Those of the arrays of which no two statements store the same element in a thread."""
+    found = {name: [s for s in stores(body, facts) if s.target.array == name] for name in arrays}
+    return {name for name, own in found.items() if all(a.differs(b) for a, b in combinations(own, 2))}
 
 
 def first_stores(body: list[Stmt], names: set[str]) -> set[int]:

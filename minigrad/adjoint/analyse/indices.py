@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import gcd, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Stmt
@@ -87,19 +87,48 @@ def polynomial(e: Expr) -> Polynomial | None:
     return None
 
 
-def offsets(indices: list[Expr]) -> list[int] | None:
-    """The differences of indices from the first one; None unless all are constants."""
+def offsets(indices: list[Expr]) -> tuple[Polynomial, list[int]] | None:
+    """The unit, and the multiple of it by which each index differs from the first one; None without such a unit."""
     known = [p for p in map(polynomial, indices) if p is not None]
     gaps = [p - known[0] for p in known]
-    if len(known) < len(indices) or any(set(gap) - {()} for gap in gaps):
+    if len(known) < len(indices):
         return None
-    return [gap.get((), 0) for gap in gaps]
+    widest = next((gap for gap in gaps if gap), constant(1))
+    common = gcd(*widest.values()) * (1 if next(iter(widest.values())) > 0 else -1)
+    unit = Polynomial({term: factor // common for term, factor in widest.items()})
+    term, factor = next(iter(unit.items()))
+    multiples = [gap.get(term, 0) // factor for gap in gaps]
+    fits = all(unit * constant(n) == gap for n, gap in zip(multiples, gaps, strict=True))
+    return (unit, multiples) if fits else None
 
 
 def stride(e: Expr) -> int:
     """The largest integer that divides every term of an index but its constant."""
     found = polynomial(e) or Polynomial()
     return gcd(*(factor for term, factor in found.items() if term))
+
+
+class Row(NamedTuple):
+    """The elements `low + unit * n` for 0 <= n < length; of another row n would be at least `room`."""
+
+    low: Expr
+    unit: Polynomial
+    length: int
+    room: int
+
+
+def row(indices: list[Expr]) -> Row | None:
+    """The shortest row with all these indices; None if there is none."""
+    if (found := offsets(indices)) is None:
+        return None
+    unit, multiples = found
+    least = min(multiples)
+    low, steps = indices[multiples.index(least)], [n - least for n in multiples]
+    if set(unit) == {()} and max(steps) < stride(low):
+        return Row(low, unit, max(steps) + 1, stride(low))
+    step = gcd(*steps) or 1
+    length = max(steps) // step + 1
+    return Row(low, unit * constant(step), length, length)
 
 
 MOST_ASKED = 150  # steps in which an index is searched for the threads that it determines
@@ -112,7 +141,7 @@ class IndexFacts:
     """Facts at a statement about the names in its indices: values, ranges of the enclosing loops, conditions passed."""
 
     fixed: dict[str, Expr]
-    constants: set[str]  # macros
+    constants: dict[str, int]  # macros
     uniform: set[str]  # names with one value in the whole launch
     block_uniform: set[str]  # names with one value in a block between two barriers
     conditions: dict[str, Expr]  # extents of the launch that are known
@@ -303,18 +332,23 @@ class IndexFacts:
             self.ranges[start.name] = lowest, size
         self.assume(s.condition)
 
-    def unique(self, indices: tuple[Expr, ...], shared: bool, spread: int = 1) -> dict[str, Expr] | None:
+    def index(self, e: Expr, row: Row | None) -> Polynomial | None:
+        """An index as a polynomial, in which the elements of a row are those of one more digit."""
+        if (p := polynomial(e)) is None or row is None:
+            return p
+        wider = sorted(name for name, value in self.constants.items() if value >= row.length)
+        self.upper_bounds["@offset"] = [*map(constant, (row.length, row.room)), *map(variable, wider)]
+        return p + row.unit * variable("@offset")
+
+    def unique(self, indices: tuple[Expr, ...], shared: bool, row: Row | None = None) -> dict[str, Expr] | None:
         """The limits of the launch within which no two threads, of a block or of the grid, share an index; else None.
 
-        spread: the number of consecutive elements, from the index on, that belong to the thread.
+        row: the elements that belong to the thread, from the index on.
         """
         before = dict(self.limits)
         found, self.assumed_uniform = set(self.pinned), self.uniform | (self.block_uniform if shared else set())
         for e in indices:
-            p = polynomial(e)
-            if p is not None and spread > 1:
-                self.upper_bounds["@offset"] = [constant(spread)]
-                p = p + variable("@offset")
+            p = self.index(e, row)
             found |= (self.determined(p) if p is not None else None) or set()
         wanted = IDS[:3] if shared else IDS
         needed = {name: e for name, e in self.limits.items() if name not in before}

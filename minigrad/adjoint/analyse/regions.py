@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minigrad.adjoint.analyse import KernelFacts
-from minigrad.adjoint.analyse.indices import EXTENTS, IDS, IndexFacts, Polynomial, constant, polynomial, variable
+from minigrad.adjoint.analyse.indices import EXTENTS, IDS, IndexFacts, Polynomial, Row, constant, polynomial, variable
 from minigrad.adjoint.analyse.trip_counts import Count, apply_operator, count, evaluate, is_unsigned
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Stmt, is_float, walk
@@ -135,8 +135,11 @@ class Cover:
     enough: list[Pair] = field(default_factory=list)
 
 
-def cover(index: Expr, facts: IndexFacts) -> Cover | None:
-    """The elements that stores `x[index] = ...` fill in these loops and under these guards; None if unknown."""
+def cover(index: Expr, facts: IndexFacts, row: Row | None = None) -> Cover | None:
+    """The elements that stores `x[index] = ...` fill in these loops and under these guards; None if unknown.
+
+    row: the elements that a thread stores, from the index on.
+    """
     ranges: dict[str, Polynomial] = {}
     for s in facts.loops:
         if (bound := _loop_bound(s, facts)) is None:
@@ -145,6 +148,8 @@ def cover(index: Expr, facts: IndexFacts) -> Cover | None:
     tested, whole, made = _tested_bounds(facts.guards), polynomial(index), Cover()
     if tested is None or whole is None:
         return None
+    if row:
+        ranges["@offset"], whole = constant(row.length), whole + row.unit * variable("@offset")
     digits = _digits(whole, facts, ranges, tested, made)
     if digits is None or tested:
         return None

@@ -3,7 +3,7 @@
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
-from minigrad.adjoint.analyse.indices import IndexFacts, offsets, polynomial, stride
+from minigrad.adjoint.analyse.indices import IndexFacts, Row, row
 from minigrad.adjoint.analyse.phases import Phases
 from minigrad.adjoint.analyse.regions import Cover, cover
 from minigrad.adjoint.decide import Choice
@@ -30,7 +30,7 @@ class SumSite:
 
     @property
     def ranges(self) -> frozenset:
-        names = {n for e in self.target.indices for n in e.names}
+        names = {n for e in self.target.indices for n in inline(e, self.facts.fixed).names}
         return frozenset((n, *map(str, self.facts.ranges[n])) for n in names if n in self.facts.ranges)
 
     @property
@@ -96,16 +96,24 @@ class Accumulate:
 
     def group(self, array: str, sites: list[SumSite], facts: IndexFacts) -> list[Choice]:
         """Choose for one array between two barriers: plain sums if no two threads share an element."""
-        limits = self.owner_limits(sites, self.arrays[array]) if "plain sums" in self.enabled else None
-        if limits is None or array in self.passed_on:
+        owned = self.owner_limits(sites, self.arrays[array]) if "plain sums" in self.enabled else None
+        if owned is None or array in self.passed_on:
             return self.atomics(array, sites)
+        limits, elements = owned
         facts.limits.update(limits)
         why, rows = f"the index belongs to one thread of the {'block' if self.arrays[array] else 'grid'}", []
-        if "first stores" in self.enabled and self.store_first(array, sites):
+        apart: dict[tuple[Expr, ...], list[SumSite]] = {}  # the sums to each element of a row
+        for site in sites:
+            apart.setdefault(site.target.indices if elements else (), []).append(site)
+        several = apart.values() if "first stores" in self.enabled else ()
+        first = [own[0] for own in several if self.store_first(array, own, elements)]
+        if len(first) == len(apart):
+            self.fill(array, first, elements)
+        for site in first:
             both = "; where it skips the branch it stores 0" if self.store_zero_otherwise(array, sites) else ""
-            rows = [self.row(sites[0], "plain =", f"{why}, which visits it once{both}")]
-            sites = sites[1:]
-        return [*rows, *{site.target: self.row(site, "plain +=", why) for site in sites}.values()]
+            rows.append(self.row(site, "plain =", f"{why}, which visits it once{both}"))
+        rest = {site.target: self.row(site, "plain +=", why) for site in sites if site not in first}
+        return [*rows, *rest.values()]
 
     def atomics(self, array: str, sites: list[SumSite]) -> list[Choice]:
         """Rewrite sums to elements that threads may share."""
@@ -133,20 +141,25 @@ class Accumulate:
             self.replace(site, by, copies)
         return list(made.values())
 
-    def owner_limits(self, sites: list[SumSite], shared: bool) -> dict[str, Expr] | None:
-        """The limits of the launch within which no two threads share an element of these sites; None if they may."""
-        low, spread = sites[0].target.indices, 1
+    def owner_limits(self, sites: list[SumSite], shared: bool) -> tuple[dict[str, Expr], Row | None] | None:
+        """The limits of the launch within which no two threads share an element of these sites; None if they may.
+
+        Next to them the row of a thread's elements, where the sites have several indices.
+        """
+        low, elements = sites[0].target.indices, None
         if len({site.ranges for site in sites}) > 1:
             return None  # an index unique in one loop may be another thread's in the other
         if len(low) > 1:  # common indices identify the thread, whatever the others are
             low = tuple(e for n, e in enumerate(low) if all(site.target.indices[n] == e for site in sites))
         elif any(site.target.indices != low for site in sites):
-            gaps = offsets([site.target.indices[0] for site in sites])
-            if gaps is None or max(gaps) - min(gaps) >= (spread := stride(low[0])):
+            own = [site.target.indices[0] for site in sites]
+            elements = row(own) or row([inline(e, site.facts.fixed) for e, site in zip(own, sites, strict=True)])
+            if elements is None:
                 return None
-            low = sites[gaps.index(min(gaps))].target.indices
-        found = [site.facts.unique(low, shared, spread) for site in sites]
-        return None if None in found else {name: e for needed in found if needed for name, e in needed.items()}
+            low = (elements.low,)
+        found = [site.facts.unique(low, shared, elements) for site in sites]
+        limits = {name: e for needed in found if needed for name, e in needed.items()}
+        return None if None in found else (limits, elements)
 
     def row(self, site: SumSite, how: str, why: str) -> Choice:
         """A row of the table. A plain sum moves the element twice; an atomic does so in L2 or shared memory."""
@@ -160,17 +173,24 @@ class Accumulate:
         moved = " ".join(filter(None, [str(2 * size), where, by]))
         return Choice(expression(site.target), how, why, "", moved, instead)
 
-    def store_first(self, array: str, sites: list[SumSite]) -> bool:
+    def store_first(self, array: str, sites: list[SumSite], elements: Row | None) -> bool:
         """Make the first sum to each element of an input's gradient a store, if no other sum can precede it."""
         site, s = sites[0], sites[0].statement
         again = any(site.facts.loops[:1] == other.facts.loops[:1] != () for other in sites[1:])
-        once = _visited_once(site.target.indices[0], site.facts)
+        once = _visited_once(elements.low if elements else site.target.indices[0], site.facts, elements)
         if array not in self.strides or array in self.earlier or again or not once:
             return False
         s.value, s.op = s.value if s.op == "+=" else negative(s.value), "="
-        if (found := cover(site.target.indices[0], site.facts)) is not None:
-            self.covers[array] = found
         return True
+
+    def fill(self, array: str, first: list[SumSite], elements: Row | None) -> None:
+        """Note the elements of an array that the first stores fill: one, or a whole row, in each thread."""
+        facts = first[0].facts
+        together = all((site.facts.loops, site.facts.guards) == (facts.loops, facts.guards) for site in first)
+        low = elements.low if elements else first[0].target.indices[0]
+        found = cover(low, facts, elements) if together else None
+        if found is not None and len(first) == (elements.length if elements else 1):
+            self.covers[array] = found
 
     def store_zero_otherwise(self, array: str, sites: list[SumSite]) -> bool:
         """Store 0 on the other side of a branch, if that fills the array.
@@ -204,9 +224,9 @@ class Accumulate:
         site.body[site.body.index(s)] = ast.AtomicAdd(target, value, s.place, s.text, by)
 
 
-def _visited_once(e: Expr, facts: IndexFacts) -> bool:
-    """True if a thread visits each element with this index once."""
-    index = polynomial(e)
+def _visited_once(e: Expr, facts: IndexFacts, elements: Row | None = None) -> bool:
+    """True if a thread visits each element with this index, or of this row, once."""
+    index = facts.index(e, elements)
     known = set() if index is None else facts.determined(index) or set()
     return index is not None and all(name in known or f"@{name}" in known for name in facts.counters)
 

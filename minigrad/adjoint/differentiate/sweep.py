@@ -16,7 +16,7 @@ from minigrad.adjoint.differentiate.saved import ReversedLoop, Saved
 from minigrad.adjoint.language import ast, rewrite
 from minigrad.adjoint.language.ast import Expr, Stmt, Target
 from minigrad.adjoint.language.dataflow import declared, names_used, read, target_name
-from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, minus
+from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, minus, numeric_value
 
 Pair = tuple[list[Stmt], list[Stmt]]  # forward and backward sweep
 
@@ -96,7 +96,7 @@ class Sweep:
         within = {n for side in branches for n in declared(t for t in side if not isinstance(t, ast.For))}
         wanted = within & names_used(backward) - {s.name for s in forward if isinstance(s, ast.Declare)}
         front: dict[str, Stmt] = {}
-        body = _lift(forward, wanted, front)
+        body = _lift(forward, wanted, front, self.facts.fixed)
         return [*front.values(), *body]
 
     # --- statements run again ---
@@ -226,13 +226,18 @@ class Sweep:
         return saved, again
 
 
-def _lift(body: list[Stmt], wanted: set[str], front: dict[str, Stmt]) -> list[Stmt]:
-    """Make declarations inside branches assignments, and enter the declarations into `front`."""
+def _lift(body: list[Stmt], wanted: set[str], front: dict[str, Stmt], fixed: dict[str, Expr]) -> list[Stmt]:
+    """Make declarations inside branches assignments, and enter the declarations into `front`.
+
+    A number that never changes is declared there with its value, from which a compiler can compute others.
+    """
     made: list[Stmt] = []
     for s in body:
         match s:
             case ast.If():
-                made.append(rewrite.map_bodies(s, partial(_lift, wanted=wanted, front=front)))
+                made.append(rewrite.map_bodies(s, partial(_lift, wanted=wanted, front=front, fixed=fixed)))
+            case ast.Declare() if s.name in wanted and s.name in fixed and numeric_value(fixed[s.name]) is not None:
+                front[s.name] = s
             case ast.Declare() if s.name in wanted:
                 front[s.name] = ast.Declare(s.name, s.type, s.dims, None if s.dims else ZERO, place=s.place)
                 if s.value is not None:

@@ -11,6 +11,7 @@ from minigrad.adjoint.frontend.items import FunctionItem
 from minigrad.adjoint.frontend.parser import StatementParser
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language.ast import TYPES, Call, Declare, Expr, Function, Name, Number, Place, Unary, walk
+from minigrad.adjoint.language.dataflow import merge_copies
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.preprocessor import Find, tokenize
 from minigrad.adjoint.language.rewrite import flatten, int_value, own_expressions
@@ -32,6 +33,7 @@ class KernelFile:
     functions: dict[str, Function]
     tables: list[Declare]
     values: dict[str, int]  # of macros and constants
+    formulas: dict[str, Expr] = field(default_factory=dict)  # of macros that are made of others, in order
     definitions: dict[str, str] = field(default_factory=dict)  # the texts of types, by name
     dynamic: dict[str, str] = field(default_factory=dict)  # shared arrays whose extent the launch gives: its macro
 
@@ -49,7 +51,7 @@ def parse(
     """
     tokens = tokenize(text, name, defines, find)
     defined = {name: [Token("number", str(value), Place(0, 0))] for name, value in defines.items() if name != "real"}
-    macros, values = _typed_macros(tokens, tokens.macros | defined)
+    macros, formulas = _typed_macros(tokens, tokens.macros | defined)
     parser = FileParser(tokens, SymbolTable(tokens, macros))
     try:
         parser.items()
@@ -60,32 +62,35 @@ def parse(
         raise ValueError(f"{name} has no kernel {kernel!r}.")
     functions = _called(parser.kernel, parser.symbols.functions)
     for f in (parser.kernel, *functions.values()):
+        merge_copies(f.body, lambda name: name not in tokens.words)
         if f"{f.name}_adjoint" in tokens.words:
             raise tokens.error(f.place, f"the name {f.name}_adjoint is taken in this file; the adjoint needs it.")
-    values |= _whole_numbers({t.name: t.value for t in parser.tables})
+    values = _whole_numbers({**formulas, **{t.name: t.value for t in parser.tables}})
     definitions = parser.definitions | {n: s.text for n, s in parser.functions.structs.items()}
     definitions = {n: own for n, own in definitions.items() if own in text}  # the head includes all others
     tables = [t for t in parser.tables if t.text in text]
-    return KernelFile(tokens, parser.kernel, functions, tables, values, definitions, parser.statements.symbols.dynamic)
+    formulas = {name: e for name, e in formulas.items() if name not in values and e.type == "int"}
+    dynamic = parser.statements.symbols.dynamic
+    return KernelFile(tokens, parser.kernel, functions, tables, values, formulas, definitions, dynamic)
 
 
-def _typed_macros(tokens: TokenStream, macros: Mapping[str, list[Token]]) -> tuple[dict[str, Name], dict[str, int]]:
-    """The macros that stand for types or expressions, with their types, and the values of whole numbers.
+def _typed_macros(tokens: TokenStream, macros: Mapping[str, list[Token]]) -> tuple[dict[str, Name], dict[str, Expr]]:
+    """The macros that stand for types or expressions, with their types, and the expressions.
 
     The others are entered into `tokens.unsupported`.
     """
     names: dict[str, Name] = {}
-    values: dict[str, Expr | None] = {}
+    formulas: dict[str, Expr] = {}
     for name, body in macros.items():
         text = " ".join(t.text for t in body)
         if text in TYPES or not text:
             names[name] = Name("a type", TYPES.get(text, "real"))
         elif e := _macro_expression(tokens, text, body, names):
-            names[name], values[name] = Name(name, e.type), e
+            names[name], formulas[name] = Name(name, e.type), e
         else:
             why = f"the macro {name} must be a type or an expression in parentheses, of numbers and macros ahead of it."
             tokens.unsupported[name] = tokens.error(body[0].place, why)
-    return names, _whole_numbers(values)
+    return names, formulas
 
 
 def _macro_expression(tokens: TokenStream, text: str, body: list[Token], macros: dict[str, Name]) -> Expr | None:

@@ -1,11 +1,13 @@
 """Data flow: the names that statements read and write, and the names through which derivatives flow."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TypeGuard
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import DERIVATIVES, TESTS, Expr, Stmt, Target, base_name, children, is_float, walk
-from minigrad.adjoint.language.rewrite import flatten, own_expressions, replace_parts
+from minigrad.adjoint.language.rewrite import bottom_up, flatten, own_expressions, replace_parts
 
 # --- one statement ---
 
@@ -104,6 +106,33 @@ def assigned_once(body: Iterable[Stmt]) -> dict[str, Expr]:
     writes = [n for s in body for n in own_writes(s)]
     values = {s.name: s.value for s in body if isinstance(s, ast.Declare) and s.value is not None}
     return {name: value for name, value in values.items() if writes.count(name) == 1}
+
+
+def merge_copies(body: list[Stmt], temporary: Callable[[str], bool]) -> None:
+    """Give the value of a temporary to the one statement that copies it: `t = e; v = t` becomes `v = e`."""
+    everything = flatten(body)
+    reads = Counter(x.name for s in everything for e in own_expressions(s) for x in walk(e) if isinstance(x, ast.Name))
+    reads.update(n for s in everything for n in own_updates(s))
+    once = {n for n, count in reads.items() if count == 1 and temporary(n)}
+    once -= {n for n, count in Counter(n for s in everything for n in own_writes(s)).items() if count > 1}
+    bottom_up(body, partial(_merged, once=once))
+
+
+def _merged(body: list[Stmt], once: set[str]) -> list[Stmt]:
+    """One body with its copies merged, in place."""
+    waiting: dict[str, ast.Declare] = {}  # temporaries whose values have not changed since
+    for s in list(body):
+        copied = s.value if isinstance(s, ast.Declare | ast.Assign) else None
+        if isinstance(copied, ast.Name) and copied.name in waiting and copied.type == getattr(s, "target", s).type:
+            temporary = waiting.pop(copied.name)
+            s.value = temporary.value
+            body[:] = [t for t in body if t is not temporary]
+        changed = written([s])
+        still = {n: t for n, t in waiting.items() if t.value is not None and not t.value.names & changed}
+        waiting = {} if has_barrier([s]) else still
+        if isinstance(s, ast.Declare) and s.name in once and s.value is not None and not has_shuffle([s]):
+            waiting[s.name] = s
+    return body
 
 
 # --- expressions ---
