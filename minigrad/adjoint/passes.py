@@ -178,6 +178,10 @@ def load_early(draft: Draft, launch: AdjointLaunch) -> None:
     launch.body = bottom_up(launch.body, partial(hoist.hoist_loads, constant=seeds))
 
 
+def keep_rolled(draft: Draft, launch: AdjointLaunch) -> None:
+    hoist.keep_rolled(launch.body, draft.facts.file.values)
+
+
 def split(draft: Draft, launch: AdjointLaunch, rest: "Sequence[Pass]") -> bool:
     """Move sums to launches of their own, which go through the remaining passes, where those end without atomics.
 
@@ -262,4 +266,5 @@ PASSES = (
     Pass("drop barriers", "barriers between accesses that cannot conflict", drop_barriers, functions=True),
     Pass("unswitch", "a condition that no iteration changes is tested once", everywhere(hoist.unswitch)),
     Pass("load early", "gradients of outputs are loaded ahead of loops, which hide the latency", load_early),
+    Pass("keep rolled", "a long loop stays one: its code unrolled would not fit into the caches", keep_rolled),
 )

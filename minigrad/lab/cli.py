@@ -14,6 +14,7 @@ from minigrad.errors import CompileError, DeviceError, KernelError, require_word
 from minigrad.lab import bench, grade, inspect_command, show, tune
 from minigrad.lab.bench import adjoints, workloads
 from minigrad.lab.bench.jobs import known_part
+from minigrad.lab.bench.paper.report import titles
 from minigrad.lab.bench.parallel import report as parallel
 from minigrad.lab.bench.record import Record, records_folder
 from minigrad.lab.bench.recurrent import report as recurrent
@@ -205,6 +206,12 @@ def _adjoints(only: str | None, against: Sequence[str], command: str) -> Record:
     return record
 
 
+def _paper(only: str | None, against: Sequence[str], command: str) -> Record:
+    report = bench.paper_report(only, lambda subjects: show.progress(subjects, "applications"), command)
+    print(report)
+    return report.record
+
+
 def _resnet(only: str | None, against: Sequence[str], command: str) -> Record:
     report = bench.resnet_report(only, against, lambda jobs: show.progress(jobs, "ResNet-18"), command)
     print(*report.tables(only), sep="\n\n")
@@ -274,5 +281,9 @@ BENCHMARKS = {  # by option
     "adjoint": Benchmark(
         "only the ladder's kernels, each beside its adjoint", ("warp",), adjoints.rungs, _adjoints,
         partial(_newest, find=bench.newest_adjoints),
+    ),
+    "paper": Benchmark(
+        "only the Enzyme paper's applications, each and its adjoint", (), titles, _paper,
+        lambda _: [bench.recorded_paper()],
     ),
 }  # fmt: skip

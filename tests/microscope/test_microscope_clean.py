@@ -3,7 +3,6 @@
 import re
 from contextlib import contextmanager
 
-import adjoint_paper
 import numpy as np
 import pytest
 from adjoint_rungs import RUNGS
@@ -18,6 +17,7 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.window import Window
 from minigrad.lab.bench.levels import places
 from minigrad.lab.bench.measure import Draw, Reference
+from minigrad.lab.bench.paper import inputs
 from minigrad.microscope import watching
 from minigrad.op import Op
 from minigrad.ops.attention.flash import RUNGS as RUNGS_IN_TILES
@@ -222,20 +222,31 @@ def test_recurrent_networks_have_no_problem(cell, rung):
             recurrent.CUDA(cell(3, 20, 2, device="sim"), rung)(mg.randn(3, 3, 3, device="sim"), lengths=[1, 3, 2])
 
 
-def test_the_applications_of_the_paper_have_no_problem():
-    rng, shape = np.random.default_rng(5), {"NX": 4, "NY": 3, "NZ": 2}
-    cells = 24
-    flags = rng.choice([0, 0, 1, 2], cells).astype(np.uint8)
-    populations = rng.random(19 * cells)
-    works = [
-        ("xsbench", "lookup", adjoint_paper.lookup(rng, 40, 6, 9, 4, 1), {}),
-        ("rsbench", "lookup", adjoint_paper.multipole(rng, 40, 3, 4, 3, 3, 1), {}),
-        ("lbm", "stream_collide", (populations, np.zeros_like(populations), flags, 1.3), shape),
-    ]
-    for file, name, args, defines in works:
+HYDRODYNAMICS = ("stress_force", "node_motion", "viscosity", "material", "time_constraint")
+LONGER = ("hourglass_force", "kinematics", "viscosity_gradient")
+
+
+@pytest.mark.parametrize(
+    "file", ["xsbench", "rsbench", "lbm", "dg", "lulesh", pytest.param("lulesh, longer", marks=pytest.mark.soak)]
+)
+def test_the_applications_of_the_paper_and_their_adjoints_have_no_problem(file):
+    rng, defines = np.random.default_rng(5), {"NX": 4, "NY": 3, "NZ": 2} if file == "lbm" else {}
+    works = {
+        "xsbench": {"lookup": (inputs.lookup(rng, 40, 6, 9, 4, 1), 2, 32)},
+        "rsbench": {"lookup": (inputs.multipole(rng, 40, 3, 4, 3, 3, 1), 2, 32)},
+        "lbm": {"stream_collide": (inputs.lattice(rng, 24), 1, 32)},
+        "dg": {"volume_term": (inputs.elements(rng, 2), 2, (5, 5))},
+        "lulesh": {name: (inputs.hydrodynamics(rng, 2, name), 1, 128) for name in HYDRODYNAMICS},
+        "lulesh, longer": {name: (inputs.hydrodynamics(rng, 2, name), 1, 128) for name in LONGER},
+    }
+    for name, (args, grid, block) in works[file].items():
+        kernel = mg.kernel(CUDA / f"adjoint/paper/{file.partition(',')[0]}.cu", name, defines)
         with clean():
-            kernel = mg.kernel(CUDA / f"adjoint/paper/{file}.cu", name, defines)
-            kernel(*(mg.tensor(x, device="sim") if np.ndim(x) else x for x in args), grid=2, block=32)
+            kernel(*(mg.tensor(x, device="sim") if np.ndim(x) else x for x in args), grid=grid, block=block)
+        made = mg.adjoint(kernel)
+        names = [p.name for p in made.file.kernel.own]
+        dy = [np.ones_like(args[names.index(name)]) for name in made.outputs]
+        assert not [r.problems for r in made.inspect(*args, dy=dy, grid=grid, block=block) if r.problems]
 
 
 def runs_here(file: Source) -> bool:

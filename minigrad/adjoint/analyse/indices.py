@@ -108,7 +108,7 @@ def stride(e: Expr) -> int:
     return gcd(*(factor for term, factor in found.items() if term))
 
 
-class Row(NamedTuple):
+class IndexRow(NamedTuple):
     """The elements `low + unit * n` for 0 <= n < length; of another row n would be at least `room`."""
 
     low: Expr
@@ -117,7 +117,7 @@ class Row(NamedTuple):
     room: int
 
 
-def row(indices: list[Expr]) -> Row | None:
+def row(indices: list[Expr]) -> IndexRow | None:
     """The shortest row with all these indices; None if there is none."""
     if (found := offsets(indices)) is None:
         return None
@@ -125,10 +125,10 @@ def row(indices: list[Expr]) -> Row | None:
     least = min(multiples)
     low, steps = indices[multiples.index(least)], [n - least for n in multiples]
     if set(unit) == {()} and max(steps) < stride(low):
-        return Row(low, unit, max(steps) + 1, stride(low))
+        return IndexRow(low, unit, max(steps) + 1, stride(low))
     step = gcd(*steps) or 1
     length = max(steps) // step + 1
-    return Row(low, unit * constant(step), length, length)
+    return IndexRow(low, unit * constant(step), length, length)
 
 
 MOST_ASKED = 150  # steps in which an index is searched for the threads that it determines
@@ -332,7 +332,7 @@ class IndexFacts:
             self.ranges[start.name] = lowest, size
         self.assume(s.condition)
 
-    def index(self, e: Expr, row: Row | None) -> Polynomial | None:
+    def index(self, e: Expr, row: IndexRow | None) -> Polynomial | None:
         """An index as a polynomial, in which the elements of a row are those of one more digit."""
         if (p := polynomial(e)) is None or row is None:
             return p
@@ -340,7 +340,7 @@ class IndexFacts:
         self.upper_bounds["@offset"] = [*map(constant, (row.length, row.room)), *map(variable, wider)]
         return p + row.unit * variable("@offset")
 
-    def unique(self, indices: tuple[Expr, ...], shared: bool, row: Row | None = None) -> dict[str, Expr] | None:
+    def unique(self, indices: tuple[Expr, ...], shared: bool, row: IndexRow | None = None) -> dict[str, Expr] | None:
         """The limits of the launch within which no two threads, of a block or of the grid, share an index; else None.
 
         row: the elements that belong to the thread, from the index on.

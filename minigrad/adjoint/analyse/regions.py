@@ -10,7 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from minigrad.adjoint.analyse import KernelFacts
-from minigrad.adjoint.analyse.indices import EXTENTS, IDS, IndexFacts, Polynomial, Row, constant, polynomial, variable
+from minigrad.adjoint.analyse.indices import (
+    EXTENTS,
+    IDS,
+    IndexFacts,
+    IndexRow,
+    Polynomial,
+    constant,
+    polynomial,
+    variable,
+)
 from minigrad.adjoint.analyse.trip_counts import Count, apply_operator, count, evaluate, is_unsigned
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Stmt, is_float, walk
@@ -135,7 +144,7 @@ class Cover:
     enough: list[Pair] = field(default_factory=list)
 
 
-def cover(index: Expr, facts: IndexFacts, row: Row | None = None) -> Cover | None:
+def cover(index: Expr, facts: IndexFacts, row: IndexRow | None = None) -> Cover | None:
     """The elements that stores `x[index] = ...` fill in these loops and under these guards; None if unknown.
 
     row: the elements that a thread stores, from the index on.

@@ -3,7 +3,7 @@
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
-from minigrad.adjoint.analyse.indices import IndexFacts, Row, row
+from minigrad.adjoint.analyse.indices import IndexFacts, IndexRow, row
 from minigrad.adjoint.analyse.phases import Phases
 from minigrad.adjoint.analyse.regions import Cover, cover
 from minigrad.adjoint.decide import Choice
@@ -141,7 +141,7 @@ class Accumulate:
             self.replace(site, by, copies)
         return list(made.values())
 
-    def owner_limits(self, sites: list[SumSite], shared: bool) -> tuple[dict[str, Expr], Row | None] | None:
+    def owner_limits(self, sites: list[SumSite], shared: bool) -> tuple[dict[str, Expr], IndexRow | None] | None:
         """The limits of the launch within which no two threads share an element of these sites; None if they may.
 
         Next to them the row of a thread's elements, where the sites have several indices.
@@ -173,7 +173,7 @@ class Accumulate:
         moved = " ".join(filter(None, [str(2 * size), where, by]))
         return Choice(expression(site.target), how, why, "", moved, instead)
 
-    def store_first(self, array: str, sites: list[SumSite], elements: Row | None) -> bool:
+    def store_first(self, array: str, sites: list[SumSite], elements: IndexRow | None) -> bool:
         """Make the first sum to each element of an input's gradient a store, if no other sum can precede it."""
         site, s = sites[0], sites[0].statement
         again = any(site.facts.loops[:1] == other.facts.loops[:1] != () for other in sites[1:])
@@ -183,7 +183,7 @@ class Accumulate:
         s.value, s.op = s.value if s.op == "+=" else negative(s.value), "="
         return True
 
-    def fill(self, array: str, first: list[SumSite], elements: Row | None) -> None:
+    def fill(self, array: str, first: list[SumSite], elements: IndexRow | None) -> None:
         """Note the elements of an array that the first stores fill: one, or a whole row, in each thread."""
         facts = first[0].facts
         together = all((site.facts.loops, site.facts.guards) == (facts.loops, facts.guards) for site in first)
@@ -224,7 +224,7 @@ class Accumulate:
         site.body[site.body.index(s)] = ast.AtomicAdd(target, value, s.place, s.text, by)
 
 
-def _visited_once(e: Expr, facts: IndexFacts, elements: Row | None = None) -> bool:
+def _visited_once(e: Expr, facts: IndexFacts, elements: IndexRow | None = None) -> bool:
     """True if a thread visits each element with this index, or of this row, once."""
     index = facts.index(e, elements)
     known = set() if index is None else facts.determined(index) or set()

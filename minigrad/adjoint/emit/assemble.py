@@ -43,19 +43,21 @@ class AdjointFile:
 
 
 def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
-    functions = function_adjoints(file, derived)
+    named = function_adjoints(file, derived)
     entries, kernels = [], []
     for launch in derived.launches:
         body = [*tape_columns(derived), *launch.body]
         name = "_".join(filter(None, [file.kernel.name, "adjoint", launch.of]))
         entries.append(Entry(name, tuple(parameters(file.kernel, derived, launch, body)), launch.extents))
         kernels.append(function(f'extern "C" __global__ void {name}', map(parameter, entries[-1].params), body))
+    functions = _reached(named, "\n".join(kernels))
     text = "\n".join([*functions, *kernels])
     tables = needed_tables(file, text)
     types = needed(file, blank("\n".join([text, *tables])))
     extents = [f"#ifndef {m}\n#define {m} {EXTENT}\n#endif" for m in file.dynamic.values() if m in text]
     tables = [t for t in [*types, *tables] if t]
-    head = [*sum_functions(text), "\n".join([*file.tokens.head, *extents]), "\n".join(tables)]  # our macros come first
+    macros = needed_macros(file.tokens.head, blank("\n".join([text, *tables])))
+    head = [*sum_functions(text), "\n".join([*macros, *extents]), "\n".join(tables)]  # our macros come first
     note = f"// The adjoint of {file.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
     parts = [*head, *functions, f"{note}\n{kernels[0]}", *kernels[1:]]
     return AdjointFile("\n\n".join(filter(None, parts)) + "\n", tuple(entries), tuple(functions))
@@ -69,6 +71,19 @@ def needed_tables(file: KernelFile, text: str) -> list[str]:
 def needed(file: KernelFile, text: str) -> list[str]:
     """The definitions of the types that a text uses, and of those that these use, in the order of the file."""
     return sorted(_reached(list(file.definitions.items()), text), key=file.tokens.text.index)
+
+
+def needed_macros(head: list[str], text: str) -> list[str]:
+    """The preprocessor lines without the definitions of macros that neither the text nor these lines use."""
+    blocks: list[tuple[str, str]] = []  # the macro that each defines, and its lines
+    for line in head:
+        defined = re.match(r"#define (\w+)", line)
+        blocks.append((defined[1] if defined else "", line))
+        if line == "#endif" and len(blocks) > 2 and (name := blocks[-2][0]) and blocks[-3][1] == f"#ifndef {name}":
+            blocks[-3:] = [(name, "\n".join(own for _, own in blocks[-3:]))]
+    others = "\n".join([text, *(own for name, own in blocks if not name)])
+    used = _reached(blocks, others)
+    return [own for name, own in blocks if not name or own in used]
 
 
 def _reached(named: list[tuple[str, str]], text: str) -> list[str]:
@@ -136,12 +151,12 @@ def tape_columns(derived: Derived) -> list[Stmt]:
     return [Declare(name, "size_t", value=parse_expression(text)) for name, text in texts.items()]
 
 
-def function_adjoints(file: KernelFile, derived: Derived) -> list[str]:
-    """The device functions, each with its adjoint where that is called.
+def function_adjoints(file: KernelFile, derived: Derived) -> list[tuple[str, str]]:
+    """The device functions and their adjoints, by name.
 
     Tapes of a function in global memory become tapes of the kernel, which passes them on; `derived` is extended.
     """
-    texts: list[str] = []
+    texts: list[tuple[str, str]] = []
     extra: dict[str, list[Parameter]] = {}
     for f in file.functions.values():
         if own := derived.functions.get(f.name):
@@ -150,9 +165,9 @@ def function_adjoints(file: KernelFile, derived: Derived) -> list[str]:
             used = names_used(own.body)
             memory = [Parameter(name, "size_t", False, False) for name in ("tape_thread", "tape_threads")]
             extra[f"{f.name}_adjoint"] = more = [p for p in (*tape_params(derived), *memory) if p.name in used]
-            texts.append(f"{f.text}\n\n{function_text(own, more)}")
+            texts += [(f.name, f.text), (f"{f.name}_adjoint", function_text(own, more))]
         else:
-            texts.append(f.text)
+            texts.append((f.name, f.text))
     pass_tapes(derived.body, extra)
     return texts
 

@@ -304,7 +304,7 @@ class FileParser:
             name = tokens.identifier("a constant's name")
             before = len(self.symbols.pending)
             self.statements.variable(kind, name, False, True)
-            table = self.symbols.pending[-1] if len(self.symbols.pending) > before else None
+            table = self.symbols.pending[before] if len(self.symbols.pending) > before else None
             self.symbols.pending = []
             if not isinstance(table, Declare) or (
                 table.value is None and table.values is None and "__constant__" not in words

@@ -84,7 +84,7 @@ class SymbolTable:
             self.bare or name in self.joined or (other.type, other.dims) != (variable.type, variable.dims)
         )
         taken = base_name(name) or name in self.functions or name in self.macros
-        if taken or twice or self.lookup(name) is not None:
+        if taken or twice or name in self.parameters or self.lookup(name) is not None:
             variable.name = unused_name(name if not taken else f"{name}_2", {*self.declared, *self.tokens.words})
         if self.bare:
             self.joined.add(name)

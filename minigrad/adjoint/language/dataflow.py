@@ -119,20 +119,22 @@ def merge_copies(body: list[Stmt], temporary: Callable[[str], bool]) -> None:
 
 
 def _merged(body: list[Stmt], once: set[str]) -> list[Stmt]:
-    """One body with its copies merged, in place."""
-    waiting: dict[str, ast.Declare] = {}  # temporaries whose values have not changed since
-    for s in list(body):
+    """The statements of a body with copies merged."""
+    made: list[Stmt] = []
+    waiting: dict[str, tuple[ast.Declare, Expr]] = {}  # temporaries whose values have not changed since
+    for s in body:
         copied = s.value if isinstance(s, ast.Declare | ast.Assign) else None
-        if isinstance(copied, ast.Name) and copied.name in waiting and copied.type == getattr(s, "target", s).type:
-            temporary = waiting.pop(copied.name)
-            s.value = temporary.value
-            body[:] = [t for t in body if t is not temporary]
+        if isinstance(s, ast.Declare | ast.Assign) and isinstance(copied, ast.Name) and copied.name in waiting:
+            temporary, value = waiting[copied.name]
+            if temporary.type == (s.type if isinstance(s, ast.Declare) else s.target.type):
+                s.value = value
+                made = [t for t in made if t is not temporary]
         changed = written([s])
-        still = {n: t for n, t in waiting.items() if t.value is not None and not t.value.names & changed}
-        waiting = {} if has_barrier([s]) else still
+        waiting = {} if has_barrier([s]) else {n: w for n, w in waiting.items() if not w[1].names & changed}
         if isinstance(s, ast.Declare) and s.name in once and s.value is not None and not has_shuffle([s]):
-            waiting[s.name] = s
-    return body
+            waiting[s.name] = s, s.value
+        made.append(s)
+    return made
 
 
 # --- expressions ---

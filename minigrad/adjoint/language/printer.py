@@ -55,8 +55,15 @@ def parameter(p: ast.Parameter) -> str:
 
 
 def statements(body: Iterable[Stmt]) -> list[str]:
-    """The lines of a body, indented once."""
-    return [INDENT + line for s in body for line in _lines(s)]
+    """The lines of a body, indented once; a comment is not repeated for the next statement of the same line."""
+    made: list[str] = []
+    comment = ""
+    for s in body:
+        if not isinstance(s, ast.Comment) or s.text != comment:
+            made += [INDENT + line for line in _lines(s)]
+        if isinstance(s, ast.Comment | ast.For | ast.If):
+            comment = s.text if isinstance(s, ast.Comment) else ""
+    return made
 
 
 def _lines(s: Stmt) -> list[str]:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 
-from minigrad.adjoint.analyse.trip_counts import count
+from minigrad.adjoint.analyse.trip_counts import count, evaluate
 from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, Target, children, walk
-from minigrad.adjoint.language.dataflow import declared, is_sum, names_in, names_used, target_name, written
-from minigrad.adjoint.language.rewrite import ZERO, comparison, count_up, flatten, guarded_bodies
+from minigrad.adjoint.language.dataflow import accesses, declared, is_sum, names_in, names_used, target_name, written
+from minigrad.adjoint.language.rewrite import ZERO, bodies, comparison, count_up, flatten, guarded_bodies
 
 
 def hoist_sums(
@@ -141,3 +141,38 @@ def hoist_loads(body: list[Stmt], constant: Container[str]) -> list[Stmt]:
             del made[at - (isinstance(comment, ast.Comment) and comment.place == s.place and last) : at + 1]
             made[loop:loop] = [ast.Comment(f"adjoint of line {s.place.line}, ahead of the loop", s.place), s]
     return made
+
+
+MOST_UNROLLED = 150  # statements: about 16 KB of instructions of arithmetic in double precision
+UNROLLED_TRIPS = 32  # compilers unroll a longer loop by a few iterations only
+
+
+def keep_rolled(body: list[Stmt], values: Mapping[str, int]) -> None:
+    """Ask the compiler not to unroll a loop to more code than the caches of instructions hold well.
+
+    Where a loop counts an index into an array of the thread, only unrolling keeps that array in registers.
+    """
+    everything = flatten(body)
+    local = {s.name for s in everything if isinstance(s, ast.Declare) and s.dims and not s.shared}
+    for s in everything:
+        if not isinstance(s, ast.For) or s.pragma or not 1 < _trips(s, values) <= UNROLLED_TRIPS:
+            continue
+        changed, uses = written([s]), [x for t in flatten(s.body) for _, x in accesses(t)]
+        counts = any(isinstance(x, ast.Index) and x.array in local and names_in(x.indices) & changed for x in uses)
+        if not counts and _statements([s], values) >= MOST_UNROLLED:
+            s.pragma = "#pragma unroll 1"
+
+
+def _trips(s: Stmt, values: Mapping[str, int]) -> int:
+    """The trip count of a loop that the compiler knows; else 1."""
+    header = count(s) if isinstance(s, ast.For) else None
+    return (evaluate(header.trips, values) or 1) if header and header.exact else 1
+
+
+def _statements(body: list[Stmt], values: Mapping[str, int]) -> int:
+    """The statements of a body with its loops unrolled."""
+    found = 0
+    for s in body:
+        inside = sum(_statements(inner, values) for inner in bodies(s))
+        found += inside * _trips(s, values) + (not isinstance(s, ast.Comment | ast.For))
+    return found

@@ -53,8 +53,9 @@ Resources = tuple[int, int, int, int]  # registers a thread; bytes: static share
 class AdjointCost:
     """One rung: its times as threads and work grow, the resources of kernel and adjoint, and Warp's times.
 
-    tape_bytes: local tapes of one thread, and all global tapes, at the largest size. The last field, next to them:
-    Warp's times at that size, the reason why there are none, or None for a kernel that is not written for Warp.
+    tape_bytes: local tapes of one thread, and all global tapes, at the largest size. Next to them: Warp's times at that
+    size, the reason why there are none, or None for a kernel that is not written for Warp. memory, of the paper's
+    applications: bytes of the kernel's arrays, and of those that the adjoint adds.
     """
 
     kernel: str
@@ -64,6 +65,7 @@ class AdjointCost:
     resources: tuple[Resources, Resources]
     tape_bytes: tuple[int, int]
     beside: Ratio | str | None = None
+    memory: tuple[int, int] = (0, 0)
 
     @property
     def largest(self) -> Ratio:
@@ -98,6 +100,7 @@ class AdjointCost:
             key: Growth({int(n): Ratio.from_json(r) for n, r in content[key].items()}) for key in ("sizes", "works")
         }
         pairs = {"resources": tuple(map(tuple, content["resources"])), "tape_bytes": tuple(content["tape_bytes"])}
+        pairs["memory"] = tuple(content.get("memory", (0, 0)))
         beside = Ratio.from_json(content["beside"]) if isinstance(content["beside"], list) else content["beside"]
         return AdjointCost(**{**content, **growth, **pairs, "beside": beside})
 

@@ -42,11 +42,11 @@ HEADERS = ("work", "us", "GB/s", "of copy", "TFLOP/s", "of peak", "x torch", "x 
 HEAD = ("device", "date", "command", "versions")  # required in every file
 TABLES = (  # of a record, by title
     "levels", "measurements", "sweeps", "steps", "peaks", "layers", "timelines", "host", "choices", "resources",
-    "spans", "costs",
+    "spans", "costs", "applications",
 )  # fmt: skip
 KEYS = {  # by folder: the keys of a file, in their order
-    "": (*HEAD, "refused", "chip", "copy", *TABLES[:-2]),
-    ADJOINT: (*HEAD, "refused", "costs"),
+    "": (*HEAD, "refused", "chip", "copy", *TABLES[:-3]),
+    ADJOINT: (*HEAD, "refused", "costs", "applications"),
     RECURRENT: (*HEAD, "refused", "steps"),
     PARALLEL: (*HEAD, "refused", "steps", "host", "spans"),
     TRANSFORMER: (*HEAD, "refused", "steps"),
@@ -97,6 +97,7 @@ class Record(Tabular):
     resources: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # registers, shared, local bytes
     spans: dict[str, list[list[RankSpan]]] = field(default_factory=dict)  # of each rank, by step
     costs: dict[str, AdjointCost] = field(default_factory=dict)
+    applications: dict[str, AdjointCost] = field(default_factory=dict)  # of the Enzyme paper
     folder: str = ""
 
     @property
@@ -250,7 +251,7 @@ def _parsed(key: str, content: Any) -> Any:
             return {title: tuple(entry) for title, entry in content.items()}
         case "spans":
             return {title: [[RankSpan(*span) for span in rank] for rank in ranks] for title, ranks in content.items()}
-        case "costs":
+        case "costs" | "applications":
             return {title: AdjointCost.from_json(entry) for title, entry in content.items()}
         case _:
             return content
@@ -278,7 +279,8 @@ def newest_with(part: Callable[[Record], Part | None], missing: str) -> tuple[Re
 
 
 def newest_adjoints() -> Record | None:
-    return next(records(folder=ADJOINT), None)
+    """The newest record of the ladder's adjoints."""
+    return next((record for record in records(folder=ADJOINT) if record.costs), None)
 
 
 def recorded(title: str) -> tuple[Times, Record | None]:
