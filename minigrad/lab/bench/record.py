@@ -280,7 +280,7 @@ def newest_with(part: Callable[[Record], Part | None], missing: str) -> tuple[Re
 
 def newest_adjoints() -> Record | None:
     """The newest record of the ladder's adjoints."""
-    return next((record for record in records(folder=ADJOINT) if record.costs), None)
+    return next((r for r in records(folder=ADJOINT) if r.costs or not r.applications), None)
 
 
 def recorded(title: str) -> tuple[Times, Record | None]:
