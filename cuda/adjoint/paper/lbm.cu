@@ -45,6 +45,7 @@ __global__ void stream_collide(const real* src, real* dst, const unsigned char* 
     const int cell = blockIdx.x * blockDim.x + threadIdx.x;
     if (cell >= NX * NY * NZ) return;
     const int x = cell % NX, y = cell / NX % NY, z = cell / (NX * NY);
+    // [collide and stream]
     DIRECTIONS(LOAD)
     if (flags[cell] & OBSTACLE) {
         DIRECTIONS(BOUNCE)

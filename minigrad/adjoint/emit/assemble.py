@@ -24,6 +24,10 @@ EXTENT = 256  # of a shared array whose extent the launch gives, where nobody gi
 THREADS_3D = "(size_t)gridDim.x * gridDim.y * gridDim.z * blockDim.x * blockDim.y * blockDim.z"
 
 
+# Headers that hold nothing for what an adjoint itself consists of: arithmetic, and CUDA's own functions.
+HOST_HEADER = re.compile(r"#\s*include\s*<(?!float|cfloat|limits|climits|math|cmath|stdint|cstdint|cuda_fp|cuda_bf)")
+
+
 @dataclass(frozen=True)
 class Entry:
     """A kernel of the adjoint's file: its parameters, and the extents of its grid that differ from the primal's."""
@@ -56,7 +60,8 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
     types = needed(file, blank("\n".join([text, *tables])))
     extents = [f"#ifndef {m}\n#define {m} {EXTENT}\n#endif" for m in file.dynamic.values() if m in text]
     tables = [t for t in [*types, *tables] if t]
-    macros = needed_macros(file.tokens.head, blank("\n".join([text, *tables])))
+    lines = [line for line in file.tokens.head if functions or not HOST_HEADER.match(line)]
+    macros = needed_macros(lines, blank("\n".join([text, *tables])))
     head = [*sum_functions(text), "\n".join([*macros, *extents]), "\n".join(tables)]  # our macros come first
     note = f"// The adjoint of {file.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
     parts = [*head, *functions, f"{note}\n{kernels[0]}", *kernels[1:]]
