@@ -19,7 +19,7 @@ from minigrad.source import Source
 
 @dataclass(eq=False)
 class CompiledFile:
-    """A loaded file with kernels."""
+    """A loaded file with a kernel, or with all of its kernels."""
 
     source: Source
     path: Path
@@ -57,25 +57,28 @@ PLAIN = Recipe(tuple(KERNEL))
 _KNOWN: dict[tuple, CompiledFile] = {}
 
 
-def compile_file(source: Source, defines: Mapping[str, str], recipe: Recipe = PLAIN) -> CompiledFile:
+def compile_file(source: Source, defines: Mapping[str, str], kernel: str = "", recipe: Recipe = PLAIN) -> CompiledFile:
     """Compile for this CPU and load, or take from the caches in memory and on disk. Raises CompileError.
 
+    kernel: the one that is compiled; "" for all of the file, which takes several times as long.
     A file is built again where an included file has changed; without `evaluate_once` where the compiler rejects that.
     """
-    key = (source, recipe, *sorted(defines.items()))
+    key = (source, kernel, recipe, *sorted(defines.items()))
     file = _KNOWN.get(key)
     if file is None or file.stamps != _stamps(file.stamps):
         try:
-            file = _build(source, defines, recipe)
+            file = _build(source, defines, kernel, recipe)
         except CompileError:
             if not recipe.evaluate_once:
                 raise
-            file = _build(source, defines, recipe._replace(evaluate_once=False))  # its errors quote the reader's text
+            file = _build(
+                source, defines, kernel, recipe._replace(evaluate_once=False)
+            )  # its errors quote the reader's text
         _KNOWN[key] = file
     return file
 
 
-def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> CompiledFile:
+def _build(source: Source, defines: Mapping[str, str], kernel: str, recipe: Recipe) -> CompiledFile:
     """Build the file; of one with a kernel that is wanted, items that do not compile are left out where it needs none.
 
     Where the kernel does not compile without them, the errors are its own, and those of the items that it names.
@@ -84,7 +87,7 @@ def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> Compil
     macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
     reasons: Reasons = {}
     while True:
-        translation = translate(source, recipe.evaluate_once)
+        translation = translate(source, recipe.evaluate_once, kernel=kernel)
         try:
             library, path = load(Path(source.name).stem, f"{macros}{translation.text}\n", recipe.flags, recipe.link)
             break
