@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from minigrad.scan import DIRECTIVE, INCLUDE, Edit, asked, blank, end_of, outside, split, without_directives
 from minigrad.simulator.indices import indices
+from minigrad.simulator.updates import updates
 from minigrad.source import Source
 
 BEFORE, AFTER = "({auto minigrad_index=", ";minigrad_index;})"  # around an index that is evaluated once
@@ -61,23 +62,23 @@ def column(changes: Iterable[Change], compiled: int) -> int:
 class Translation:
     """C++ text for the host compiler, and its sources."""
 
+    evaluate_once: bool = False  # each index becomes a statement
+    note_updates: bool = False  # of variables that may not be set
+    host: bool = False  # a program for the processor, of which no function is left out
+    kernel: str = ""  # the only one that is compiled; "" for all of the file
     text: str = ""
     parts: dict[str, str] = field(default_factory=dict)  # the source texts, by their names in messages
     files: list[Path] = field(default_factory=list)  # included
     missing: list[str] = field(default_factory=list)  # headers that are not here
-    evaluate_once: bool = False  # each index becomes a statement
-    host: bool = False  # a program for the processor, of which no function is left out
-    kernel: str = ""  # the only one that gets an entry point
     changes: dict[tuple[str, int], list[Change]] = field(default_factory=dict)  # by part and line
 
 
-def translate(source: Source, evaluate_once: bool = False, host: bool = False, kernel: str = "") -> Translation:
-    """The file with its includes inlined, as C++. host: it is a program for the processor, and has no kernels.
-
-    kernel: the only one that gets an entry point; "" for all of them.
-    """
-    before = source.before and translate(source.before, evaluate_once, host, kernel)
-    translation = before or Translation(evaluate_once=evaluate_once, host=host, kernel=kernel)
+def translate(
+    source: Source, evaluate_once: bool = False, note_updates: bool = False, host: bool = False, kernel: str = ""
+) -> Translation:
+    """The file with its includes inlined, as C++. The flags are those of a Translation."""
+    settings = evaluate_once, note_updates, host, kernel
+    translation = translate(source.before, *settings) if source.before else Translation(*settings)
     translation.text += f'\n#line 1 "{source.name}"\n' + _translate(source, source.folder, translation)
     return translation
 
@@ -90,6 +91,8 @@ def _translate(source: Source, here: Path, translation: Translation) -> str:
     edits += _includes(source, text, code, here, translation)
     if translation.evaluate_once:
         edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
+    if translation.note_updates:
+        edits += updates(code)
     chunks, at = [], 0
     for start, stop, replacement in sorted(edits):
         if start >= at:  # outside the previous replacement
@@ -108,7 +111,8 @@ def _includes(source: Source, whole: str, code: str, here: Path, translation: Tr
         if code[match.start() : match.end()].lstrip()[:1] != "#":
             continue  # inside a comment
         wanted = asked(match)
-        if (NATIVE / wanted).is_file() or (path := source.find(wanted, here)) is None:
+        own = bool(match["near"]) and (here / wanted).is_file()
+        if ((NATIVE / wanted).is_file() and not own) or (path := source.find(wanted, here)) is None:
             if wanted and not (NATIVE / wanted).is_file() and not translation.host:
                 translation.missing.append(wanted)
                 edits.append((match.start(), match.end(), ""))
