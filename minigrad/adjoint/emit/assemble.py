@@ -60,7 +60,8 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
     types = needed(file, blank("\n".join([text, *tables])))
     extents = [f"#ifndef {m}\n#define {m} {EXTENT}\n#endif" for m in file.dynamic.values() if m in text]
     tables = [t for t in [*types, *tables] if t]
-    lines = [line for line in file.tokens.head if functions or not HOST_HEADER.match(line)]
+    own = any(f.text in functions for f in file.functions.values())
+    lines = [line for line in file.tokens.head if own or not HOST_HEADER.match(line)]
     macros = needed_macros(lines, blank("\n".join([text, *tables])))
     head = [*sum_functions(text), "\n".join([*macros, *extents]), "\n".join(tables)]  # our macros come first
     note = f"// The adjoint of {file.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
@@ -96,7 +97,7 @@ def _reached(named: list[tuple[str, str]], text: str) -> list[str]:
     found: dict[str, None] = {}
     size = -1
     while size != (size := len(found)):
-        whole = "\n".join([text, *found])
+        whole = blank("\n".join([text, *found]))
         found |= {own: None for name, own in named if name and re.search(rf"\b{name}\b", whole)}
     return [own for own in dict.fromkeys(own for _, own in named) if own in found]
 

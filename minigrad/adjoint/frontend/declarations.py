@@ -33,7 +33,6 @@ STORAGE = ("const", "__shared__", "extern", "static", "volatile", "constexpr", "
 class DeclarationParser(ExpressionParser):
     """Parses parameters, variables, arrays and pointers."""
 
-    body_end = 0  # the token that ends the body of the function being parsed
     declared_parameter: ast.Parameter  # as the text has it
 
     def copy_changed(self, params: list[ast.Parameter], scope: dict) -> None:

@@ -28,6 +28,8 @@ from minigrad.adjoint.language.values import leaves as numbers
 class StructParser(TypeParser):
     """Parses values of structs, and conversions."""
 
+    body_end = 0  # the token that ends the body of the function being parsed
+
     def converted(self, kind: Kind, stars: int, value: Value, place: Place) -> Value:
         if isinstance(value, Struct) and value.type is kind and not stars:
             return value
@@ -54,7 +56,10 @@ class StructParser(TypeParser):
     def typed(self, kind: str, pointer: Pointer) -> bool:
         """True for the whole shared memory of a launch, declared as chars and used as this type alone."""
         name = pointer.array.name if pointer.array else ""
-        uses = sum(t.text == name for t in self.tokens.tokens)
+        found = self.tokens.tokens[: self.body_end]
+        places = [n for n, t in enumerate(found) if t.text == name]
+        begin = max((n for n in places if "__shared__" in [t.text for t in found[max(n - 4, 0) : n]]), default=0)
+        uses = sum(n >= begin for n in places)  # in the function, of several in a file
         made = self.symbols.declared.get(name)
         chars = made is not None and made.type in ("signed char", "unsigned char")
         if not chars or name not in self.symbols.dynamic or pointer.offset != ZERO or uses != 2:

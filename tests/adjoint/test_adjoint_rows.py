@@ -1,0 +1,92 @@
+"""Rows of elements of one thread: sums without atomics, stores that need not be cleared; what an adjoint leaves out."""
+
+import adjoint_oracle as oracle
+import numpy as np
+import pytest
+
+import minigrad as mg
+
+HEAD = """
+#define N 8
+#define M (2 * N)
+#define WRAP(i) ((i) >= N ? (i) - N : (i))
+extern "C" __global__ void f(const double* x, double* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+"""
+
+
+def adjoint_of(body):
+    """The adjoint of a body, compared with the complex step: 16 threads, n = 0."""
+    made, rng = mg.adjoint(f"{HEAD}{body} }}", wrt=["x"], name="f"), np.random.default_rng(1)
+    oracle.check(made, [rng.random(40) + 0.2, rng.random(40), 0], 2, 8)
+    return made
+
+
+SUMS = {
+    "planes": ("if (i < N) y[i] = x[i] * x[N + i] * x[2 * N + i];", "plain ="),
+    "planes by a macro of macros": ("if (i < M) y[i] = x[i] * x[M + i];", "plain ="),
+    "members": ("if (i < N) y[i] = x[3 * i] * x[3 * i + 1] * x[3 * i + 2];", "plain ="),
+    "planes that overlap": ("if (i < M) y[i] = x[i] * x[N + i];", "global atomic"),
+    "planes without a bound": ("y[i] = x[i] * x[N + i];", "global atomic"),
+    "a distance that the launch gives": ("if (i < N) y[i] = x[i] * x[n + i];", "global atomic"),
+    "members that overlap": ("if (i < N) y[i] = x[2 * i] * x[2 * i + 2];", "global atomic"),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_to_a_row(name):
+    body, how = SUMS[name]
+    rows = adjoint_of(body).decisions.rows
+    assert {row.how for row in rows if row.what.startswith("d_x")} == {how}
+
+
+STORES = {
+    "planes": ("if (i < N) { y[i] = x[i]; y[N + i] = x[i] * x[i]; }", True),
+    "neighbors around a ring": ("if (i < N) { y[WRAP(i + 1)] = x[i]; y[N + WRAP(i + 3)] = x[i] * x[i]; }", True),
+    "either side of a branch": ("if (x[i] > 0.7) y[i] = x[i]; else y[i] = x[i] * x[i];", True),
+    "the same element twice": ("y[i] = x[i]; y[i + n] = x[i] * x[i];", False),
+    "sides of a branch in a loop": (
+        "for (int k = 0; k < 2; ++k) if (k < 1) y[i] = x[i]; else y[i] = x[i] * x[i];",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_stores_into_a_row(name):
+    """A gradient is cleared where a thread may store the element again, and not otherwise."""
+    body, once = STORES[name]
+    assert ("const double* __restrict__ d_y" in adjoint_of(body).source) == once
+
+
+def test_a_long_loop_stays_one_and_a_short_one_does_not():
+    long = "s = s * 0.5 + sin(s) * x[i]; " * 40
+    for trips, kept in ((4, True), (1, False), (100, False)):
+        body = f"double s = x[i]; for (int k = 0; k < {trips}; ++k) {{ {long} }} y[i] = s;"
+        assert ("#pragma unroll 1" in mg.adjoint(f"{HEAD}{body} }}", name="f").source) == kept
+
+
+def test_an_adjoint_has_only_what_it_uses():
+    unused = "#include <stdio.h>\n#define UNUSED 3\n#ifndef TILE\n#define TILE 4\n#endif\n#define USED (2 * TILE)\n"
+    functions = "__device__ double twice(double v) { return 2 * v; }\n"
+    made = mg.adjoint(f"{unused}{functions}{HEAD}y[i] = twice(x[i]) * USED; }}", name="f")
+    assert all(word not in made.source for word in ("UNUSED", "stdio", "WRAP", "double twice("))
+    assert "#define TILE 4" in made.source and "#define USED (2 * TILE)" in made.source
+
+
+def test_a_copy_of_a_temporary_is_no_variable_and_a_number_keeps_its_value():
+    ahead = """struct C { double re, im; };
+    __device__ C operator*(const C& a, const C& b) { return C{a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
+    """
+    body = "C z = {x[i], 2}; if (x[i] > 0.1) { const double p = 3; C w = z * z; y[i] = w.re * w.im * p; }"
+    made = mg.adjoint(f"{ahead}{HEAD}{body} }}", name="f")
+    assert "w_re = z_re * z_re - z_im * z_im;" in made.source and "result" not in made.source
+    assert "const double p = 3;" in made.source
+
+
+def test_a_variable_of_a_function_may_have_the_name_of_a_parameter():
+    ahead = "__device__ double f2(double* v) { v[0] *= 2; double y = 0; y += v[0] * v[1]; return y; }\n"
+    made = mg.adjoint(f"{ahead}{HEAD}double v[2] = {{x[i], x[i + 1]}}; y[i] = f2(v); }}", wrt=["x"], name="f")
+    x = np.arange(1.0, 41)
+    (dx,) = made.vjp(x, np.zeros(40), 0, dy=[np.eye(40)[3]], grid=2, block=8)
+    assert dx[3] == 2 * x[4] and dx[4] == 2 * x[3]
