@@ -45,6 +45,14 @@ STORES = {
     "neighbors around a ring": ("if (i < N) { y[WRAP(i + 1)] = x[i]; y[N + WRAP(i + 3)] = x[i] * x[i]; }", True),
     "either side of a branch": ("if (x[i] > 0.7) y[i] = x[i]; else y[i] = x[i] * x[i];", True),
     "the same element twice": ("y[i] = x[i]; y[i + n] = x[i] * x[i];", False),
+    "a variable that changes after its test": (
+        "if (i < 1) { int j = n; if (j < 5) { j += 7; y[j] = x[i]; y[7] = x[i] * x[i]; } }",
+        False,
+    ),
+    "a counter that its loop changes": (
+        "if (i < 1) for (int j = 0; j < 5; ++j) if (j < 1) { j += 7; y[j] = x[i]; y[7] = x[i] * x[i]; }",
+        False,
+    ),
     "sides of a branch in a loop": (
         "for (int k = 0; k < 2; ++k) if (k < 1) y[i] = x[i]; else y[i] = x[i] * x[i];",
         False,

@@ -7,6 +7,7 @@ from math import inf
 from minigrad.adjoint.analyse.indices import IDS, IndexFacts, Polynomial, constant, polynomial
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, is_float
+from minigrad.adjoint.language.dataflow import written
 from minigrad.adjoint.language.rewrite import FLIPPED
 
 Interval = tuple[float, float]  # the least and the greatest value
@@ -55,14 +56,16 @@ class _Intervals:
         facts = self.facts
         if name in facts.constants:
             return facts.constants[name], facts.constants[name]
-        low, high = UNKNOWN
+        (low, high), (least, most) = UNKNOWN, (self.known or {}).get(name, UNKNOWN)
+        counted = name in facts.ranges and not any(name in written(s.body) for s in facts.loops)
+        if name not in IDS and name not in facts.fixed and name not in facts.uniform and not counted:
+            return least, most  # it may have changed since a condition has tested it
         if name in facts.fixed and name not in facts.ranges:
             low, high = self.of(facts.fixed[name])
         if name in IDS or facts.nonnegative(name):
             low = max(low, 0)
         bounds = (bound.at(facts.constants) for bound in facts.upper_bounds.get(name, ()))
         high = min([high, *(bound - 1 for bound in bounds if bound is not None)])
-        least, most = (self.known or {}).get(name, UNKNOWN)
         return max(low, least), min(high, most)
 
     def where(self, condition: Expr, holds: bool = True) -> "_Intervals":
