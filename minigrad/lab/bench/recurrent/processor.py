@@ -139,7 +139,7 @@ def _times(
 ) -> Times:  # fmt: skip
     """The times of one network."""
     module, x = work.made()
-    truth, found = _y(NumPy(module), x), dict[str, Timing]()
+    truth, given, found = _y(NumPy(module), x), tensor(x, device="numpy"), dict[str, Timing]()
     if "torch" in against:
         y, found = elsewhere().submit(torch_times, work, threads, repeats).result()
         must_agree("torch", y, truth)
@@ -147,9 +147,9 @@ def _times(
         works: dict[str, Call] = {}
         for rung in rungs:
             if n == 1 or rung not in ALONE:
-                works[f"{rung}, {plural(n, 'thread')}"] = partial(_y, made(module, rung, n), x)
+                works[f"{rung}, {plural(n, 'thread')}"] = partial(made(module, rung, n), given)
         for name, call in works.items():
-            must_agree(name, np.asarray(call()), truth)
+            must_agree(name, call()[0].numpy(), truth)
         found |= a_step(works, repeats, work.steps)
     for n in threads:
         floors = {LIMIT: limit(module, work.batch, n), BARRIER: barrier(n)}
