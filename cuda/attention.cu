@@ -1,3 +1,4 @@
+#include "philox.cuh"
 #include "reduce.cuh"
 
 // Attention of queries q (pairs, queries, WIDTH numbers) to keys k and values v (pairs / group, keys, as many): a pair is a
@@ -54,9 +55,9 @@ struct RowSum {
     wide total = 0, of_part = 0, kept = 1;
     int count = 0;
 
-    // What was added before counts `keep` times as much.
-    __device__ void add(wide keep, wide factor, const Row& row, int width) {
-        part.add(keep, factor, row, width);
+    // What was added before counts `keep` times as much. The factor counts in the total, `share` of it for the row.
+    __device__ void add(wide keep, wide factor, const Row& row, int width, wide share = 1) {
+        part.add(keep, factor * share, row, width);
         of_part = of_part * keep + factor, kept *= keep;
         if (++count % PART == 0) close(width);
     }
@@ -88,6 +89,27 @@ struct Seen {
     }
 };
 
+// Dropout of weights. Each is 0, or else times `scale`, by its place among all scores: the same numbers are drawn again on
+// the way back. Four neighbors share a counter, and one is kept where its word is at least `threshold`, of 2^32 that a word
+// can be. state is the seed and the number of the mask; null: all weights stay.
+struct Dropped {
+    const unsigned long long* state;
+    unsigned long long threshold;
+    wide scale;
+
+    __device__ wide operator()(long long row, int keys, int key) const {
+        if (!state) return 1;
+        unsigned long long i = row * keys + key;
+        return philox(state[0], i / 4, state[1]).at[i % 4] < threshold ? 0 : scale;
+    }
+};
+
+// The state that gradients need, and that of the next mask.
+extern "C" __global__ void attention_next_mask(
+    const unsigned long long* state, unsigned long long* used, unsigned long long* next) {
+    used[0] = next[0] = state[0], used[1] = state[1], next[1] = state[1] + 1;
+}
+
 // y = the sum over keys of softmax(scale q k) v; most = the largest scale q k, and inverse = 1 / the sum of
 // exp(scale q k - most), from which gradients make the weights again. The softmax is made while the keys go by, as if each
 // were the last: with a larger score, what was summed with the old maximum is scaled down. A query that sees no key gets 0,
@@ -95,10 +117,12 @@ struct Seen {
 // and then only these are made again. It has multiplied weights of 0 by what is hidden, and 0 times NaN is NaN.
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_forward(
     const real* q, const real* k, const real* v, const bool* mask, real* y, wide* peaks, wide* inverses, View mask_at,
-    wide scale, int group, int pairs, int queries, int keys, int width, int causal, const int* repair) {
+    wide scale, int group, int pairs, int queries, int keys, int width, int causal, const unsigned long long* state,
+    unsigned long long threshold, wide kept_scale, const int* repair) {
     int i = blockIdx.x * WARPS + threadIdx.y, pair = i / max(queries, 1), query = i % max(queries, 1);
     if (pair >= pairs || intact(repair, y + i * width, width)) return;
     Seen seen{mask, mask_at, queries, keys, causal};
+    Dropped dropped{state, threshold, kept_scale};
     Row own = {}, other = {};
     RowSum sum;
     wide most = -INFINITY;
@@ -115,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_forward(
         most = larger;
         // [add]
         other.read(v + at, width);
-        sum.add(kept, weight, other, width);
+        sum.add(kept, weight, other, width, dropped(i, keys, key));
     }
     sum.close(width);
     bool none = most == -INFINITY;
@@ -140,10 +164,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_dots
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_queries(
     const real* dy, const real* q, const real* k, const real* v, const bool* mask, const wide* peaks, const wide* inverses,
     const wide* dots, real* dq, View mask_at, wide scale, int group, int pairs, int queries, int keys, int width, int causal,
-    const int* repair) {
+    const unsigned long long* state, unsigned long long threshold, wide kept_scale, const int* repair) {
     int i = blockIdx.x * WARPS + threadIdx.y, pair = i / max(queries, 1), query = i % max(queries, 1);
     if (pair >= pairs || intact(repair, dq + i * width, width)) return;
     Seen seen{mask, mask_at, queries, keys, causal};
+    Dropped dropped{state, threshold, kept_scale};
     Row own = {}, upstream = {}, other = {};
     RowSum sum;
     own.read(q + i * width, width);
@@ -152,7 +177,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_quer
         if (!seen(pair, query, key)) continue;
         int at = (pair / group * keys + key) * width;
         other.read(v + at, width);
-        wide slope = upstream.dot(other, width) - dots[i];
+        wide slope = dropped(i, keys, key) * upstream.dot(other, width) - dots[i];
         other.read(k + at, width);
         sum.add(1, exp(scale * own.dot(other, width) - peaks[i]) * inverses[i] * slope * scale, other, width);
     }
@@ -164,11 +189,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_quer
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_keys(
     const real* dy, const real* q, const real* k, const real* v, const bool* mask, const wide* peaks, const wide* inverses,
     const wide* dots, real* dk, real* dv, View mask_at, wide scale, int group, int pairs, int queries, int keys, int width,
-    int causal, const int* repair) {
+    int causal, const unsigned long long* state, unsigned long long threshold, wide kept_scale, const int* repair) {
     int i = blockIdx.x * WARPS + threadIdx.y, shared = i / max(keys, 1), key = i % max(keys, 1);
     if (shared * group >= pairs) return;
     if (intact(repair, dk + i * width, width) && intact(repair, dv + i * width, width)) return;
     Seen seen{mask, mask_at, queries, keys, causal};
+    Dropped dropped{state, threshold, kept_scale};
     Row own = {}, value = {}, other = {}, upstream = {};
     RowSum key_sum, value_sum;
     own.read(k + i * width, width);
@@ -178,9 +204,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_keys
         if (!seen(pair, query, key)) continue;
         other.read(q + at * width, width);
         upstream.read(dy + at * width, width);
-        wide p = exp(scale * own.dot(other, width) - peaks[at]) * inverses[at];
-        value_sum.add(1, p, upstream, width);
-        key_sum.add(1, p * (upstream.dot(value, width) - dots[at]) * scale, other, width);
+        wide p = exp(scale * own.dot(other, width) - peaks[at]) * inverses[at], stays = dropped(at, keys, key);
+        value_sum.add(1, p * stays, upstream, width);
+        key_sum.add(1, p * (stays * upstream.dot(value, width) - dots[at]) * scale, other, width);
     }
     key_sum.close(width), value_sum.close(width);
     key_sum.whole.write(dk + i * width, width);

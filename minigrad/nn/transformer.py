@@ -10,6 +10,7 @@ from minigrad.devices.dtypes import to_host
 from minigrad.errors import require_bool, require_int, require_number
 from minigrad.nn.dropout import Dropout
 from minigrad.nn.embedding import Embedding
+from minigrad.nn.generation import WordStep, drawn
 from minigrad.nn.linear import Linear
 from minigrad.nn.module import Module, Sequential
 from minigrad.nn.normalization import LayerNorm
@@ -33,7 +34,8 @@ class MultiHeadAttention(Module):
     """Attention of x (batch, length, width) to itself, by heads that each see a part of the numbers.
 
     c_attn makes the queries, keys and values of all heads, c_proj mixes what they bring. With causal a place sees only
-    those before it. Source: Vaswani et al., "Attention is all you need", 2017; names as in GPT-2.
+    those before it. In training a part of the weights and of the results is dropped, each with probability `dropout`.
+    Source: Vaswani et al., "Attention is all you need", 2017; names as in GPT-2.
     """
 
     def __init__(
@@ -51,8 +53,8 @@ class MultiHeadAttention(Module):
         if x.ndim != 3:
             raise ValueError(f"MultiHeadAttention: x is {x.shape}; it must be (batch, length, width).")
         batch, length, width = x.shape
-        together = self.c_attn(x)
-        if mask is None and past is None:
+        together, drop = self.c_attn(x), self.dropout.p if self.training else 0.0
+        if mask is None and past is None and not drop:
             y = OPS["self_attention"](together, heads=self.heads, causal=self.causal)
             return self.dropout(self.c_proj(y))
         parts = together.reshape(batch, length, 3, self.heads, width // self.heads).transpose(2, 0, 3, 1, 4)
@@ -61,7 +63,7 @@ class MultiHeadAttention(Module):
             if past:
                 k, v = (OPS["concatenate"]([before, now], axis=2) for before, now in zip(past, (k, v), strict=True))
             past[:] = k, v
-        y = OPS["attention"](q, k, v, *(() if mask is None else (mask,)), causal=self.causal)
+        y = OPS["attention"](q, k, v, *(() if mask is None else (mask,)), causal=self.causal, dropout=drop)
         return self.dropout(self.c_proj(y.transpose(0, 2, 1, 3).reshape(batch, length, width)))
 
     def __repr__(self) -> str:
@@ -110,6 +112,7 @@ class GPT(Module):
         device: str | None = None, dtype: Any = "float32",
     ):  # fmt: skip
         self.length, layers = require_int("GPT", "length", length, 1), require_int("GPT", "layers", layers, 1)
+        self._step: WordStep | None = None  # that of `generate`
         like: dict[str, Any] = {"device": device, "dtype": dtype}
         self.wte, self.wpe = Embedding(words, width, **like), Embedding(length, width, **like)
         self.dropout = Dropout(dropout)
@@ -128,8 +131,7 @@ class GPT(Module):
         if indices.ndim != 2:
             raise ValueError(f"GPT: indices are {indices.shape}; they must be (batch, length).")
         start = past[0][0].shape[2] if past and past[0] else 0
-        if (end := start + indices.shape[1]) > self.length:
-            raise ValueError(f"GPT: {end} places are more than its length of {self.length}.")
+        self._has_place(end := start + indices.shape[1])
         places = self.wpe.weight[start:end]  # without indices, which a captured step could not send to the GPU
         x = self.dropout(self.wte(indices) + places)
         each: list[Any] = past or [None] * len(self.h.parts)
@@ -152,32 +154,37 @@ class GPT(Module):
         require_number("generate", "temperature", temperature)
         if top_k is not None:
             require_int("generate", "top_k", top_k, 1)
-        rng, device = np.random.default_rng(seed), self.wte.weight.device
-        past: list[Past] | None = [[] for _ in self.h.parts] if cached else None
-        new, modes = text, [(module, module.training) for _, module in self.named_modules()]
+        rng, modes = np.random.default_rng(seed), [(module, module.training) for _, module in self.named_modules()]
         self.eval()
         try:
             with no_grad():
-                for _ in range(require_int("generate", "count", count)):
-                    logits = self(create.tensor(new, device=device), past)[:, -1].numpy().astype(np.float64)
+                for i in range(require_int("generate", "count", count)):
+                    logits = self._next(text, cached, first=i == 0)[:, -1].numpy().astype(np.float64)
                     word = np.array([drawn(row, temperature, top_k, rng) for row in logits], np.int64)[:, None]
                     text = np.concatenate([text, word], axis=1)
-                    new = word if cached else text
         finally:
             for module, training in modes:
                 module.training = training
         return text
 
+    def _next(self, text: np.ndarray, cached: bool, first: bool) -> Tensor:
+        """Logits (batch, places, words), the last ones of the word after the text; cached: by its last word alone."""
+        device = self.wte.weight.device
+        if not cached:
+            return self(create.tensor(text, device=device))
+        if self._step is None or not self._step.fits(self, len(text)):
+            self._step = WordStep(self, len(text))
+        if first:
+            past: list[Past] = [[] for _ in self.h.parts]
+            logits = self(create.tensor(text, device=device), past)
+            self._step.begin(past)
+            return logits
+        self._has_place(text.shape[1])
+        return self._step.logits(text[:, -1:], text.shape[1] - 1)
 
-def drawn(logits: np.ndarray, temperature: float, top_k: int | None, rng: np.random.Generator) -> int:
-    """The number of a word, drawn by its logit."""
-    if temperature == 0:
-        return int(logits.argmax())
-    if top_k is not None:
-        least = np.sort(logits)[-min(top_k, len(logits))]
-        logits = np.where(logits >= least, logits, -np.inf)
-    weights = np.exp((logits - logits.max()) / temperature)
-    return int(rng.choice(len(weights), p=weights / weights.sum()))
+    def _has_place(self, end: int) -> None:
+        if end > self.length:
+            raise ValueError(f"GPT: {end} places are more than its length of {self.length}.")
 
 
 def gpt(words: int, length: int, **how: Any) -> GPT:
