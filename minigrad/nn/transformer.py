@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import create
-from minigrad.devices.dtypes import to_host
+from minigrad.devices.dtypes import to_host, wide
 from minigrad.errors import require_bool, require_int, require_number
 from minigrad.nn.dropout import Dropout
 from minigrad.nn.embedding import Embedding
@@ -15,6 +15,7 @@ from minigrad.nn.linear import Linear
 from minigrad.nn.module import Module, Sequential
 from minigrad.nn.normalization import LayerNorm
 from minigrad.operators import OPS
+from minigrad.ops.add_layer_norm import add_layer_norm, takes
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
@@ -50,13 +51,16 @@ class MultiHeadAttention(Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, past: Past | None = None) -> Tensor:
         """attention(q, k, v, mask), heads side by side, through c_proj. past grows by the keys and values of x."""
+        return self.dropout(self.c_proj(self.attended(x, mask, past)))
+
+    def attended(self, x: Tensor, mask: Tensor | None = None, past: Past | None = None) -> Tensor:
+        """All of `forward` before c_proj."""
         if x.ndim != 3:
             raise ValueError(f"MultiHeadAttention: x is {x.shape}; it must be (batch, length, width).")
         batch, length, width = x.shape
         together, drop = self.c_attn(x), self.dropout.p if self.training else 0.0
         if mask is None and past is None and not drop:
-            y = OPS["self_attention"](together, heads=self.heads, causal=self.causal)
-            return self.dropout(self.c_proj(y))
+            return OPS["self_attention"](together, heads=self.heads, causal=self.causal)
         parts = together.reshape(batch, length, 3, self.heads, width // self.heads).transpose(2, 0, 3, 1, 4)
         q, k, v = (parts[i] for i in range(3))
         if past is not None:
@@ -64,7 +68,7 @@ class MultiHeadAttention(Module):
                 k, v = (OPS["concatenate"]([before, now], axis=2) for before, now in zip(past, (k, v), strict=True))
             past[:] = k, v
         y = OPS["attention"](q, k, v, *(() if mask is None else (mask,)), causal=self.causal, dropout=drop)
-        return self.dropout(self.c_proj(y.transpose(0, 2, 1, 3).reshape(batch, length, width)))
+        return y.transpose(0, 2, 1, 3).reshape(batch, length, width)
 
     def __repr__(self) -> str:
         causal = ", causal" if self.causal else ""
@@ -80,7 +84,11 @@ class MLP(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """c_proj(gelu_tanh(c_fc(x)))."""
-        return self.dropout(self.c_proj(OPS["gelu_tanh"](self.c_fc(x))))
+        return self.dropout(self.c_proj(self.hidden(x)))
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """gelu_tanh(c_fc(x))."""
+        return OPS["gelu_tanh"](self.c_fc(x))
 
 
 class TransformerBlock(Module):
@@ -98,6 +106,20 @@ class TransformerBlock(Module):
         """The block's output, of the shape of x."""
         h = x + self.attn(self.ln_1(x), past=past)
         return h + self.mlp(self.ln_2(h))
+
+    def pass_on(self, x: Tensor, n: Tensor, after: LayerNorm, past: Past | None = None) -> tuple[Tensor, Tensor]:
+        """The block's output for x and n = ln_1(x), and the norm `after` of it, by which the next block reads it."""
+        h, n = added(x, self.attn.attended(n, past=past), self.attn, self.ln_2)
+        return added(h, self.mlp.hidden(n), self.mlp, after)
+
+
+def added(x: Tensor, y: Tensor, part: Any, norm: LayerNorm) -> tuple[Tensor, Tensor]:
+    """h = x + dropout(c_proj(y)) of a part of a block, and norm(h): by one op after the product, where it can be."""
+    y, bias = OPS["matmul"](y, part.c_proj.weight), part.c_proj.bias
+    if takes(x.shape[-1]) and x.dtype == wide(y.dtype) and not (part.training and part.dropout.p):
+        return add_layer_norm(x, y, norm.weight, norm.bias, bias, eps=norm.eps)
+    h = x + part.dropout(y + bias.astype(y.dtype))
+    return h, norm(h)
 
 
 class GPT(Module):
@@ -134,10 +156,12 @@ class GPT(Module):
         self._has_place(end := start + indices.shape[1])
         places = self.wpe.weight[start:end]  # without indices, which a captured step could not send to the GPU
         x = self.dropout(self.wte(indices) + places)
-        each: list[Any] = past or [None] * len(self.h.parts)
-        for block, own in zip(self.h.parts, each, strict=True):
-            x = block(x, own)
-        return OPS["matmul"](self.ln_f(x), self.wte.weight.T)
+        blocks: Any = self.h.parts
+        each: list[Any] = past or [None] * len(blocks)
+        n, norms = blocks[0].ln_1(x), [*(block.ln_1 for block in blocks[1:]), self.ln_f]
+        for block, after, own in zip(blocks, norms, each, strict=True):
+            x, n = block.pass_on(x, n, after, own)
+        return OPS["matmul"](n, self.wte.weight.T)
 
     def generate(
         self, indices: Any, count: int, temperature: float = 1.0, top_k: int | None = None, seed: int = 0,

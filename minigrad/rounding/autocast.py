@@ -17,7 +17,7 @@ DTYPES = ("bfloat16", "float32")
 PRODUCTS = ("conv2d", "conv2d_relu", "matmul")
 EXACT = ("exp", "log", "log_softmax", "power", "softmax", "sum")
 # They take both dtypes as they are. The loss of cross_entropy is float32.
-MIXED = ("astype", "batch_norm", "batch_norm_relu", "cross_entropy")
+MIXED = ("add_layer_norm", "astype", "batch_norm", "batch_norm_relu", "cross_entropy")
 
 
 @contextmanager
