@@ -30,6 +30,10 @@ class Affine(Linear):
 
     transposed = ()
 
+    def forward(self, x: Tensor, add_bias: bool = True) -> Tensor:
+        """x @ weight + bias; add_bias=False leaves the sum to another op."""
+        return super().forward(x) if add_bias else OPS["matmul"](x, self.weight)
+
 
 class MultiHeadAttention(Module):
     """Attention of x (batch, length, width) to itself, by heads that each see a part of the numbers.
@@ -115,7 +119,7 @@ class TransformerBlock(Module):
 
 def added(x: Tensor, y: Tensor, part: Any, norm: LayerNorm) -> tuple[Tensor, Tensor]:
     """h = x + dropout(c_proj(y)) of a part of a block, and norm(h): by one op after the product, where it can be."""
-    y, bias = OPS["matmul"](y, part.c_proj.weight), part.c_proj.bias
+    y, bias = part.c_proj(y, add_bias=False), part.c_proj.bias
     if takes(x.shape[-1]) and x.dtype == wide(y.dtype) and not (part.training and part.dropout.p):
         return add_layer_norm(x, y, norm.weight, norm.bias, bias, eps=norm.eps)
     h = x + part.dropout(y + bias.astype(y.dtype))

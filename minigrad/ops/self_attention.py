@@ -108,7 +108,8 @@ def prepare(x: Any, heads: Any = 1, causal: Any = False, precision: str | None =
 def cost(x: Any, heads: int = 1, **params: Any) -> tuple[int, int]:
     """The FLOPs of attention; x read once, and y, a third of it, written once."""
     batch, length, size = x.shape
-    flops = (4 * (size // PARTS // heads) + 5) * batch * heads * length * length
+    pairs = batch * heads * attention.seen_pairs(length, length, params.get("causal", False))
+    flops = (4 * (size // PARTS // heads) + 5) * pairs
     return flops, x.size * x.dtype.itemsize * 4 // 3
 
 

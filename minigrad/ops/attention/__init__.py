@@ -231,10 +231,16 @@ def prepare(
 
 
 def cost(q: Any, k: Any, v: Any, *mask: Any, **params: Any) -> tuple[int, int]:
-    """4 FLOPs for each query, key and number of their width, and 5 for each score; q, k, v and y once."""
-    scores = prod(q.shape[:3]) * k.shape[2]
+    """4 FLOPs for each query, key that it sees and number of their width, and 5 for each score; q, k, v and y once."""
+    scores = prod(q.shape[:2]) * seen_pairs(q.shape[2], k.shape[2], params.get("causal", False))
     read = sum(x.size * x.dtype.itemsize for x in (q, k, v, *mask))
     return (4 * q.shape[3] + 5) * scores, read + q.size * q.dtype.itemsize
+
+
+def seen_pairs(queries: int, keys: int, causal: bool) -> int:
+    """The pairs of a query and a key that it sees."""
+    rows = min(queries, keys) if causal else queries
+    return rows * keys - causal * rows * (rows - 1) // 2
 
 
 def _case(batch: int, heads: int, queries: int, width: int, keys: int = 0, shared: int = 0, **how: Any) -> Case:
