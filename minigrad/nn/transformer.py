@@ -62,9 +62,11 @@ class MultiHeadAttention(Module):
         if x.ndim != 3:
             raise ValueError(f"MultiHeadAttention: x is {x.shape}; it must be (batch, length, width).")
         batch, length, width = x.shape
-        together, drop = self.c_attn(x), self.dropout.p if self.training else 0.0
-        if mask is None and past is None and not drop:
-            return OPS["self_attention"](together, heads=self.heads, causal=self.causal)
+        together, drop = self.c_attn(x, add_bias=False), self.dropout.p if self.training else 0.0
+        bias: Any = self.c_attn.bias
+        if mask is None and past is None and not drop and bias.dtype == wide(together.dtype):
+            return OPS["self_attention"](together, bias, heads=self.heads, causal=self.causal)
+        together = together + bias.astype(together.dtype)
         parts = together.reshape(batch, length, 3, self.heads, width // self.heads).transpose(2, 0, 3, 1, 4)
         q, k, v = (parts[i] for i in range(3))
         if past is not None:
@@ -92,7 +94,11 @@ class MLP(Module):
 
     def hidden(self, x: Tensor) -> Tensor:
         """gelu_tanh(c_fc(x))."""
-        return OPS["gelu_tanh"](self.c_fc(x))
+        bias: Any = self.c_fc.bias
+        y = self.c_fc(x, add_bias=False)
+        if bias.dtype == wide(y.dtype):
+            return OPS["bias_gelu_tanh"](y, bias)
+        return OPS["gelu_tanh"](y + bias)
 
 
 class TransformerBlock(Module):
@@ -165,7 +171,7 @@ class GPT(Module):
         n, norms = blocks[0].ln_1(x), [*(block.ln_1 for block in blocks[1:]), self.ln_f]
         for block, after, own in zip(blocks, norms, each, strict=True):
             x, n = block.pass_on(x, n, after, own)
-        return OPS["matmul"](n, self.wte.weight.T)
+        return OPS["matmul_transposed"](n, self.wte.weight)
 
     def generate(
         self, indices: Any, count: int, temperature: float = 1.0, top_k: int | None = None, seed: int = 0,

@@ -65,6 +65,10 @@ def largest(op, device):
         case "attention_dropout":
             few = [array(device, 1, 1, 3, 64) for _ in range(2)]
             return [array(device, 1, 1, n // 64, 64), *few, array(device, 2, dtype="uint64")], {}
+        case "matmul_transposed":
+            return [array(device, n // 64, 64), array(device, 64, 64)], {}
+        case "bias_gelu_tanh":
+            return [array(device, n // 64, 64), array(device, 64)], {}
         case "norm_linear":
             return [array(device, 1, 64), *(array(device, 64) for _ in range(2)), array(device, 64, n // 64)], {}
         case "linear_add":

@@ -108,7 +108,8 @@ SMALL = {
     "max_pool2d": ((2, 3, 9, 8),), "avg_pool2d": ((2, 3, 9, 8),),
     "layer_norm": ((9, 68), (68,), (68,)), "rms_norm": ((9, 68), (68,)), "attention": ((2, 2, 9, 8),) * 3,
     "norm_linear": ((2, 36), (36,), (36,), (36, 20), (20,)), "linear_add": ((2, 36), (36, 20), (20,), (2, 20)),
-    "cached_attention": ((2, 1, 24), *((2, 1, 9, 8),) * 2, np.array([7])), "self_attention": ((2, 9, 24),),
+    "bias_gelu_tanh": ((33, 36), (36,)), "matmul_transposed": ((33, 65), (31, 65)), "self_attention": ((2, 9, 24),),
+    "cached_attention": ((2, 1, 24), *((2, 1, 9, 8),) * 2, np.array([7])),
     "attention_dropout": (*((2, 2, 9, 8),) * 3, np.array([1, 0], np.uint64)),
     "embedding": (np.arange(9) % 5, (7, 36)), "pad": ((3, 4, 5),), "dropout": ((33, 5), np.array([1, 0], np.uint64)),
 }  # fmt: skip

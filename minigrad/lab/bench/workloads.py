@@ -69,6 +69,8 @@ OWN: dict[str, tuple[Size, ...]] = {
     "embedding": (at(WORDS, (50257, 768)),),
     "attention": (at(HEADS, HEADS, HEADS), at(HEADS, HEADS, HEADS, causal=True)),
     "attention_dropout": (at(*[(8, 12, 256, 64)] * 3, np.array([1, 0], np.uint64), causal=True),),
+    "matmul_transposed": (forward_at((4096, 768), (50304, 768)),),
+    "bias_gelu_tanh": (at((8192, 3072), (3072,)),),
     "norm_linear": (forward_at((1, 1, 768), (768,), (768,), (50257, 768), transposed=True),),
     "linear_add": (forward_at((1, 1, 3072), (3072, 768), (768,), (1, 1, 768)),),
     "cached_attention": (forward_at((1, 1, 2304), *[(1, 12, 1024, 64)] * 2, np.array([1023]), heads=12),),

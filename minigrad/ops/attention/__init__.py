@@ -25,6 +25,7 @@ from minigrad.ops.precision import rounded
 from minigrad.tensor import Tensor
 
 FILE, WIDEST, WARPS = "attention.cu", 256, (4, 1, 2, 8, 16)
+RESIDENT = 32  # warps of a multiprocessor that repair rows
 
 
 def forward(
@@ -154,7 +155,9 @@ def flag(like: Array) -> Array:
 def launch_of(kernels: Mapping[str, Kernel], way: str, repair: Array | None, rows: Array) -> Launch:
     """The launch for these rows. To repair some of them there are few blocks, which soon find that there are none."""
     count = prod(rows.shape[:3])
-    return kernels[f"rows_{way}"].launch(count, WARPS=max(WARPS)) if repair else kernels[way].launch(count)
+    if not repair:
+        return kernels[way].launch(count)
+    return kernels[f"rows_{way}"].launch(min(count, RESIDENT * rows.device.processors), WARPS=max(WARPS))
 
 
 def launch_backward(

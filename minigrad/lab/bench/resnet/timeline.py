@@ -20,7 +20,8 @@ from minigrad.optim import Optimizer
 from minigrad.tensor import Tensor
 
 REPEATS = 5
-PRODUCTS = ("attention", "conv2d", "conv2d_relu", "matmul", "self_attention")  # ops that run at the rate of the mode
+# Ops that run at the rate of the mode.
+PRODUCTS = ("attention", "conv2d", "conv2d_relu", "matmul", "matmul_transposed", "self_attention")
 
 
 @dataclass

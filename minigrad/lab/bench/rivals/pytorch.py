@@ -123,9 +123,11 @@ class PyTorch:
                 return torch.nn.functional.scaled_dot_product_attention(*xs[:3], **shown)
             case "self_attention":
                 batch, length, size = xs[0].shape
-                heads = xs[0].view(batch, length, 3, params["heads"], -1).permute(2, 0, 3, 1, 4)
+                heads = sum(xs[1:], xs[0]).view(batch, length, 3, params["heads"], -1).permute(2, 0, 3, 1, 4)
                 y = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=params["causal"])
                 return y.transpose(1, 2).reshape(batch, length, size // 3)
+            case "matmul_transposed":
+                return xs[0] @ xs[1].T
             case "norm_linear":
                 x = torch.nn.functional.layer_norm(xs[0], xs[0].shape[-1:], *xs[1:3], eps=params.get("eps", 1e-5))
                 weight = xs[3] if params.get("transposed") else xs[3].T
@@ -143,8 +145,8 @@ class PyTorch:
                 return y.transpose(1, 2).reshape(batch, 1, heads * width)
             case "layer_norm" | "rms_norm":
                 return getattr(torch.nn.functional, name)(xs[0], xs[0].shape[-1:], *xs[1:], eps=params.get("eps", 1e-5))
-            case "gelu_tanh":
-                return torch.nn.functional.gelu(*xs, approximate="tanh")
+            case "gelu_tanh" | "bias_gelu_tanh":
+                return torch.nn.functional.gelu(sum(xs[1:], xs[0]), approximate="tanh")
             case "embedding" | "gelu" | "silu":
                 return getattr(torch.nn.functional, name)(*xs)
             case "dropout":
