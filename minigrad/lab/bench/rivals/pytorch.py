@@ -123,8 +123,8 @@ class PyTorch:
                 return torch.nn.functional.scaled_dot_product_attention(*xs[:3], **shown)
             case "self_attention":
                 batch, length, size = xs[0].shape
-                heads = sum(xs[1:], xs[0]).view(batch, length, 3, params["heads"], -1).permute(2, 0, 3, 1, 4)
-                y = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=params["causal"])
+                heads = sum(xs[1:], xs[0]).view(batch, length, 3, params.get("heads", 1), -1).permute(2, 0, 3, 1, 4)
+                y = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=params.get("causal", False))
                 return y.transpose(1, 2).reshape(batch, length, size // 3)
             case "matmul_transposed":
                 return xs[0] @ xs[1].T
