@@ -8,8 +8,11 @@ from weakref import ref
 import numpy as np
 
 from minigrad import create
+from minigrad.devices.dtypes import to_host
+from minigrad.errors import require_int, require_number
 from minigrad.operators import OPS
 from minigrad.replay.graph import graph
+from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
 
@@ -62,6 +65,46 @@ def word_step(model: Callable[[], Any], caches: list[list[Tensor]], sent: Tensor
 def affine(layer: Any) -> tuple[Tensor, Tensor]:
     """Weight and bias."""
     return layer.weight, layer.bias
+
+
+def generate(
+    model: Any, indices: Any, count: int, temperature: float, top_k: int | None, seed: int, cached: bool
+) -> np.ndarray:
+    """See `GPT.generate`."""
+    text = np.array(to_host(indices, who="generate: indices"), ndmin=2)
+    if not text.shape[-1]:
+        raise ValueError(f"generate: indices are {text.shape}; a text begins with one word at least.")
+    require_number("generate", "temperature", temperature)
+    if top_k is not None:
+        require_int("generate", "top_k", top_k, 1)
+    rng, modes = np.random.default_rng(seed), [(module, module.training) for _, module in model.named_modules()]
+    model.eval()
+    try:
+        with no_grad():
+            for i in range(require_int("generate", "count", count)):
+                logits = following(model, text, cached, first=i == 0)[:, -1].numpy().astype(np.float64)
+                word = np.array([drawn(row, temperature, top_k, rng) for row in logits], np.int64)[:, None]
+                text = np.concatenate([text, word], axis=1)
+    finally:
+        for module, training in modes:
+            module.training = training
+    return text
+
+
+def following(model: Any, text: np.ndarray, cached: bool, first: bool) -> Tensor:
+    """Logits (batch, places, words), the last ones of the word after the text; cached: by its last word alone."""
+    device = model.wte.weight.device
+    if not cached:
+        return model(create.tensor(text, device=device))
+    if model.word_step is None or not model.word_step.fits(model, len(text)):
+        model.word_step = WordStep(model, len(text))
+    if first:
+        past: list[list[Tensor]] = [[] for _ in model.h.parts]
+        logits = model(create.tensor(text, device=device), past)
+        model.word_step.begin(past)
+        return logits
+    model.has_place(text.shape[1])
+    return model.word_step.logits(text[:, -1:], text.shape[1] - 1)
 
 
 def drawn(logits: np.ndarray, temperature: float, top_k: int | None, rng: np.random.Generator) -> int:

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from minigrad import create
-from minigrad.devices.dtypes import to_host, wide
-from minigrad.errors import require_bool, require_int, require_number
+from minigrad.devices.dtypes import wide
+from minigrad.errors import require_bool, require_int
 from minigrad.nn.dropout import Dropout
 from minigrad.nn.embedding import Embedding
-from minigrad.nn.generation import WordStep, drawn
+from minigrad.nn.generation import WordStep, generate
 from minigrad.nn.linear import Linear
 from minigrad.nn.module import Module, Sequential
 from minigrad.nn.normalization import LayerNorm
@@ -144,7 +144,7 @@ class GPT(Module):
         device: str | None = None, dtype: Any = "float32",
     ):  # fmt: skip
         self.length, layers = require_int("GPT", "length", length, 1), require_int("GPT", "layers", layers, 1)
-        self._step: WordStep | None = None  # that of `generate`
+        self.word_step: WordStep | None = None  # that of `generate`
         like: dict[str, Any] = {"device": device, "dtype": dtype}
         self.wte, self.wpe = Embedding(words, width, **like), Embedding(length, width, **like)
         self.dropout = Dropout(dropout)
@@ -163,7 +163,7 @@ class GPT(Module):
         if indices.ndim != 2:
             raise ValueError(f"GPT: indices are {indices.shape}; they must be (batch, length).")
         start = past[0][0].shape[2] if past and past[0] else 0
-        self._has_place(end := start + indices.shape[1])
+        self.has_place(end := start + indices.shape[1])
         places = self.wpe.weight[start:end]  # without indices, which a captured step could not send to the GPU
         x = self.dropout(self.wte(indices) + places)
         blocks: Any = self.h.parts
@@ -182,41 +182,10 @@ class GPT(Module):
         temperature 0 takes the likeliest word, top_k draws among the k likeliest. Keys and values of the words before
         are kept; without `cached` they are made again for each word, with the same result.
         """
-        text = np.array(to_host(indices, who="generate: indices"), ndmin=2)
-        if not text.shape[-1]:
-            raise ValueError(f"generate: indices are {text.shape}; a text begins with one word at least.")
-        require_number("generate", "temperature", temperature)
-        if top_k is not None:
-            require_int("generate", "top_k", top_k, 1)
-        rng, modes = np.random.default_rng(seed), [(module, module.training) for _, module in self.named_modules()]
-        self.eval()
-        try:
-            with no_grad():
-                for i in range(require_int("generate", "count", count)):
-                    logits = self._next(text, cached, first=i == 0)[:, -1].numpy().astype(np.float64)
-                    word = np.array([drawn(row, temperature, top_k, rng) for row in logits], np.int64)[:, None]
-                    text = np.concatenate([text, word], axis=1)
-        finally:
-            for module, training in modes:
-                module.training = training
-        return text
+        return generate(self, indices, count, temperature, top_k, seed, cached)
 
-    def _next(self, text: np.ndarray, cached: bool, first: bool) -> Tensor:
-        """Logits (batch, places, words), the last ones of the word after the text; cached: by its last word alone."""
-        device = self.wte.weight.device
-        if not cached:
-            return self(create.tensor(text, device=device))
-        if self._step is None or not self._step.fits(self, len(text)):
-            self._step = WordStep(self, len(text))
-        if first:
-            past: list[Past] = [[] for _ in self.h.parts]
-            logits = self(create.tensor(text, device=device), past)
-            self._step.begin(past)
-            return logits
-        self._has_place(text.shape[1])
-        return self._step.logits(text[:, -1:], text.shape[1] - 1)
-
-    def _has_place(self, end: int) -> None:
+    def has_place(self, end: int) -> None:
+        """Raise ValueError where a text of so many words is longer than the model takes."""
         if end > self.length:
             raise ValueError(f"GPT: {end} places are more than its length of {self.length}.")
 
