@@ -6,7 +6,7 @@
 #define WARPS 8
 #endif
 
-constexpr int PER = 8;  // numbers of a lane: a row has up to 32 PER
+constexpr int NUMBERS = 8;  // of a lane: a row has up to 32 NUMBERS
 
 // x (texts, 3, heads, width): the query of each head, its key and its value, of which the last two are written into the
 // cache at *place. y (texts, heads, width) = softmax(q keys^T * factor) values over the places 0 to *place. block -> a pair;
@@ -14,7 +14,7 @@ constexpr int PER = 8;  // numbers of a lane: a row has up to 32 PER
 // number of a row.
 extern "C" __global__ void __launch_bounds__(32 * WARPS) cached_attention_forward(
     const real* x, real* keys, real* values, const long long* place, real* y, wide factor, int heads, int length, int width) {
-    __shared__ wide peaks[WARPS], totals[WARPS], sums[WARPS][32 * PER];
+    __shared__ wide peaks[WARPS], totals[WARPS], sums[WARPS][32 * NUMBERS];
     int pair = blockIdx.x, text = pair / heads, head = pair % heads, lane = threadIdx.x, part = heads * width;
     const real* own = x + text * 3 * part + head * width;
     long long last = *place;
@@ -26,14 +26,14 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) cached_attention_forwar
     }
     __syncthreads();
     // [online softmax]
-    wide q[PER] = {}, sum[PER] = {}, most = -INFINITY, total = 0;
+    wide q[NUMBERS] = {}, sum[NUMBERS] = {}, most = -INFINITY, total = 0;
 #pragma unroll
-    for (int j = 0; j < PER; ++j) q[j] = lane + 32 * j < width ? own[lane + 32 * j] * factor : 0;
+    for (int j = 0; j < NUMBERS; ++j) q[j] = lane + 32 * j < width ? own[lane + 32 * j] * factor : 0;
 #pragma unroll 4
     for (int key = threadIdx.y; inside && key <= last; key += WARPS) {
-        wide score = 0, v[PER];
+        wide score = 0, v[NUMBERS];
 #pragma unroll
-        for (int j = 0; j < PER; ++j) {
+        for (int j = 0; j < NUMBERS; ++j) {
             if (32 * j < width) {
                 int at = key * width + lane + 32 * j;
                 score += lane + 32 * j < width ? q[j] * keys[at] : 0, v[j] = lane + 32 * j < width ? wide(values[at]) : 0;
@@ -43,13 +43,13 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) cached_attention_forwar
         wide larger = Max()(score, most), kept = most == larger ? 1 : exp(most - larger), weight = exp(score - larger);
         most = larger, total = total * kept + weight;
 #pragma unroll
-        for (int j = 0; j < PER; ++j) {
+        for (int j = 0; j < NUMBERS; ++j) {
             if (32 * j < width) sum[j] = sum[j] * kept + weight * v[j];
         }
     }
     // [put together]
 #pragma unroll
-    for (int j = 0; j < PER; ++j) sums[threadIdx.y][lane + 32 * j] = sum[j];
+    for (int j = 0; j < NUMBERS; ++j) sums[threadIdx.y][lane + 32 * j] = sum[j];
     if (lane == 0) peaks[threadIdx.y] = most, totals[threadIdx.y] = total;
     __syncthreads();
     most = -INFINITY, total = 0;

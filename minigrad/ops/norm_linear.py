@@ -13,7 +13,7 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.op import Case, Op
 from minigrad.ops import gelu_tanh, layer_norm
 
-FILE, BLOCKS = "norm_linear.cu", (256, 64, 128, 512)
+FILE, WARPS = "norm_linear.cu", (8, 2, 4, 16)
 AXIS = {False: 1, True: 0}  # of the weight, along which the outputs are, by `transposed`
 
 
@@ -45,11 +45,18 @@ def kernels_of() -> dict[str, Kernel]:
     def kernel(name: str, outputs: str, **tunables: Any) -> Kernel:
         sizes = f"{outputs.partition('/')[0]} rows shared"
         return Kernel(
-            FILE, f"norm_linear_{name}", (outputs, "rows"), ("BLOCK",), sizes, shared="shared", BLOCK=BLOCKS, **tunables
+            FILE,
+            f"norm_linear_{name}",
+            (outputs, "rows"),
+            ("32*WARPS",),
+            sizes,
+            shared="shared",
+            WARPS=WARPS,
+            **tunables,
         )
 
-    columns = kernel("columns", "columns/COLUMNS", COLUMNS=(8, 16, 32))
-    return {"forward": columns, "forward_rows": kernel("rows", "lanes/BLOCK")}
+    columns = kernel("columns", "columns/OUTPUTS", OUTPUTS=(8, 16, 32))
+    return {"forward": columns, "forward_rows": kernel("rows", "columns/WARPS")}
 
 
 def launch(
@@ -67,10 +74,10 @@ def layer(
     """y by the kernel for this weight."""
     terms, columns, rows = x.shape[-1], weight.shape[AXIS[transposed]], prod(x.shape[:-1])
     y = Array.empty(x.device, (*x.shape[:-1], columns), x.dtype)
-    kernel, work, shape = kernels["forward"], columns, (terms, columns)
+    kernel, shape = kernels["forward"], (terms, columns)
     if transposed:
-        kernel, work, shape = kernels["forward_rows"], 32 * columns, (columns, terms)
-    run = kernel.launch(work, rows, terms * wide(x.dtype).itemsize)
+        kernel, shape = kernels["forward_rows"], (columns, terms)
+    run = kernel.launch(columns, rows, terms * wide(x.dtype).itemsize)
     run(x, *norm, weight, bias, residual, y, eps, int(gelu), *shape)
     return y
 

@@ -20,6 +20,7 @@ from minigrad.lab.bench.levels import places
 from minigrad.lab.bench.measure import Draw, Reference
 from minigrad.microscope import watching
 from minigrad.op import Op
+from minigrad.ops.add_layer_norm import add_layer_norm
 from minigrad.ops.attention.flash import RUNGS as RUNGS_IN_TILES
 from minigrad.ops.matmul.shapes import ENDS
 from minigrad.rounding import rounded
@@ -91,6 +92,14 @@ def test_attention_in_tiles_has_no_problem(rung):
         q, k, v = (mg.tensor(np.ones(shape, dtype), True, "sim") for shape in ((1, 2, 33, 20), *[(1, 1, 70, 20)] * 2))
         with clean():
             op(q, k, v, causal=True).backward(mg.tensor(np.ones(q.shape, dtype), device="sim"))
+
+
+def test_the_sums_of_a_residual_stream_and_their_norms_have_no_problem():
+    for op in (add_layer_norm, add_layer_norm.using(FOURS=2, ROWS=4)):
+        x, y, *columns = (mg.randn(*shape, device="sim", requires_grad=True) for shape in ((19, 36),) * 2 + ((36,),) * 3)
+        with clean():
+            h, n = op(x, y, *columns)
+            (h.sum() + n.sum()).backward()
 
 
 @pytest.mark.parametrize("m, k, n", [(20, 4200, 40), (4200, 20, 40), (40, 20, 4200)])
