@@ -39,6 +39,16 @@ struct Lane {
     __device__ void write(T* row, int n) const {
         vectors(n, [&](int j, int i) { put(row, i, Four<wide>{at[j], at[j + 1], at[j + 2], at[j + 3]}); });
     }
+    // Adds the row to one in memory, or writes it there first.
+    __device__ void join(wide* row, int n, bool first) const {
+        vectors(n, [&](int j, int i) {
+            Four<wide> sum = {};
+            if (!first) sum = vec(row + i);
+#pragma unroll
+            for (int lane = 0; lane < LANES; ++lane) sum.at[lane] += at[j + lane];
+            put(row, i, sum);
+        });
+    }
     // The sum over the row of f(j), j the number of an element of this lane; all lanes get it.
     template <class F>
     static __device__ wide sum(int n, F f) {
@@ -83,7 +93,8 @@ extern "C" __global__ void __launch_bounds__(32 * ROWS) add_layer_norm_forward(
 extern "C" __global__ void __launch_bounds__(32 * ROWS) add_layer_norm_backward(
     const wide* dh, const real* dn, const wide* h, const wide* weight, wide* dx, real* dy, wide* parts, wide eps, int rows,
     int n) {
-    extern __shared__ wide sums[];  // (3, n)
+    extern __shared__ __align__(16) unsigned char memory[];
+    wide* sums = reinterpret_cast<wide*>(memory);  // (3, n)
     Lane of_weight = {}, of_shift = {}, of_bias = {};
     for (int row = blockIdx.x * ROWS + threadIdx.y; row < rows; row += gridDim.x * ROWS) {
         Lane own = {}, normal = {}, factors = {};
@@ -108,17 +119,9 @@ extern "C" __global__ void __launch_bounds__(32 * ROWS) add_layer_norm_backward(
     // [sums of the block]
     for (int warp = 0; warp < ROWS; ++warp) {
         if (threadIdx.y == warp) {
-            Lane::vectors(n, [&](int j, int i) {
-#pragma unroll
-                for (int lane = 0; lane < LANES; ++lane) {
-                    wide now[] = {of_weight.at[j + lane], of_shift.at[j + lane], of_bias.at[j + lane]};
-#pragma unroll
-                    for (int of = 0; of < 3; ++of) {
-                        wide& sum = sums[of * n + i + lane];
-                        sum = warp ? sum + now[of] : now[of];
-                    }
-                }
-            });
+            of_weight.join(sums, n, warp == 0);
+            of_shift.join(sums + n, n, warp == 0);
+            of_bias.join(sums + 2 * n, n, warp == 0);
         }
         __syncthreads();
     }

@@ -82,7 +82,7 @@ def generate(
     try:
         with no_grad():
             for i in range(require_int("generate", "count", count)):
-                logits = following(model, text, cached, first=i == 0)[:, -1].numpy().astype(np.float64)
+                logits = following(model, text, cached, first=i == 0).numpy()[:, -1].astype(np.float64)
                 word = np.array([drawn(row, temperature, top_k, rng) for row in logits], np.int64)[:, None]
                 text = np.concatenate([text, word], axis=1)
     finally:
@@ -92,19 +92,18 @@ def generate(
 
 
 def following(model: Any, text: np.ndarray, cached: bool, first: bool) -> Tensor:
-    """Logits (batch, places, words), the last ones of the word after the text; cached: by its last word alone."""
+    """Logits (batch, 1, words) of the word after the text; cached: by its last word alone."""
     device = model.wte.weight.device
-    if not cached:
-        return model(create.tensor(text, device=device))
-    if model.word_step is None or not model.word_step.fits(model, len(text)):
-        model.word_step = WordStep(model, len(text))
-    if first:
-        past: list[list[Tensor]] = [[] for _ in model.h.parts]
-        logits = model(create.tensor(text, device=device), past)
+    if cached and not first:
+        model.has_place(text.shape[1])
+        return model.word_step.logits(text[:, -1:], text.shape[1] - 1)
+    past: list[list[Tensor]] | None = [[] for _ in model.h.parts] if cached else None
+    logits = model(create.tensor(text, device=device), past)
+    if past:
+        if model.word_step is None or not model.word_step.fits(model, len(text)):
+            model.word_step = WordStep(model, len(text))
         model.word_step.begin(past)
-        return logits
-    model.has_place(text.shape[1])
-    return model.word_step.logits(text[:, -1:], text.shape[1] - 1)
+    return logits[:, -1:]
 
 
 def drawn(logits: np.ndarray, temperature: float, top_k: int | None, rng: np.random.Generator) -> int:

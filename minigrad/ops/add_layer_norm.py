@@ -18,7 +18,7 @@ from minigrad.ops.rowwise import around
 
 FILE, WIDEST, ROWS = "add_layer_norm.cu", 1024, (8, 4, 2, 16)
 FOURS = (8, 1, 2, 3, 4, 6)  # vectors of a lane
-RESIDENT = 2  # blocks of a multiprocessor that make gradients: each leaves rows of sums
+MOST, RESIDENT = 4, 7  # blocks of a multiprocessor that make gradients, and vectors of a lane in all of them
 
 
 def forward(
@@ -75,8 +75,9 @@ def launch_backward(
     dx = Array.empty(y0.device, y0.shape, y0.dtype)
     low = dx if y.dtype == dx.dtype else Array.empty(y0.device, y0.shape, y.dtype)
     size = dx.dtype.itemsize
-    height = kernels["backward"].launch(rows, n, 1, 0).values["ROWS"]
-    count = max(min(ceil_div(rows, height), RESIDENT * y0.device.processors), 1)
+    values = kernels["backward"].launch(rows, n, 1, 0).values
+    resident = min(MOST, max(1, RESIDENT // values["FOURS"]))
+    count = max(min(ceil_div(rows, values["ROWS"]), resident * y0.device.processors), 1)
     parts = Array.empty(y0.device, (3, count, n), dx.dtype)
     run = kernels["backward"].launch(rows, n, count, 3 * n * size)
     run(dh, dn, y0, weight, dx, None if low is dx else low, parts, eps, rows, n)

@@ -105,9 +105,9 @@ class StepWatch:
 
         def step(optimizer: Optimizer) -> None:
             part = self.begin("", type(optimizer).__name__, "update")
-            arrays = 3 + 2 * len(optimizer.states)
-            part.nbytes += arrays * sum(p.array.nbytes for p in optimizer.parameters)
             plain(optimizer)
+            for i, p in enumerate(optimizer.parameters):
+                part.nbytes += 3 * p.array.nbytes + 2 * sum(s.array.nbytes for s in optimizer._states_of(i, p))
 
         return step
 
