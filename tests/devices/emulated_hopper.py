@@ -37,7 +37,8 @@ class Emulated(Kernel):
 
         text = INCLUDE.sub(included, kernel.source.text)
         text, changed = STAGES.subn(
-            rf"unsigned char* \1 = (unsigned char*)({factor}.word[2] + (blockIdx.x + blockIdx.y * gridDim.x) * {ROOM});", text
+            rf"auto \1 = (unsigned char*)({factor}.word[2] + (blockIdx.x + blockIdx.y * gridDim.x) * {ROOM});",
+            text,
         )
         assert changed == 1
         for old, other in (instead or {}).items():

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class FlashRung:
     exchanges: bool = False
     sizes: dict[str, dict[int, Tiles]] = field(default_factory=dict)
 
-    ways = WAYS  # those for which it has a kernel
+    ways: ClassVar[tuple[str, ...]] = WAYS  # those for which it has a kernel
 
     @property
     def bytes(self) -> int:
