@@ -3,10 +3,7 @@
 #ifndef GROUPS
 #define GROUPS 3
 #endif
-#ifndef PLACES
-#define PLACES 4
-#endif
-constexpr int KEYS = 128, ROWS = 64 * (GROUPS - 1);
+constexpr int KEYS = 128, ROWS = 64 * (GROUPS - 1), PLACES = 4;
 using Own = Rows<ROWS>;
 using Passing = Rows<KEYS>;
 using Tiles = Ring<PLACES, Passing::SIZE, GROUPS - 1>;  // keys and values in turns
@@ -49,9 +46,8 @@ struct Strip {
 };
 
 // y = softmax(scale q k^T) v. block -> ROWS queries of a pair; group of four warps -> 64 of them. A thread of the last group
-// feeds the copy engine: tiles of keys and values pass by in a ring. Products run while the warps do other work: those for
-// the scores of the next tile and those with the values of this one are begun together, and while the second ones go on, the
-// softmax of the next tile is made.
+// feeds the copy engine: tiles of keys and values pass by in a ring. The products for a tile's scores and those with the
+// values of the one before are begun together, and while the second ones go on, the softmax of the tile is made.
 extern "C" __global__ void __launch_bounds__(128 * GROUPS, 1) attention_wgmma_bf16(
     const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k, const __grid_constant__ TensorMap v, bfloat16* y,
     float* peaks, float* inverses, int* spoiled, float scale, int group, int queries, int keys, int width, int causal) {

@@ -1,12 +1,6 @@
 #include "attention/wgmma.cuh"
 
-#ifndef LATE
-#define LATE (WIDTH == 64)
-#endif
-#ifndef STAGES
-#define STAGES 2
-#endif
-constexpr int KEYS = 128, QUERIES = 64, NUMBERS = 2 * QUERIES, EXPOSED = KEYS * QUERIES * 2;
+constexpr int KEYS = 128, QUERIES = 64, STAGES = 2, NUMBERS = 2 * QUERIES, EXPOSED = KEYS * QUERIES * 2;
 using Own = Rows<KEYS>;
 using Passing = Rows<QUERIES>;
 using Passed = Ring<STAGES, 2 * Passing::SIZE, 2>;  // of q and dy
@@ -150,28 +144,24 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_wgmma_bf16_backwa
     Dq dq_sum;
     barrier_wait(ready, 0);
     for (int number = 0; number < tiles.count; ++number) {
-        // [p, ds] while a product goes on: that for dq of the tile before, which at first is not used
+        // [p, ds]
         const float* shift = numbers + number % STAGES * NUMBERS;
+        unsigned char* ds = exposed + number % 2 * EXPOSED;
         ring.wait(number);
         strip.begin(k_tile, v_tile, ring.tile(number));
-        if (LATE) dq_sum.begin(exposed + (number + 1) % 2 * EXPOSED, k_tile);
-        wgmma_wait<1 + LATE>(strip.score);
-        strip.weigh(tiles.start(number), shift);
-        wgmma_wait<LATE>(strip.slope);
+        wgmma_wait<1>(strip.score);
+        strip.weigh(tiles.start(number), shift);  // while the other product goes on
+        wgmma_wait<0>(strip.slope);
         strip.derive(tiles.start(number), shift + QUERIES);
         // [dv, dk, dq]
         strip.begin_sums(ring.tile(number));
-        expose(exposed + number % 2 * EXPOSED, first, strip.ds);
-        if (LATE) wgmma_wait<1>(dq_sum.sum);
-        if (LATE && number > 0) dq_sum.add(dq, tiles, number - 1, scale);
+        expose(ds, first, strip.ds);
         wgmma_wait<0>(strip.value_sum), wgmma_wait<0>(strip.key_sum);
         first_threads_meet<256>();
         ring.free(number);
-        if (!LATE) dq_sum.begin(exposed + number % 2 * EXPOSED, k_tile), wgmma_wait<0>(dq_sum.sum), dq_sum.add(dq, tiles, number, scale);
-    }
-    if (LATE && tiles.count > 0) {
-        dq_sum.begin(exposed + (tiles.count - 1) % 2 * EXPOSED, k_tile), wgmma_wait<0>(dq_sum.sum);
-        dq_sum.add(dq, tiles, tiles.count - 1, scale);
+        dq_sum.begin(ds, k_tile);
+        wgmma_wait<0>(dq_sum.sum);
+        dq_sum.add(dq, tiles, number, scale);
     }
     // [store]
 #pragma unroll

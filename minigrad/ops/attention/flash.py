@@ -24,7 +24,9 @@ FILES = dict(zip(WAYS, ("", "_backward", "_backward", "_backward_all"), strict=T
 # Of rows that pass by: stages, tiles (of keys and values, or of queries and upstream gradients), and numbers of a row.
 STAGES, TILES, NUMBERS = 2, 2, 3
 GROUPS = {64: 4, 128: 3}  # of four warps, in a block of wgmma, by width
-FEW = 16  # queries that leave most of a strip of tensor cores empty, so that float32 itself is as fast as 3xTF32
+# Queries, or keys, that leave most of a tile of tensor cores empty, so that float32 itself is as fast as 3xTF32. It is more
+# exact in short sums, since tensor cores round toward zero.
+FEW = 16
 Tiles = dict[str, int]
 
 
@@ -208,7 +210,7 @@ def choose(
     names = [PRECISIONS.get(precision, ""), "register_tile"]
     if is_bfloat16(q.dtype):
         names = ["wgmma_bf16"] * (q.device.arch == "sm_90a") + ["mma_bf16"]
-    if q.shape[2] < FEW and precision == "3xtf32":
+    if min(q.shape[2], k.shape[2]) < FEW and precision == "3xtf32":
         names = names[1:]
     free = [RUNGS[name] for name in names if f"fast_{name}" in kernels]
     return next((rung for rung in free if rung.fits(q, k, v, mask, scale)), None)
