@@ -125,7 +125,7 @@ OF_HOPPER = [(1, 4, 333, 128, 200, 2, True), (2, 2, 130, 72, 390, 2, False), (1,
 
 
 def takes(rung, size):
-    """In few queries or keys float32 takes no tensor cores; wgmma takes whole runs of 16 bytes, and at least one key."""
+    """Of few queries or keys float32 takes no tensor cores; wgmma takes runs of 16 bytes, and at least one key."""
     if rung == "wgmma_bf16":
         return size[3] % 8 == 0 and size[4] > 0
     return size not in OF_HOPPER and not (rung == "mma_3xtf32" and min(size[2], size[4]) < flash.FEW)

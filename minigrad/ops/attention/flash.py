@@ -24,8 +24,8 @@ FILES = dict(zip(WAYS, ("", "_backward", "_backward", "_backward_all"), strict=T
 # Of rows that pass by: stages, tiles (of keys and values, or of queries and upstream gradients), and numbers of a row.
 STAGES, TILES, NUMBERS = 2, 2, 3
 GROUPS = {64: 4, 128: 3}  # of four warps, in a block of wgmma, by width
-# Queries, or keys, that leave most of a tile of tensor cores empty, so that float32 itself is as fast as 3xTF32. It is more
-# exact in short sums, since tensor cores round toward zero.
+# Queries, or keys, that leave most of a tile of tensor cores empty, so that float32 itself is as fast as 3xTF32. It is
+# more exact in short sums, since tensor cores round toward zero.
 FEW = 16
 Tiles = dict[str, int]
 
