@@ -23,7 +23,8 @@ WAYS = ("", "_backward_queries", "_backward_keys", "_backward_all")
 FILES = dict(zip(WAYS, ("", "_backward", "_backward", "_backward_all"), strict=True))
 # Of rows that pass by: stages, tiles (of keys and values, or of queries and upstream gradients), and numbers of a row.
 STAGES, TILES, NUMBERS = 2, 2, 3
-GROUPS = {64: 4, 128: 3}  # of four warps, in a block of wgmma, by width
+# Of wgmma, each group of whose warps owns 64 rows: queries of a block by width, keys of a tile, bytes of two barriers.
+QUERIES, KEYS, BARRIERS = {64: 192, 128: 128}, 128, 16
 # Queries, or keys, that leave most of a tile of tensor cores empty, so that float32 itself is as fast as 3xTF32. It is
 # more exact in short sums, since tensor cores round toward zero.
 FEW = 16
@@ -118,7 +119,7 @@ class HopperRung(FlashRung):
 
     def fits(self, q: Any, k: Any, v: Any, mask: Any, scale: float) -> bool:
         """The copy engine takes no empty arrays, and rows that are multiples of 16 bytes."""
-        return super().fits(q, k, v, mask, scale) and q.shape[3] % 8 == 0 and q.shape[2] > 0 and k.shape[2] > 0
+        return super().fits(q, k, v, mask, scale) and q.shape[3] % 8 == 0 and q.size > 0 and k.size > 0
 
     def takes(self) -> str:
         return f"{super().takes()} that are multiples of 8, and at least one query and key"
@@ -126,24 +127,29 @@ class HopperRung(FlashRung):
     def launch(self, kernels: Mapping[str, Kernel], way: str, rows: int, pairs: int, width: int) -> Launch:
         if way not in self.ways:
             return RUNGS["mma_bf16"].launch(kernels, way, rows, pairs, width)
-        kernel, wide = kernels[f"{self.name}{way}"], 64 if width <= 64 else 128
-        groups = 3 if way else GROUPS[wide]
-        blocks, memory = ceil_div(rows, 128 if way else 64 * (groups - 1)), self.memory(way, wide, groups)
-        return kernel.launch(blocks, pairs, memory, WIDTH=wide, GROUPS=groups)
-
-    def memory(self, way: str, wide: int, groups: int) -> int:
-        """Bytes of shared memory: the block's rows, tiles that pass by, barriers; for gradients ds and two numbers."""
+        wide, queries = self.block(way, width)
         row = wide * self.bytes
-        if not way:
-            return 64 * (groups - 1) * row + 4 * (128 * row + 16) + 8
-        return 2 * 128 * row + 2 * 64 * 128 * 2 + STAGES * (2 * 64 * row + 2 * 64 * 4 + 16) + 8
+        if way:  # keys and values, ds twice, and stages of tiles of q and dy with two numbers of each query
+            memory = 2 * KEYS * row + 2 * KEYS * queries * self.bytes + STAGES * (2 * queries * (row + 4) + BARRIERS)
+        else:  # the block's queries, and two stages of keys and of values
+            memory = queries * row + 2 * STAGES * (KEYS * row + BARRIERS)
+        groups, blocks = queries // 64 + 1 if not way else KEYS // 64 + 1, ceil_div(rows, KEYS if way else queries)
+        return kernels[f"{self.name}{way}"].launch(blocks, pairs, memory + BARRIERS, WIDTH=wide, GROUPS=groups)
+
+    def block(self, way: str, width: int) -> tuple[int, int]:
+        """The width of tiles, 64 or 128, and their queries: in a forward pass, those of a block."""
+        wide = 64 if width <= 64 else 128
+        return wide, 64 if way else QUERIES[wide]
 
     def given(self, way: str, *arrays: Array) -> Sequence[Any]:
-        """Maps of tiles with 64 columns, 128 bytes: of queries as many as a block takes, and 128 keys."""
-        queries, maps = 64 if way else 64 * (GROUPS[64 if arrays[0].shape[3] <= 64 else 128] - 1), []
-        for x, rows in zip(arrays, [queries] * (len(arrays) - 2) + [128] * 2, strict=True):
-            maps.append(TensorMap(x, (x.shape[0] * x.shape[1], *x.shape[2:]), (1, rows, 64)))
-        return maps if way in self.ways else arrays
+        """Maps of tiles with 64 columns, 128 bytes."""
+        if way not in self.ways:
+            return arrays
+        rows = [self.block(way, arrays[0].shape[3])[1]] * (len(arrays) - 2) + [KEYS] * 2
+        return [
+            TensorMap(x, (x.shape[0] * x.shape[1], *x.shape[2:]), (1, count, 64))
+            for x, count in zip(arrays, rows, strict=True)
+        ]
 
     def kernel(self, way: str) -> Kernel:
         return Kernel(
