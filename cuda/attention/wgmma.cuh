@@ -11,11 +11,13 @@ struct Rows {
 #pragma unroll
         for (int i = 0; i < WIDTH / 64; ++i) copy_box(tile + i * BOX, &map, i * 64, first, pair, full);
     }
-    // A factor of products whose sum goes along the rows, from row 0 on, and how many bytes further a column lies.
-    static __device__ Tile along(const unsigned char* tile) { return describe(tile, 16); }
-    static constexpr __device__ int at(int column) { return column / 64 * BOX + column % 64 * 2; }
-    // The same with the sum down the columns.
-    static __device__ Tile down(const unsigned char* tile) { return describe(tile, BOX); }
+    // A factor that begins at this row and column: the sum goes along its rows, or down its columns.
+    static __device__ Tile along(const unsigned char* tile, int row, int column) {
+        return describe(tile + column / 64 * BOX + row * 128 + column % 64 * 2, 16);
+    }
+    static __device__ Tile down(const unsigned char* tile, int row, int column = 0) {
+        return describe(tile + column / 64 * BOX + row * 128 + column % 64 * 2, BOX);
+    }
 };
 
 // Places for COUNT tiles of SIZE bytes, which pass from the warp that copies to USERS groups of four warps that multiply. The
@@ -64,21 +66,19 @@ __device__ void pack(unsigned (&factor)[N / 8][4], const float (&c)[N]) {
 // c = a @ b^T, 64 rows of a tile from `row` on times all rows of another one: begins.
 template <class A, class B, int N>
 __device__ void begin_along(float (&c)[N], const unsigned char* a, int row, const unsigned char* b) {
-    Tile first = A::along(a + row * 128), second = B::along(b);
     wgmma_fence(c);
-    wgmma<false, false, false>(c, first, second);
+    wgmma<false, false, false>(c, A::along(a, row, 0), B::along(b, 0, 0));
 #pragma unroll
-    for (int i = 16; i < WIDTH; i += 16) wgmma<false, false>(c, moved(first, A::at(i)), moved(second, B::at(i)));
+    for (int i = 16; i < WIDTH; i += 16) wgmma<false, false>(c, A::along(a, row, i), B::along(b, 0, i));
     wgmma_commit();
 }
 
 // c += factor @ b, a factor in registers: begins.
 template <class B, int N, int SLICES>
 __device__ void begin_down(float (&c)[N], const unsigned (&factor)[SLICES][4], const unsigned char* b) {
-    Tile second = B::down(b);
     wgmma_fence(c);
 #pragma unroll
-    for (int i = 0; i < SLICES; ++i) wgmma<true>(c, factor[i], moved(second, i * 16 * 128));
+    for (int i = 0; i < SLICES; ++i) wgmma<true>(c, factor[i], B::down(b, i * 16));
 }
 
 // Writes factor times row i of the sums; spoiled: set if they are not finite.
@@ -89,7 +89,7 @@ __device__ void store(bfloat16* to, float (&sum)[N], int i, int width, float fac
     for (int n = 0; n < N; n += 4) {
         float first = sum[n + i * 2], second = sum[n + i * 2 + 1];
         zero += first * 0 + second * 0;
-        if (column(n / 2) < width) *reinterpret_cast<unsigned*>(to + column(n / 2)) = to_bf16(first * factor, second * factor);
+        write_run(to, column(n / 2), width, Run<bfloat16, 2>{bfloat16(first * factor), bfloat16(second * factor)});
     }
     tell(spoiled, zero);
 }

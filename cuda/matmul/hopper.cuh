@@ -65,9 +65,6 @@ __device__ inline Tile describe(const void* tile, int next) {
     return (shared_address(tile) >> 4 & 0x3fff) | (Tile)(next >> 4) << 16 | EIGHT << 32 | SWIZZLED << 62;
 }
 
-// The same of a tile that begins so many bytes further on, a multiple of 16: one addition.
-__device__ inline Tile moved(Tile tile, int bytes) { return tile + (bytes >> 4); }
-
 // A product owns its registers from the fence until the wait for its committed group. All of them are operands of both
 // instructions, so that the compiler moves no use of one across either.
 #define FOUR(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])

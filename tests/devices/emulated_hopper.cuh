@@ -60,15 +60,12 @@ __device__ inline void copy_pixels(
 }
 
 __device__ inline Tile describe(const void* tile, int next) { return (Tile)tile | (Tile)next << 48; }
-__device__ inline Tile moved(Tile tile, int bytes) { return tile + bytes; }
 __device__ inline float number(Tile tile, bool turned, int extent, int k) {
     unsigned long long start = tile & (1ull << 48) - 1, next = tile >> 48;
     unsigned long long along = start + extent / 8 * 1024 + extent % 8 * 128 + k * 2;
     unsigned long long down = start + extent / 64 * next + k / 8 * 1024 + k % 8 * 128 + extent % 64 * 2;
     return *(const bfloat16*)swizzled(turned ? down : along);
 }
-
-__device__ inline void atomicAdd(float2* to, float2 x) { ::atomicAdd(&to->x, x.x), ::atomicAdd(&to->y, x.y); }
 
 // Waits for the four warps of the group.
 __device__ inline void together() {

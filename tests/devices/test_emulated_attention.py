@@ -40,3 +40,25 @@ def test_output_and_gradients(size):
     found = results(emulated(), hosts, dy, "sim", causal=causal)
     for got, right in zip(found, exact, strict=True):
         np.testing.assert_allclose(got, right, atol=2**-6 * np.abs(right).max())
+
+
+def test_what_is_hidden_cannot_leak():
+    """With causal the last keys may be NaN for all but the last queries: spoiled rows are made again."""
+    rng = np.random.default_rng(0)
+    *hosts, dy = (rng.standard_normal((1, 1, 75, 8)).astype(ml_dtypes.bfloat16) for _ in range(4))
+    late = [np.where(np.arange(75)[:, None] < 70, x, ml_dtypes.bfloat16(np.nan)) for x in hosts[1:]]
+    clean, spoiled = (results(emulated(), [hosts[0], *rest], dy, "sim", causal=True) for rest in (hosts[1:], late))
+    for found, right in zip(spoiled[:2], clean[:2], strict=True):
+        np.testing.assert_allclose(found[0, 0, :70], right[0, 0, :70], atol=2**-5)
+        assert np.isnan(found[0, 0, 70:]).all()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_large_scores_do_not_overflow(sign):
+    """Also where a maximum grows from tile to tile, and where all scores are far below 0."""
+    k = np.zeros((1, 1, 200, 8), ml_dtypes.bfloat16)
+    k[..., 0] = np.arange(200)
+    v = np.random.default_rng(0).standard_normal(k.shape).astype(ml_dtypes.bfloat16)
+    q = np.full((1, 1, 3, 8), sign * 100, ml_dtypes.bfloat16)
+    y = emulated()(*(mg.tensor(x, device="sim") for x in (q, k, v)), scale=1.0).numpy().astype(float)
+    np.testing.assert_allclose(y[0, 0, 0], v.astype(float)[0, 0, -1 if sign > 0 else 0], rtol=1e-2)

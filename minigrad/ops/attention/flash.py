@@ -24,6 +24,7 @@ FILES = dict(zip(WAYS, ("", "_backward", "_backward", "_backward_all"), strict=T
 # Of rows that pass by: stages, tiles (of keys and values, or of queries and upstream gradients), and numbers of a row.
 STAGES, TILES, NUMBERS = 2, 2, 3
 # Of wgmma, each group of whose warps owns 64 rows: queries of a block by width, keys of a tile, bytes of two barriers.
+# At width 64, B4 H16 S4096 takes 627 us on an H100, and 774 with 128 queries.
 QUERIES, KEYS, BARRIERS = {64: 192, 128: 128}, 128, 16
 # Queries, or keys, that leave most of a tile of tensor cores empty, so that float32 itself is as fast as 3xTF32. It is
 # more exact in short sums, since tensor cores round toward zero.
