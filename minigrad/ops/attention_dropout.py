@@ -106,7 +106,7 @@ attention_dropout = Op(
     forward,
     backward,
     kernels={
-        **{way: plain.kernels_of()[way] for way in WAYS},
+        **{way: plain.attention.kernels[way] for way in WAYS},
         "forward_mask": Kernel(plain.FILE, "attention_next_mask", ("1",), ("1",)),
     },
     launch=launch,
