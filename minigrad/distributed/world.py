@@ -5,6 +5,7 @@ import mmap
 import os
 import sys
 import threading
+import warnings
 from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import zip_longest
@@ -12,6 +13,7 @@ from typing import Any
 from zlib import crc32
 
 from minigrad.devices import canonical, check, gpus, in_use, why_not
+from minigrad.display import plural
 from minigrad.distributed.job import INSTALL
 from minigrad.errors import DeviceError, RankError
 from minigrad.replay import graph
@@ -58,6 +60,10 @@ class World:
             self.agreed = crc32(mine, self.agreed)
             if self._gathered(call, mine) != mine * self.size:
                 raise self._difference(self.comm.allgather((call, *details)), way_out)
+
+    def of_first(self, value: Any) -> Any:
+        """The value of rank 0, on every rank, after they have agreed."""
+        return self.comm.bcast(value) if self.size > 1 else value
 
     def numbers(self, call: str, calls: int, number: int) -> tuple[int, ...]:
         """The numbers of all ranks, which come here with the same call and checksum of calls; see `graph.Ranks`."""
@@ -166,6 +172,13 @@ def local_rank() -> int:
 
 def device(without: str = "numpy") -> str:
     """The device of this rank: the GPU `cuda:<local rank>`, or `without`, "numpy" or "sim", on all ranks of a machine
-    that has fewer GPUs than ranks."""
-    name = f"cuda:{local_rank()}"
-    return check(without) if init().local_size > gpus() or why_not(name) else canonical(name)
+    that has fewer GPUs than ranks; where it has some, a warning says so."""
+    name, ranks = f"cuda:{local_rank()}", init().local_size
+    if 0 < gpus() < ranks and local_rank() == 0:
+        warnings.warn(
+            f"{ranks} ranks on a machine with {plural(gpus(), 'GPU')}, and NCCL needs one for each: all of them compute on "
+            f"{without!r}. Start as many ranks as there are GPUs to use these.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return check(without) if ranks > gpus() or why_not(name) else canonical(name)
