@@ -29,9 +29,9 @@ class DataParallel(Module):
     With batches of b rows on each of `size()` ranks, a step is that of one process with the mean over b * size rows.
     All ranks start with the parameters and buffers of rank 0; later each has buffers, such as running statistics, of
     its own. Gradients travel in messages of about bucket_mb MiB, in the order in which backward gave them first: on
-    GPUs, from the second pass on, each as soon as its last gradient is there, while the rest is computed. `mg.graph` captures
-    that, too. `.module` is the module itself, whose state has names without a prefix. Raises ValueError on every rank
-    where the modules differ.
+    GPUs, from the second pass on, each as soon as its last gradient is there, while the rest is computed. `mg.graph`
+    captures that, too. `.module` is the module itself, whose state has names without a prefix. Raises ValueError on
+    every rank where the modules differ.
     """
 
     def __init__(self, module: Module, bucket_mb: float = 8):

@@ -74,18 +74,19 @@ class World:
             raise self._difference(self.comm.allgather((call, f"calls with the checksum {calls:08x}")), SAME_CALLS)
         return tuple(int.from_bytes(part[4:], "little") for part in parts)
 
-    def _gathered(self, call: str, mine: bytes) -> bytes:
+    def _gathered(self, call: str, mine: bytes) -> bytearray:
         """The 8 bytes of every rank."""
-        self._thread = self._thread or threading.get_ident()
-        if self._thread != threading.get_ident() and call != END:
+        thread = threading.get_ident()
+        self._thread = self._thread or thread
+        if self._thread != thread and call != END:
             raise RuntimeError(f"{call}: another thread of this rank has called the others; call them from one thread.")
         if self._ended:
             raise RankError(f"{call}: a rank has come to the end of its program, and answers no more.")
-        each = bytearray(8 * self.size)
-        self._note[:] = WAITS + _padded(call, len(self._note) - len(WAITS))
+        each, note = bytearray(8 * self.size), self._note
+        note[:] = _waits(call, len(note))
         self.comm.Allgather(mine, each)
-        self._note[: len(PASSED)] = PASSED
-        return bytes(each)
+        note[: len(PASSED)] = PASSED
+        return each
 
     def _difference(self, said: list[tuple[str, ...]], way_out: str) -> Exception:
         """The error for ranks that differ: first in the call, then in one detail after the other."""
@@ -123,8 +124,9 @@ def _note() -> Any:
 
 
 @lru_cache
-def _padded(call: str, size: int) -> bytes:
-    return call.encode()[:size].ljust(size)
+def _waits(call: str, size: int) -> bytes:
+    """The note of a rank that waits at a call."""
+    return (WAITS + call.encode())[:size].ljust(size)
 
 
 @lru_cache
@@ -176,7 +178,7 @@ def device(without: str = "numpy") -> str:
     name, ranks = f"cuda:{local_rank()}", init().local_size
     if 0 < gpus() < ranks and local_rank() == 0:
         warnings.warn(
-            f"{ranks} ranks on a machine with {plural(gpus(), 'GPU')}, and NCCL needs one for each: all of them compute on "
+            f"{ranks} ranks on a machine with {plural(gpus(), 'GPU')}, and NCCL needs one for each: all compute on "
             f"{without!r}. Start as many ranks as there are GPUs to use these.",
             RuntimeWarning,
             stacklevel=2,
