@@ -10,7 +10,7 @@ from minigrad.devices import get
 from minigrad.devices.cuda import libnccl
 from minigrad.distributed import all_reduce, init
 from minigrad.distributed.host import backend_of
-from minigrad.lab.bench.timer import Call, clocked, timer
+from minigrad.lab.bench.timer import Call, clocked, timer, turns
 from minigrad.replay.graph import graph
 
 DEVICE = "cuda"
@@ -46,7 +46,7 @@ def message_seconds(against: Sequence[str]) -> dict[str, dict[str, list[float]]]
         works = {"minigrad": _captured(nbytes, count), NCCL: _captured(nbytes, count, itself=True)}
         if "torch" in against:
             works["PyTorch"] = rival().captured_messages(nbytes, count)
-        found[size_title(nbytes)] = in_turns(works, partial(_on_gpu, count))
+        found[size_title(nbytes)] = of_the_slowest(works, partial(_on_gpu, count))
     return found
 
 
@@ -99,19 +99,18 @@ def host_seconds(against: Sequence[str]) -> dict[str, list[float]]:
     if "torch" in against:
         works["PyTorch"] = rival().message(SMALL)
     with gpu.context.current():  # type: ignore[attr-defined]
-        return in_turns(works, lambda work: clocked(work, CALLS))
+        return of_the_slowest(works, lambda work: clocked(work, CALLS))
 
 
-def in_turns(works: dict[str, Call], seconds: Callable[[Call], float], warm: int = 3) -> dict[str, list[float]]:
+def of_the_slowest(works: dict[str, Call], seconds: Callable[[Call], float], warm: int = 3) -> dict[str, list[float]]:
     """Seconds of each run of each work, those of the slowest rank; all ranks begin a run together."""
     comm, gpu = init().comm, get(DEVICE)
-    found: dict[str, list[float]] = {name: [] for name in works}
-    for number in range(warm + REPEATS):
-        for name, work in works.items():
-            gpu.finish()  # type: ignore[attr-defined]
-            comm.Barrier()
-            taken = seconds(work)
-            gpu.finish()  # type: ignore[attr-defined]
-            if number >= warm:
-                found[name].append(max(comm.allgather(taken)))
-    return found
+
+    def slowest(_: str, work: Call) -> float:
+        gpu.finish()  # type: ignore[attr-defined]
+        comm.Barrier()
+        taken = seconds(work)
+        gpu.finish()  # type: ignore[attr-defined]
+        return max(comm.allgather(taken))
+
+    return {name: runs[warm:] for name, runs in turns(works, warm + REPEATS, slowest).items()}
