@@ -31,8 +31,8 @@ def load() -> Any:
     """The library of its package, which PyTorch brings as well, or the system's. Raises DeviceError without one.
 
     Python keeps its global lock during these calls, as in those of the driver: they queue work, and return at once.
-    Messages of a graph and others never travel at the same time here, as both wait for the GPU's own stream. NCCL is
-    told so before it is loaded, and leaves out the events in a graph by which it would make sure of that.
+    Messages of a graph and others never travel at the same time here, as both wait for the GPU's own stream. A
+    variable says so to NCCL, which then leaves out of a graph the events by which it would make sure of that.
     """
     os.environ.setdefault("NCCL_GRAPH_MIXING_SUPPORT", "0")
     try:
