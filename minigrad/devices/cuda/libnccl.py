@@ -1,7 +1,6 @@
 """NCCL, the library of collectives between GPUs, by ctypes: its place, its functions, and its errors."""
 
 import ctypes
-import os
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,10 +30,7 @@ def load() -> Any:
     """The library of its package, which PyTorch brings as well, or the system's. Raises DeviceError without one.
 
     Python keeps its global lock during these calls, as in those of the driver: they queue work, and return at once.
-    Messages of a graph and others never travel at the same time here, as both wait for the GPU's own stream. A
-    variable says so to NCCL, which then leaves out of a graph the events by which it would make sure of that.
     """
-    os.environ.setdefault("NCCL_GRAPH_MIXING_SUPPORT", "0")
     try:
         spec = find_spec("nvidia.nccl")
     except ModuleNotFoundError:  # no package of NVIDIA's at all
