@@ -264,6 +264,11 @@ class Source:
                 edits += [(at, at, 'extern "C" '), *((at + w.start(), at + w.end(), "") for w in words)]
         return edits
 
+    def others(self, kernel: str) -> list[TopLevel]:
+        """The kernels of the text but for this one, which needs none of them."""
+        found = [(item, self._kernel.search(self.code[item.start : item.body])) for item in items(self.code)]
+        return [item for item, name in found if name and name[1] in self.kernels and name[1] != kernel]
+
     def with_kernel(self, text: str, name: str) -> "Source":
         """Another text for a kernel of this file; the file without its kernels is compiled ahead of it."""
         rest = self.text
