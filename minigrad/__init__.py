@@ -34,6 +34,7 @@ _FUNCTIONS = {
     "Runtime": "minigrad.lab.runtime",
     "differentiable": "minigrad.adjoint",
     "doctor": "minigrad.lab.doctor",
+    "empty": "minigrad.lab.undefined",
     "exercise": "minigrad.lab.exercises.course",
     "fuse": "minigrad.fusion",
     "graph": "minigrad.replay.graph",

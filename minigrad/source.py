@@ -162,13 +162,13 @@ class Source:
 
     @cached_property
     def _all(self) -> str:
-        return "\n".join([*(each.code for each in self._chain[:-1]), *self._compiled[0]])
+        return "\n".join([*(each.code for each in self.chain[:-1]), *self._compiled[0]])
 
     @cached_property
     def aliases(self) -> dict[str, str]:
         """Types by their other names, e.g. {"real_t": "float"}, but for a name with two meanings."""
         found: dict[str, set[str]] = {}
-        for text in [*(each.code for each in self._chain[:-1]), *self._compiled[0]]:
+        for text in [*(each.code for each in self.chain[:-1]), *self._compiled[0]]:
             for each in renamed(text):
                 if each["name"] in ("real", "wide") and f"#ifndef {each['name']}" in text:
                     continue  # minigrad's own words, which a launch defines
@@ -255,7 +255,8 @@ class Source:
             head = self.code[item.start : item.body]
             name = self._kernel.search(head)
             template = _TEMPLATE.match(head)
-            mine = not head.startswith("template") or (template and template[3] == self._name)
+            defined = self.code[item.body] == "{"
+            mine = not head.startswith("template") or (template and template[3] == self._name and defined)
             mine = mine and (self.name, item.start) not in self.left_out and "__global__" in self._expanded(head)
             if mine and name and not has_c_name(self.code, item.start + name.start()):
                 at = item.start + (template.end(1) if template else 0)
@@ -281,27 +282,28 @@ class Source:
                     found.append(path)
                     follow(path.read_text(errors="replace"), path.parent)
 
-        for source in self._chain if not self.words else []:
-            follow(source.text, self.folder)
+        for source in self.chain if not self.words else []:
+            follow(source.text, source.folder)
         return found
 
     @property
     def folders(self) -> list[Path]:
         """Where a compiler finds them: the folder of the text first, then those of a project's headers."""
         other = [path for path in self.included if not path.is_relative_to(self.folder) and CUDA not in path.parents]
-        return [self.folder, *dict.fromkeys(folder for path in other for folder in (path.parent, path.parent.parent))]
+        others = dict.fromkeys(folder for path in other for folder in (path.parent, path.parent.parent))
+        return list(dict.fromkeys([*(source.folder for source in reversed(self.chain)), *others]))
 
     @property
-    def _chain(self) -> "list[Source]":
+    def chain(self) -> "list[Source]":
         """The sources compiled ahead of this one, and this one."""
-        return [*(self.before._chain if self.before else []), self]
+        return [*(self.before.chain if self.before else []), self]
 
     @cached_property
     def _texts(self) -> list[str]:
         """The reader's texts and those that they include, without comments and strings."""
         return [
             blank(text)
-            for text in (*(each.text for each in self._chain), *(p.read_text(errors="replace") for p in self.included))
+            for text in (*(each.text for each in self.chain), *(p.read_text(errors="replace") for p in self.included))
         ]
 
     @property
@@ -309,7 +311,9 @@ class Source:
         return self.template.partition("<")[0].strip()
 
     def _head(self, kernel: str) -> re.Match[str] | None:  # `template <typename T, int N = 4> __global__ void k(`
-        return next((match for match in _TEMPLATE.finditer(self.code) if match[3] == kernel), None)
+        heads = [each for each in _TEMPLATE.finditer(self.code) if each[3] == kernel]
+        bodies = [self.code[matching(self.code, each.end() - 1, "()") + 1 :][:200].lstrip() for each in heads]
+        return next((each for each, body in zip(heads, bodies, strict=True) if body[:1] != ";"), None)
 
     def is_open(self, kernel: str) -> bool:
         """True for a kernel that is a template without arguments."""

@@ -1,14 +1,15 @@
 """Items of a reader's file that a compiler rejects, left out where the kernel that is wanted needs none of them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from minigrad.scan import item_name, items
 from minigrad.source import Source
 
 MOST = 200  # items that are left out
+Built = TypeVar("Built")
 
 
 class Rejection(NamedTuple):
@@ -18,26 +19,52 @@ class Rejection(NamedTuple):
     places: list[tuple[str, int]]
 
 
+class RejectedText(Exception):
+    """The compiler has rejected a text. texts: the reader's files by their names; explain: the error that tells of
+    some of the rejections.
+    """
+
+    def __init__(
+        self, found: list[Rejection], texts: Mapping[str, str], explain: Callable[[list[Rejection]], Exception]
+    ):
+        super().__init__(str(explain(found)))
+        self.found, self.texts, self.explain = found, texts, explain
+
+
 Reasons = dict[str, list[Rejection]]  # by the names of the items that are left out
 
 
-def smaller(source: Source, faults: Sequence[Rejection], texts: Mapping[str, str], reasons: Reasons) -> Source | None:
-    """The source without the items at fault; None where the kernel itself is, or something outside of all items."""
-    at = [_item(source, texts, fault) for fault in faults]
-    for item, fault in zip(at, faults, strict=True):
-        if item:
-            reasons.setdefault(item[2], []).append(fault)
-    if not source.kernel or not at or None in at or len(source.left_out) > MOST:
-        return None
-    return replace(source, left_out=source.left_out | {(file, start) for file, start, _ in filter(None, at)})
+def build_without(source: Source, build: Callable[[Source], Built]) -> tuple[Built, Source, Reasons]:
+    """The result of `build` for the source, less items that the compiler rejects and the wanted kernel does not need.
+
+    Returns the source that was built, and why items were left out. Raises the error of a RejectedText: where the kernel
+    does not compile without them it tells of its own rejections, and of those of the items that it names.
+    """
+    reasons: Reasons = {}
+    while True:
+        try:
+            return build(source), source, reasons
+        except RejectedText as error:
+            at = [_item(source, error.texts, each) for each in error.found]
+            for item, each in zip(at, error.found, strict=True):
+                if item:
+                    reasons.setdefault(item[2], []).append(each)
+            if not source.kernel or not at or None in at or len(source.left_out) > MOST:
+                raise error.explain(_needed(source, error, reasons)) from None
+            source = _without(source, source.left_out | {(file, start) for file, start, _ in filter(None, at)})
 
 
-def needed(source: Source, faults: Sequence[Rejection], texts: Mapping[str, str], reasons: Reasons) -> list[Rejection]:
-    """The faults to be shown: those of the kernel, after those of the items that they name."""
+def _without(source: Source, left_out: frozenset[tuple[str, int]]) -> Source:
+    before = source.before and _without(source.before, left_out)
+    return replace(source, left_out=left_out, before=before)
+
+
+def _needed(source: Source, error: RejectedText, reasons: Reasons) -> list[Rejection]:
+    """The rejections to be shown: those of the kernel, after those of the items that they name."""
     if not source.kernel:
-        return [*faults]
-    own = [fault for fault in faults if not _item(source, texts, fault)]
-    named = [word for fault in own for word in re.findall(r"\w+", fault.message.partition("\n")[0])]
+        return error.found
+    own = [each for each in error.found if not _item(source, error.texts, each)]
+    named = [word for each in own for word in re.findall(r"\w+", each.message.partition("\n")[0])]
     return [each for word in named for each in reasons.get(word, [])] + own
 
 

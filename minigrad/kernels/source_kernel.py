@@ -14,6 +14,7 @@ from minigrad.devices import for_launch
 from minigrad.devices.device import Dim3
 from minigrad.errors import require, require_bool
 from minigrad.kernels import arguments
+from minigrad.kernels.included_kernel import defining
 from minigrad.kernels.kernel import Kernel
 from minigrad.source import CUDA, Source
 
@@ -42,7 +43,7 @@ class SourceKernel(Kernel):
         if self._constants:
             bound = arguments.bind(self.name, self.signature.params, args)
             device: Any = for_launch(bound.device)
-            module = device.build(self.source, self.macros(values, bound.real))
+            module = device.build(self.source, self.macros(values, bound.real), self.name)
             for name in [name for name in self._constants if (id(module), name) not in self._stored]:
                 device.store(module, name, self._constants[name])
                 self._stored.add((id(module), name))
@@ -70,7 +71,8 @@ def kernel(
     plain = head.rpartition("::")[2].strip()
     name = plain + less + given
     macros = tuple((key, str(int(v) if isinstance(v, bool) else v)) for key, v in (defines or {}).items())
-    source = replace(source_of(f"mg.kernel {name}", source_or_path, plain), kernel=plain, macros=macros)
+    source = replace(source_of(f"mg.kernel {name}", source_or_path, plain), macros=macros)
+    source = replace(defining(source, plain), kernel=plain)
     if plain != name:
         source = replace(source, template=name)
     made = SourceKernel(source, plain, defines=defines, cooperative=cooperative)

@@ -12,13 +12,15 @@ import numpy as np
 from minigrad.devices.dtypes import dtype_of
 from minigrad.errors import CompileError, DeviceError, LaunchError
 from minigrad.kernels.source_kernel import kernel as compiled
+from minigrad.lab.undefined import undefined
 from minigrad.microscope import inspect
 
-FILLS = ("zeros", "ones", "range", "randn", "rand")
+FILLS = ("zeros", "ones", "range", "randn", "rand", "empty")
 WRONG = (ValueError, TypeError, ImportError, OSError, MemoryError, DeviceError, CompileError, LaunchError)
 EPILOG = """VALUE is a number, the path of a .npy file, null, or DTYPE:SHAPE:FILL, as float32:1000:randn, int8:4x4:range
-or uint8:64, where FILL is zeros, ones, range, randn or rand, by default zeros. Exit status: 0 nothing found but what
-is harmless, 1 a problem, 2 the file or the arguments do not fit."""
+or uint8:64, where FILL is zeros, ones, range, randn, rand or empty, by default zeros; empty is undefined memory, which
+the kernel must write before it reads. Exit status: 0 nothing found but what is harmless, 1 a problem, 2 the file or
+the arguments do not fit."""
 
 
 def add_to(commands: Any) -> None:
@@ -118,10 +120,12 @@ def _value(name: str, text: str, rng: np.random.Generator) -> Any:
     except (TypeError, ValueError):
         raise ValueError(
             f"--arg {name}={text} is no number, no .npy file and no array; write {name}=float32:1000:randn, with the "
-            "dtype, the shape as 16x16, and zeros, ones, range, randn or rand."
+            "dtype, the shape as 16x16, and zeros, ones, range, randn, rand or empty."
         ) from None
     if fill not in ("", *FILLS):
         raise ValueError(f"--arg {name}={text}: {fill} is none of {', '.join(FILLS)}.")
+    if fill == "empty":
+        return undefined(extents, dtype)
     if fill == "randn":
         return rng.standard_normal(extents).astype(dtype)
     if fill == "rand":

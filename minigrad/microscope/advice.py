@@ -170,6 +170,24 @@ def uninitialised(at: str) -> str:
     )
 
 
+def undefined(access: str, at: str) -> str:
+    """An update of global memory as it was allocated."""
+    does = "reads and changes" if access == "read" else "changes by an atomic"
+    return (
+        f"{does} {at}, and nobody has written it: neither a thread, nor whoever made the array. Memory of mg.empty or "
+        "cudaMalloc begins undefined. Let the kernel write it first (y[i] = sum for y[i] += sum), or begin with zeros, "
+        "by mg.zeros or cudaMemset, where threads add to it."
+    )
+
+
+def unset(place: str, name: str) -> str:
+    """An update of a thread's own variable."""
+    return (
+        f"reads and changes {place}, which nothing has set: a local variable begins undefined. Give {name} its first "
+        "value where it is declared, as in float sum = 0, or float v[4] = {} for an array."
+    )
+
+
 def missed_barrier(call: str, count: int, thread: Dim3) -> str:
     threads = f"{count} threads have" if count > 1 else "1 thread has"
     return (

@@ -52,7 +52,7 @@ class Finder:
     def _problem(self, finding: Finding) -> Problem:
         if finding.kind == ProblemKind.INDEX:
             return self._index(finding)
-        if finding.kind in (ProblemKind.MISSED, ProblemKind.RETURNED):
+        if finding.kind in (ProblemKind.MISSED, ProblemKind.RETURNED, ProblemKind.UNSET):
             return self._call(finding)
         me = self._access(finding.access, finding.pc, finding.block, finding.thread)
         variable = self.variables.find(finding.variable, me.text)
@@ -67,7 +67,8 @@ class Finder:
                 at = f"byte {finding.offset} of {variable.name}"
             kind, message = "out-of-bounds", advice.outside(me.kind, at, variable)
         else:
-            kind, message = "uninitialised", advice.uninitialised(at)
+            shared = variable is not None and variable.space == "shared"
+            kind, message = "uninitialised", advice.uninitialised(at) if shared else advice.undefined(me.kind, at)
         element = None if element is None else signed(element)
         place = (me.file, me.line or None, me.text, variable.name if variable else None)
         return Problem(kind, message, *place, element, me.kind, me.block, me.thread, None, finding.count)
@@ -83,7 +84,7 @@ class Finder:
         return Problem("out-of-bounds", message, *place, name or None, None, None, *where, None, finding.count)
 
     def _call(self, finding: Finding) -> Problem:
-        """A call that threads have missed, or a lane that another reads from, by returning."""
+        """A call that threads have missed, or a lane that another reads from, by returning; or an unset variable."""
         place = self.info.line(finding.file.decode(), finding.line).fields
         where, what = self.at(finding.block, finding.thread), finding.type.decode()
         if finding.kind == ProblemKind.MISSED:
@@ -91,6 +92,10 @@ class Finder:
             return Problem(
                 "missed-barrier", message, *place, None, None, None, *where, count=finding.count, harmless=True
             )
+        if finding.kind == ProblemKind.UNSET:
+            name = re.split(r"\W", what)[0]
+            message = advice.unset(what, name)
+            return Problem("uninitialised", message, *place, name, None, None, *where, count=finding.count)
         message = advice.returned_lane(what, where[1], self.at(finding.block, finding.other_thread)[1])
         return Problem("returned-lane", message, *place, None, None, None, *where, count=finding.count)
 

@@ -48,12 +48,12 @@ WRAP = () if sys.platform == "darwin" else tuple(f"-Wl,--wrap={name}" for name i
 def recipe() -> Recipe:
     """The options of the checking build for this machine's compiler."""
     is_clang = find_compiler().is_clang
-    return Recipe((*WATCHED, *(CLANG if is_clang else GCC)), WRAP, evaluate_once=not is_clang)
+    return Recipe((*WATCHED, *(CLANG if is_clang else GCC)), WRAP, not is_clang, note_updates=True)
 
 
 # The enums and structs of shadow_memory.h and watched_launch.cpp.
 Kind = IntEnum("Kind", "READ WRITE ATOMIC ENTER", start=0)  # of an access
-ProblemKind = IntEnum("ProblemKind", "RACE OUTSIDE UNINITIALISED INDEX EARLY MISSED RETURNED", start=0)
+ProblemKind = IntEnum("ProblemKind", "RACE OUTSIDE UNINITIALISED INDEX EARLY MISSED RETURNED UNSET", start=0)
 
 PC = (1 << 30) - 1  # the bits above it: volatile or atomic; atomic with block scope
 STAMP = np.dtype([("epoch", "u4"), ("thread_clock", "u4"), ("pc", "u4")])

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minigrad.devices.host_compiler import BuildError
-from minigrad.devices.leave_out import Reasons, needed, smaller
+from minigrad.devices.leave_out import RejectedText, build_without
 from minigrad.errors import CompileError
 from minigrad.simulator.compiler import KERNEL, load
 from minigrad.simulator.diagnostics import ENTRY, compile_error, faults, undefined_function
 from minigrad.simulator.runtime import runtime
-from minigrad.simulator.translate import Change, translate
+from minigrad.simulator.translate import Change, Translation, translate
 from minigrad.source import Source
 
 
 @dataclass(eq=False)
 class CompiledFile:
-    """A loaded file with kernels."""
+    """A loaded file with a kernel, or with all of its kernels."""
 
     source: Source
     path: Path
@@ -51,51 +51,54 @@ class Recipe(NamedTuple):
     flags: tuple[str, ...]
     link: tuple[str, ...] = ()
     evaluate_once: bool = False  # each index is evaluated once; see translate
+    note_updates: bool = False
 
 
 PLAIN = Recipe(tuple(KERNEL))
 _KNOWN: dict[tuple, CompiledFile] = {}
 
 
-def compile_file(source: Source, defines: Mapping[str, str], recipe: Recipe = PLAIN) -> CompiledFile:
+def compile_file(source: Source, defines: Mapping[str, str], kernel: str = "", recipe: Recipe = PLAIN) -> CompiledFile:
     """Compile for this CPU and load, or take from the caches in memory and on disk. Raises CompileError.
 
-    A file is built again where an included file has changed; without `evaluate_once` where the compiler rejects that.
+    kernel: the one that is compiled; "" for all of the file, which takes several times as long.
+    A file is built again where an included file has changed; as it is where the compiler rejects what is put into it.
     """
-    key = (source, recipe, *sorted(defines.items()))
+    key = (source, kernel, recipe, *sorted(defines.items()))
     file = _KNOWN.get(key)
     if file is None or file.stamps != _stamps(file.stamps):
         try:
-            file = _build(source, defines, recipe)
+            file = _build(source, defines, kernel, recipe)
         except CompileError:
-            if not recipe.evaluate_once:
+            if not (recipe.evaluate_once or recipe.note_updates):
                 raise
-            file = _build(source, defines, recipe._replace(evaluate_once=False))  # its errors quote the reader's text
+            plain = recipe._replace(evaluate_once=False, note_updates=False)
+            file = _build(source, defines, kernel, plain)  # its errors quote the reader's text
         _KNOWN[key] = file
     return file
 
 
-def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> CompiledFile:
+def _build(source: Source, defines: Mapping[str, str], kernel: str, recipe: Recipe) -> CompiledFile:
     """Build the file; of one with a kernel that is wanted, items that do not compile are left out where it needs none.
 
     Where the kernel does not compile without them, the errors are its own, and those of the items that it names.
     """
     runtime()  # loading a kernel binds its calls to the runtime
     macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
-    reasons: Reasons = {}
-    while True:
-        translation = translate(source, recipe.evaluate_once)
+
+    def built(text: Source) -> tuple[Translation, Any, Path]:
+        translation = translate(text, recipe.evaluate_once, recipe.note_updates, kernel=kernel)
         try:
-            library, path = load(Path(source.name).stem, f"{macros}{translation.text}\n", recipe.flags, recipe.link)
-            break
+            stem = Path(source.name).stem
+            return translation, *load(stem, f"{macros}{translation.text}\n", recipe.flags, recipe.link)
         except BuildError as error:
-            found = faults(str(error), translation.parts, source.name)
-            if not (less := smaller(source, found, translation.parts, reasons)):
-                shown = needed(source, found, translation.parts, reasons)
-                raise compile_error(str(error), shown, translation.missing) from None
-            source = less
+            log, parts, missing = str(error), translation.parts, translation.missing
+            found = faults(log, parts, source.name)
+            raise RejectedText(found, parts, lambda shown: compile_error(log, shown, missing)) from None
         except OSError as error:
             raise undefined_function(source.name, str(error)) from error
+
+    (translation, library, path), source, reasons = build_without(source, built)
     left = [f"there is no file {name}" for name in dict.fromkeys(translation.missing)]
     left += [f"{name} does not compile here" for name in reasons]
     if left and source.kernel:

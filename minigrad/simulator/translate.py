@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from minigrad.scan import INCLUDE, Edit, asked, blank, end_of, outside, split, without_directives
+from minigrad.scan import DIRECTIVE, INCLUDE, Edit, asked, blank, end_of, outside, split, without_directives
 from minigrad.simulator.indices import indices
+from minigrad.simulator.updates import updates
 from minigrad.source import Source
 
 BEFORE, AFTER = "({auto minigrad_index=", ";minigrad_index;})"  # around an index that is evaluated once
@@ -61,19 +62,23 @@ def column(changes: Iterable[Change], compiled: int) -> int:
 class Translation:
     """C++ text for the host compiler, and its sources."""
 
+    evaluate_once: bool = False  # each index becomes a statement
+    note_updates: bool = False  # of variables that may not be set
+    host: bool = False  # a program for the processor, of which no function is left out
+    kernel: str = ""  # the only one that is compiled; "" for all of the file
     text: str = ""
     parts: dict[str, str] = field(default_factory=dict)  # the source texts, by their names in messages
     files: list[Path] = field(default_factory=list)  # included
     missing: list[str] = field(default_factory=list)  # headers that are not here
-    evaluate_once: bool = False  # each index becomes a statement
-    host: bool = False  # a program for the processor, of which no function is left out
     changes: dict[tuple[str, int], list[Change]] = field(default_factory=dict)  # by part and line
 
 
-def translate(source: Source, evaluate_once: bool = False, host: bool = False) -> Translation:
-    """The file with its includes inlined, as C++. host: it is a program for the processor, and has no kernels."""
-    before = source.before and translate(source.before, evaluate_once, host)
-    translation = before or Translation(evaluate_once=evaluate_once, host=host)
+def translate(
+    source: Source, evaluate_once: bool = False, note_updates: bool = False, host: bool = False, kernel: str = ""
+) -> Translation:
+    """The file with its includes inlined, as C++. The flags are those of a Translation."""
+    settings = evaluate_once, note_updates, host, kernel
+    translation = translate(source.before, *settings) if source.before else Translation(*settings)
     translation.text += f'\n#line 1 "{source.name}"\n' + _translate(source, source.folder, translation)
     return translation
 
@@ -82,10 +87,12 @@ def _translate(source: Source, here: Path, translation: Translation) -> str:
     translation.parts[source.name] = source.text
     text = source.text if translation.host else source.device_text
     code = blank(text)
-    edits = [*source.edits, *_shared(code), *_device(code), *_tokens(code), *_entries(source, code)]
+    edits = [*source.edits, *_shared(code), *_device(code), *_tokens(code), *_entries(source, code, translation.kernel)]
     edits += _includes(source, text, code, here, translation)
     if translation.evaluate_once:
         edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
+    if translation.note_updates:
+        edits += updates(code)
     chunks, at = [], 0
     for start, stop, replacement in sorted(edits):
         if start >= at:  # outside the previous replacement
@@ -104,7 +111,8 @@ def _includes(source: Source, whole: str, code: str, here: Path, translation: Tr
         if code[match.start() : match.end()].lstrip()[:1] != "#":
             continue  # inside a comment
         wanted = asked(match)
-        if (NATIVE / wanted).is_file() or (path := source.find(wanted, here)) is None:
+        own = bool(match["near"]) and (here / wanted).is_file()
+        if ((NATIVE / wanted).is_file() and not own) or (path := source.find(wanted, here)) is None:
             if wanted and not (NATIVE / wanted).is_file() and not translation.host:
                 translation.missing.append(wanted)
                 edits.append((match.start(), match.end(), ""))
@@ -128,12 +136,21 @@ def _tokens(code: str) -> list[Edit]:
     return [(m.start(), m.end(), names.get(m.group(), PTX)) for m in _TOKEN.finditer(code)]
 
 
-def _entries(source: Source, code: str) -> list[Edit]:
-    """An entry point after each kernel, on its last line; none where a brace stays open, or for a template."""
+def _entries(source: Source, code: str, kernel: str) -> list[Edit]:
+    """An entry point after the kernel, or each kernel, on its last line; the others give way to their directives.
+
+    None where a brace stays open, or for a template.
+    """
     edits = []
     for name, at in source.kernels.items():
-        if at.stop <= len(code) and not source.is_open(name) and code[at.start : at.stop].strip():
+        if at.stop > len(code) or source.is_open(name) or not code[at.start : at.stop].strip():
+            continue
+        if kernel in ("", name):
             edits += [(stop, stop, f" MINIGRAD_KERNEL({name})") for stop in at.stops]
+        else:
+            stay = [span for found in DIRECTIVE.finditer(code, at.start, at.stop) for span in found.span()]
+            ends = [at.start, *stay, at.stop]
+            edits += [(a, b, "\n" * code.count("\n", a, b)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
     return edits
 
 

@@ -176,3 +176,37 @@ template __global__ void k<double, 4>(double* x);
     x = numbers(1, kernel_device)
     mg.kernel(text, name)(x, grid=1, block=1)
     assert x.item() == 5
+
+
+INCLUDED = {
+    "main.cu": """#include "config.c"
+#define OWN 100
+#if SIZE > 4
+extern "C" {
+#include "kernels/scale_kernel.cu"
+}
+#endif
+int main() { scale<<<1, SIZE>>>(nullptr); }
+""",
+    "config.c": "#define SIZE 8\ntypedef float fp;\nvoid host() { cudaFree(0); }\n",
+    "kernels/scale_kernel.cu": """#include "cuda.h"
+__device__ fp twice(fp x) { return 2 * x + OFFSET; }
+template <int N> __global__ void fill(fp* y);
+template <int N> __global__ void fill(fp* y) { y[threadIdx.x] = twice(N); }
+__global__ void scale(fp* y) { if (threadIdx.x < SIZE) y[threadIdx.x] = twice(y[threadIdx.x]) + OWN; }
+""",
+    "kernels/cuda.h": "#define OFFSET 1000\n",  # a project's own header of this name
+}
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("scale", [1100, 1102, 1104]), ("fill<7>", [1014] * 3)])
+def test_a_kernel_in_a_file_that_the_named_one_includes(name, wanted, tmp_path, kernel_device):
+    for file, text in INCLUDED.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text)
+    kernel, y = mg.kernel(tmp_path / "main.cu", name), numbers(3, kernel_device)
+    kernel(y, grid=1, block=3)
+    assert y.numpy().tolist() == wanted and kernel.source.name == "scale_kernel.cu"
+    assert mg.inspect(kernel, numbers(3), grid=1, block=3).problems == []
+    with pytest.raises(ValueError, match=r"main\.cu has no kernel 'other'"):
+        mg.kernel(tmp_path / "main.cu", "other")

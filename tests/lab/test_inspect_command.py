@@ -49,6 +49,13 @@ def test_a_right_kernel_gives_status_0(run, tmp_path):
     assert json.loads((tmp_path / "found.json").read_text())["lines"][0]["variable"] in "xy"
 
 
+def test_an_output_that_nobody_has_written(run):
+    right = FILE.replace("i <= n", "i < n")
+    given = [word.replace("y=float32:100", "y=float32:100:empty") for word in ADD]
+    status, out, _ = run(*given, "--arg", "x=float32:100:range", text=right)
+    assert status == 1 and "uninitialised: reads and changes y[0], and nobody has written it" in " ".join(out.split())
+
+
 def test_what_is_harmless_is_printed_and_no_failure(run):
     status, out, _ = run("--kernel", "flag<5>", "--grid", 1, "--block", 32, "--arg", "y=int32:1")
     assert status == 0 and "harmless" in out

@@ -86,3 +86,73 @@ def test_a_shuffle_from_a_lane_outside_its_mask_is_among_the_causes_of_nan():
     body = "float v = 1;\nif (threadIdx.x < 16) v = __shfl_sync(0xffff, v, 20);\ny[threadIdx.x] = v;"
     problem, _ = look(body, X, np.zeros(32, np.float32), 32, block=32, outputs="y")
     assert (problem.kind, problem.count) == ("nan", 16) and "not in the mask" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ("float s;\nfor (int i = 0; i < n; ++i)\n    s += x[i];  // wrong\ny[threadIdx.x] = s;", "s"),
+        ("float a = 1, s;\nfor (int i = 0; i < n; ++i) {\n    s = fmaf(a, x[i], s);  // wrong\n}\ny[0] = s;", "s"),
+        ("int i, count;\nfor (i = 0; i < n; i++)\n    if (x[i] > 9) count++;  // wrong\ny[threadIdx.x] = count;", "count"),
+        ("double v[4][2];\nv[0][1] = 0;\nv[n & 3][1] -= x[0];  // fine\nv[n - 999][0] -= x[0];  // wrong\n", "v[n - 999][0]"),
+        ("float4 v;\nv.x = v.z = 0;\nv.x += 1;\nif (n) ++v.y;  // wrong\ny[threadIdx.x] = v.x;", "v.y"),
+    ],
+)  # fmt: skip
+def test_an_accumulator_that_nobody_set(body, place):
+    problem, text = look(body, block=1)
+    assert (problem.kind, problem.line, problem.variable) == (
+        "uninitialised",
+        line_of(text, "wrong"),
+        place.split(".")[0].split("[")[0],
+    )
+    assert f"reads and changes {place}, which nothing has set" in problem.message
+
+
+def test_an_accumulator_behind_a_reference():
+    text = "__device__ void add(float& s, float v) { s += v; }\n" + source(
+        "float s;\nadd(s, x[0]);\ny[threadIdx.x] = s;"
+    )
+    (problem,) = mg.inspect(text, X, X * 0, 1000, grid=1, block=32).problems
+    assert (problem.kind, problem.line, problem.count) == ("uninitialised", 1, 32)
+    assert mg.inspect(text.replace("float s;", "float s = 0;"), X, X * 0, 1000, grid=1, block=32).ok
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "float s;\nif (n) s = 0;\ns += x[0];\ny[threadIdx.x] = s;",
+        "int i;\nfor (i = threadIdx.x; i < n; i += 64) y[i] = x[i];",
+        "float v[4];\nfor (int i = 0; i < 4; ++i) v[i] = 0;\nfor (int i = 0; i < 4; ++i) v[i] += x[i];\ny[threadIdx.x] = v[3];",
+        "short s;\ns = 1;\ns <<= 1;\nunsigned char c[2];\nc[1] = s;\nc[1]++;\ny[threadIdx.x] = c[1];",
+    ],
+)  # fmt: skip
+def test_a_variable_that_is_set_later_is_no_problem(body):
+    assert mg.inspect(source(body), X, X * 0, 1000, grid=1, block=64).ok
+
+
+SUM = "int i = threadIdx.x;\n{}  // wrong"
+
+
+@pytest.mark.parametrize(
+    ("statement", "does", "dtype"),
+    [
+        ("y[i] += x[i];", "reads and changes y[0]", "float32"),
+        ("atomicAdd(y, x[i]);", "changes by an atomic y[0]", "float32"),
+        ("atomicMax(y + i, 5);", "changes by an atomic y[0]", "int32"),
+        ("y[63 - i] *= 2;", "reads and changes y[63]", "float64"),
+    ],
+)
+def test_an_output_that_nobody_has_written(statement, does, dtype):
+    word = {"float32": "float", "int32": "int", "float64": "double"}[dtype]
+    params = f"const float* x, {word}* y, int n"
+    problem, text = look(SUM.format(statement), X, mg.empty(64, dtype=dtype, device="numpy").numpy(), 0, params=params)
+    assert (problem.kind, problem.variable, problem.line) == ("uninitialised", "y", line_of(text, "wrong"))
+    assert f"{does}, and nobody has written it" in problem.message and problem.count == 64
+
+
+@pytest.mark.parametrize("first", ["y[i] = 0;", "atomicExch(y + i, 0.0f);", "y[i] = y[i + 64];"])
+def test_an_output_that_the_kernel_writes_first_is_no_problem(first):
+    y = mg.empty(128, device="sim")
+    assert np.isnan(y.numpy()).all()
+    text = source(f"int i = threadIdx.x;\n{first}\ny[i] += x[i];\natomicAdd(y + i, 1.0f);")
+    assert mg.inspect(text, X, y, 0, grid=1, block=64).ok

@@ -1,4 +1,4 @@
-"""CUDA's intrinsics on the simulator: arithmetic in four roundings, conversions, integers, stores with cache hints."""
+"""CUDA's intrinsics: arithmetic in four roundings, conversions, integers, stores with cache hints; on `sim` and a GPU."""
 
 import math
 import os
@@ -7,8 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from sim_kernels import array, filled
+from sim_kernels import filled
 
+import minigrad as mg
 from minigrad.devices import get
 from minigrad.devices.cuda.toolkit import find_nvcc
 from minigrad.errors import KernelError
@@ -94,9 +95,10 @@ TEXT = arithmetic("f", "float") + arithmetic("d", "double") + conversions() + IN
 FILE = Source(TEXT, "intrinsics.cu")
 
 
-def run(name, *inputs, rows, dtype):
-    out = filled(rows * len(inputs[0]), dtype)
-    Kernel(FILE, name)(*map(array, inputs), out, len(inputs[0]), grid=1, block=len(inputs[0]))
+def run(name, *inputs, rows, dtype, device):
+    count = len(inputs[0])
+    *given, out = (mg.tensor(each, device=device) for each in (*inputs, np.zeros(rows * count, dtype)))
+    Kernel(FILE, name)(*given, out, count, grid=1, block=count)
     return out.numpy().reshape(rows, -1)
 
 
@@ -122,11 +124,11 @@ def sign_of(number):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_arithmetic_in_four_roundings(dtype):
+def test_arithmetic_in_four_roundings(dtype, kernel_device):
     rng = np.random.default_rng(0)
     x, y, z = (rng.normal(size=(3, 200)) * 2.0 ** rng.integers(-30, 30, (3, 200))).astype(dtype)
     x[:20], y[:20] = y[:20] * 3, y[:20]
-    out = run({np.float32: "floats", np.float64: "doubles"}[dtype], x, y, z, rows=28, dtype=dtype)
+    out = run({np.float32: "floats", np.float64: "doubles"}[dtype], x, y, z, rows=28, dtype=dtype, device=kernel_device)
     rows = iter(out)
     for name, (_, function) in OPERATIONS.items():
         for rounding in ROUNDINGS:
@@ -142,11 +144,11 @@ def test_arithmetic_in_four_roundings(dtype):
                 assert seen == stepped(near, sign, rounding), (name, rounding, a, b, c)
 
 
-def test_roundings_at_the_ends_of_the_range():
+def test_roundings_at_the_ends_of_the_range(kernel_device):
     most, least = np.float32(3.4028235e38), np.float32(1.4e-45)
     x = np.array([most, -most, least, -least, 1, -1, 0, np.inf, np.nan], np.float32)
     y = np.array([most, most, least, least, 0, 0, 0, 1, 1], np.float32)
-    out = run("floats", x, y, 0 * y, rows=28, dtype=np.float32)
+    out = run("floats", x, y, 0 * y, rows=28, dtype=np.float32, device=kernel_device)
     rows = dict(zip([(name, r) for name in OPERATIONS for r in ROUNDINGS], out, strict=True))
     infinite = np.float32(np.inf)
     assert [rows["mul", r][0] for r in ROUNDINGS] == [infinite, most, infinite, most]
@@ -165,12 +167,12 @@ WHOLE = {"rn": np.rint, "rz": np.trunc, "ru": np.ceil, "rd": np.floor}
 
 @pytest.mark.parametrize("name, dtype", CONVERSIONS)
 @pytest.mark.parametrize("source", [np.float32, np.float64])
-def test_conversions_to_integers(source, name, dtype):
+def test_conversions_to_integers(source, name, dtype, kernel_device):
     rng, limits = np.random.default_rng(1), np.iinfo(dtype)
     ends = [0, 0.5, 1.5, 2.5, -0.5, -1.5, 1e30, -1e30, np.inf, -np.inf, np.nan, float(limits.max), float(limits.min)]
     x = np.concatenate([ends, rng.normal(size=100) * 2.0 ** rng.integers(0, 70, 100)]).astype(source)
     real = {np.float32: "float", np.float64: "double"}[source]
-    out = run(f"{real}_to_{name}", x, rows=4, dtype=dtype)
+    out = run(f"{real}_to_{name}", x, rows=4, dtype=dtype, device=kernel_device)
     for row, rounding in zip(out, ROUNDINGS, strict=True):
         for number, seen in zip(x, row, strict=True):
             whole = WHOLE[rounding](number)
@@ -182,14 +184,14 @@ def test_conversions_to_integers(source, name, dtype):
 
 
 @pytest.mark.parametrize("name, dtype", [*CONVERSIONS, ("double", np.float64)])
-def test_conversions_to_float(name, dtype):
+def test_conversions_to_float(name, dtype, kernel_device):
     rng = np.random.default_rng(2)
     if dtype is np.float64:
         x = rng.normal(size=100) * 2.0 ** rng.integers(-120, 120, 100)
     else:
         limits = np.iinfo(dtype)
         x = np.array([0, 1, limits.max, limits.min, *rng.integers(limits.min, limits.max, 100, dtype)], dtype)
-    out = run("narrowed" if name == "double" else f"from_{name}", x, rows=4, dtype=np.float32)
+    out = run("narrowed" if name == "double" else f"from_{name}", x, rows=4, dtype=np.float32, device=kernel_device)
     for row, rounding in zip(out, ROUNDINGS, strict=True):
         for number, seen in zip(x.tolist(), row, strict=True):
             exact = Fraction(number)
@@ -212,12 +214,12 @@ def nth_set(mask, base, offset):
     return found[max(abs(offset), 1) - 1] if len(found) >= max(abs(offset), 1) else -1
 
 
-def test_integers():
+def test_integers(kernel_device):
     rng = np.random.default_rng(3)
     x, y, z = rng.integers(-(2**31), 2**31, (3, 300)).astype(np.int32)
     x[:4], y[:4] = [-(2**31), 2**31 - 1, 0, -1], [2**31 - 1, -(2**31), 0, -1]
     z[:100] = rng.integers(0, 70, 100)
-    out = run("integers", x, y, z, rows=14, dtype=np.int32)
+    out = run("integers", x, y, z, rows=14, dtype=np.int32, device=kernel_device)
     for t, (a, b, c) in enumerate(zip(x.tolist(), y.tolist(), z.tolist(), strict=True)):
         u, v, w = (one % 2**32 for one in (a, b, c))
         pair = v << 32 | u

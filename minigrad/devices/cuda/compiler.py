@@ -10,17 +10,9 @@ from minigrad.devices import caches
 from minigrad.devices.cuda.toolkit import find_nvcc, headers_without_nvcc, output
 from minigrad.devices.device import MAX_SHARED
 from minigrad.devices.hints import hint
-from minigrad.devices.leave_out import Rejection, needed, smaller
+from minigrad.devices.leave_out import RejectedText, Rejection, build_without
 from minigrad.errors import CompileError, DeviceError, LaunchError
 from minigrad.source import Source
-
-
-class FaultyText(CompileError):
-    """A text with these faults."""
-
-    def __init__(self, message: str, faults: list[Rejection]):
-        super().__init__(message)
-        self.faults = faults
 
 
 class WrongGPU(CompileError):
@@ -35,22 +27,19 @@ def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
     include = [*options, *(f"-I{folder}" for folder in source.folders)]
 
     def build(folder: Path) -> Path:
-        image, text, reasons = folder / "kernel.cubin", source, dict[str, list[Rejection]]()
-        while True:
-            try:
-                if compiler := find_nvcc():
-                    _nvcc(str(compiler), text, include, image)
-                else:
-                    image.write_bytes(_nvrtc(text, include))
-                return image
-            except WrongGPU as error:
-                raise CompileError(f"{source.name}: {error}. This GPU is {arch}.") from None
-            except FaultyText as error:
-                parts = {text.name: text.text}
-                less = smaller(text, error.faults, parts, reasons)
-                if not less:
-                    raise _shown(needed(text, error.faults, parts, reasons)) from None
-                text = less
+        image = folder / "kernel.cubin"
+
+        def compiled(text: Source) -> None:
+            if compiler := find_nvcc():
+                _nvcc(str(compiler), text, include, image)
+            else:
+                image.write_bytes(_nvrtc(text, include))
+
+        try:
+            build_without(source, compiled)
+        except WrongGPU as error:
+            raise CompileError(f"{source.name}: {error}. This GPU is {arch}.") from None
+        return image
 
     stem = Path(source.name).stem
     return caches.compiled(stem, ".cubin", (source.texts, options, _version()), build).read_bytes()
@@ -107,7 +96,9 @@ def explain(source: Source, log: str) -> Exception:
             number = int(found[2])
             shown = lines[number - 1].strip() if found[1] == source.name and number <= len(lines) else ""
             faults.append(Rejection(f"{found[1]}({number}): error: {found[3]}\n    {shown}", [(found[1], number)]))
-    return FaultyText(str(_shown(faults)), faults) if faults else CompileError(log.strip() + hint(log.strip()))
+    if not faults:
+        return CompileError(log.strip() + hint(log.strip()))
+    return RejectedText(faults, {each.name: each.text for each in source.chain}, _shown)
 
 
 def _shown(faults: list[Rejection]) -> CompileError:

@@ -90,9 +90,12 @@ void minigrad_describe(const char* name, char* start, size_t bytes, unsigned ele
 // zones: red zones next to a __device__ variable, as large as the variable.
 void minigrad_describe_device(const char* name, char* start, size_t bytes, unsigned element, unsigned align,
                               const uint32_t* extent, char* const* zones);
-void minigrad_note_atomic(void* address, size_t bytes, int device);  // device: 0 for block scope
+void minigrad_note_atomic(void* address, size_t bytes, int device, int replaces);  // device: 0 for block scope
 void minigrad_note_change(void* address, int device);                // after an atomic that changed the value
 void minigrad_note_fence(int device);
+// Before an update of a variable; pattern: the byte with which the compiler fills one that is not set.
+void minigrad_note_update(const volatile void* at, size_t bytes, unsigned pattern, const char* name, const char* file,
+                          int line);
 void minigrad_note_copy(void* to, size_t bytes);  // an asynchronous copy, of which the value has just been written
 void minigrad_note_commit();                      // the copies since the last one are a group
 void minigrad_note_arrival(unsigned pending);     // all groups of the thread but the last ones have arrived

@@ -158,6 +158,31 @@ RARE static void uninitialised(Variable& variable, Cell* cell, Access access, ui
     if (finding) finding->offset = int64_t(cell - variable.cells) << variable.shift;
 }
 
+// True for memory as `sim` allocates it. A type of fewer than four bytes may hold that by chance.
+static inline bool is_fresh(uint64_t address, unsigned bytes) {
+    uint32_t word;
+    for (unsigned at = 0; at + sizeof word <= bytes; at += sizeof word) {
+        memcpy(&word, reinterpret_cast<const void*>(address + at), sizeof word);
+        if (word != CANARY) return false;
+    }
+    return bytes >= sizeof word;
+}
+
+// An access to global memory; fresh: nobody has written there. To read such memory alone is no fault, as a copy of
+// padding does: to change it by what was read is one.
+template <Access access>
+static inline void update(Variable& variable, uint64_t address, unsigned bytes, const Stamp& now, bool fresh) {
+    Cell* cell = variable.cells + ((address - reinterpret_cast<uint64_t>(variable.start)) >> variable.shift);
+    if (access == ATOMIC && fresh && !watch.replaces) uninitialised(variable, cell, access, now.pc);
+    if (access == READ && fresh) watch.fresh[watch.fresh_reads++ % FRESH_READS] = {address, now.pc, now.thread()};
+    if (access != WRITE || !watch.fresh_reads) return;
+    for (FreshRead& read : watch.fresh)
+        if (read.address - address < bytes && read.thread == now.thread()) {
+            uninitialised(variable, cell, READ, read.pc);
+            read.address = 0;
+        }
+}
+
 // Past the limit the checks go on without a record.
 static bool grow_records(Worker& worker) {
     worker.critical = 1;
@@ -304,13 +329,14 @@ static inline void inside(Variable& variable, uint64_t address, unsigned bytes, 
     Stamp now = stamp_now(pc, mode);
     Cell *cell = variable.cells + (offset >> variable.shift), *missing = nullptr;
     const Cell* last = variable.cells + ((offset + bytes - 1) >> variable.shift);
-    bool some = false;
+    bool some = false, fresh = !cell->write.epoch && access != WRITE && is_fresh(address, bytes);
     do {
         if (check<access>(variable, cell, now)) some = true;
         else if (!missing) missing = cell;
     } while (++cell <= last);
     if (access != WRITE && variable.shared && missing && !(some && mode == COPY))
         uninitialised(variable, missing, access, pc);
+    if (!variable.shared) update<access>(variable, address, bytes, now, fresh);
     if (__builtin_expect(watch.doubts, 0)) begin_doubts(address, bytes);
     if (!watch.recording) return;
     if (mode == COPY) record_struct(access, variable, offset, bytes, pc);

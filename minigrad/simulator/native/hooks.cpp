@@ -132,15 +132,25 @@ MINIGRAD_ATOMICS(64, uint64_t)
 MINIGRAD_HOOK void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 // The others run first: so updates made of two atomics collide, where the second overwrites what came in between.
-MINIGRAD_HOOK void minigrad_note_atomic(void* at, size_t bytes, int device) {
+MINIGRAD_HOOK void minigrad_note_atomic(void* at, size_t bytes, int device, int replaces) {
     static const Site site = {"an atomic", "", 0};
     minigrad_yield(&site, 0);
     if (watch.release_state) acquire_at(reinterpret_cast<uint64_t>(at), device);
+    watch.replaces = replaces;
     on_access<ATOMIC>(at, bytes, MINIGRAD_CALLER, device ? RELAXED : IN_BLOCK);
+    watch.replaces = false;
 }
 MINIGRAD_HOOK void minigrad_note_change(void* at, int device) {
     note_progress(*watch.worker);
     if (watch.release_state) release_at(reinterpret_cast<uint64_t>(at), device);
+}
+// Called before a statement that reads and changes a variable or an element of the thread's own array. The compiler has
+// filled it with one byte where it is declared; types of fewer than four bytes may hold those by chance.
+MINIGRAD_HOOK void minigrad_note_update(const volatile void* at, size_t bytes, unsigned pattern, const char* name,
+                                        const char* file, int line) {
+    uint32_t word = pattern * 0x01010101u;
+    if (bytes < sizeof word || memcmp(const_cast<const void*>(at), &word, sizeof word)) return;
+    find_call(UNSET, {name, file, line}, watch.worker->current->thread.index);
 }
 MINIGRAD_HOOK void minigrad_note_fence(int device) { on_fence(device); }
 

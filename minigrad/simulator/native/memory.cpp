@@ -12,10 +12,6 @@
 
 namespace minigrad {
 
-// The content of fresh memory and of the gaps around buffers: NaN as double, float, half and bfloat16, an absurd index
-// as int, and no NaN that a computation produces.
-static const uint32_t CANARY = 0x7fff7fff;
-
 size_t page_size() {
     static const size_t size = sysconf(_SC_PAGESIZE);
     return size;

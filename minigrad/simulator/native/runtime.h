@@ -30,6 +30,9 @@ constexpr size_t MAX_ASKED = 227 * 1024;  // of a launch that asks for more dyna
 constexpr size_t SHARED_ROOM = 704 * 1024;
 static_assert(SHARED_ROOM >= 3 * MAX_ASKED, "a variable and its red zones");
 constexpr size_t GUARD = 64 * 1024;  // unmapped on either side of memory that may be overrun
+// The content of fresh memory and of the gaps around buffers: NaN as double, float, half and bfloat16, an absurd index
+// as int, and no NaN that a computation produces.
+constexpr uint32_t CANARY = 0x7fff7fff;
 // The stack of one CUDA thread; only touched pages cost memory. The number is odd because the TLB is a table of 2^n
 // rows: stacks 2^m pages apart would all compete for one row.
 constexpr size_t STACK_PAGES = 33;

@@ -13,14 +13,15 @@ namespace minigrad {
 enum Access { READ, WRITE, ATOMIC, ENTER };  // ENTER: a basic block begins
 
 // As in native.py. INDEX: outside an extent; EARLY: of what an asynchronous copy has not brought yet; MISSED: a barrier
-// that threads did not reach before they returned; RETURNED: a shuffle from a lane that has returned.
-enum ProblemKind { RACE, OUTSIDE, UNINITIALISED, INDEX, EARLY, MISSED, RETURNED };
+// that threads did not reach before they returned; RETURNED: a shuffle from a lane that has returned; UNSET: an update
+// of a thread's own variable that nobody has set.
+enum ProblemKind { RACE, OUTSIDE, UNINITIALISED, INDEX, EARLY, MISSED, RETURNED, UNSET };
 
 // Each buffer lies in the middle of an address window of its own, so that an index out of bounds still belongs to its
 // array: up to 2^32 float4s, where x[threadIdx.x - 1] goes as unsigned, or 2^30 floats where the system has fewer
 // addresses. The windows are adjacent; the address bits above these are the window's number.
 constexpr unsigned WIDE = 37, NARROW = 33;
-constexpr unsigned MAX_VARIABLES = 255, MAX_FINDINGS = 512, MAX_DOUBTS = 4, BENIGN = 16;
+constexpr unsigned MAX_VARIABLES = 255, MAX_FINDINGS = 512, MAX_DOUBTS = 4, BENIGN = 16, FRESH_READS = 8;
 constexpr unsigned MAX_UNPROTECTED = 1024, UNPROTECTED_SLOTS = 4 * MAX_UNPROTECTED;
 constexpr unsigned THREAD_BITS = 10;
 constexpr unsigned EPOCH_BITS = 24;  // of a block of a cooperative launch; the bits above are its place
@@ -71,8 +72,8 @@ struct Finding {
     uint32_t other_access, other_pc, other_block, other_thread;
     int32_t line, column;
     int64_t offset;    // in bytes from the variable's start, or the address; of INDEX the index; of MISSED the threads
-    const char* file;  // of INDEX, MISSED, RETURNED, with line and column; the other kinds have a pc
-    const char* type;  // of INDEX: of the array, as 'float [8]'; of MISSED, RETURNED: the call
+    const char* file;  // of INDEX, MISSED, RETURNED, UNSET, with line and column; the other kinds have a pc
+    const char* type;  // of INDEX: of the array, as 'float [8]'; of MISSED, RETURNED: the call; of UNSET the name
     uint32_t differs;  // of a RACE of two writes: some wrote another value
 };
 
@@ -84,6 +85,12 @@ struct Record {
     uint32_t bytes;
     int64_t offset;      // of ENTER, the function's stack frame
     uint64_t iteration;  // hash of the loop iterations around it; see loop_iterations.cpp
+};
+
+// A read of memory that nobody has written.
+struct FreshRead {
+    uint64_t address;
+    uint32_t pc, thread;
 };
 
 struct Copies;  // of a thread, under way; see copies.cpp
@@ -113,6 +120,9 @@ struct Watch : BlockWatch {
     bool full;         // the limit of records was reached
     uint32_t vectors;  // vector types in the text of the file: 16 float4 and the like, 8 float2; 64, 32: alignas
     uint32_t pc;       // of the last hook
+    bool replaces;     // the atomic under way is an exchange
+    FreshRead fresh[FRESH_READS];  // the last ones
+    unsigned fresh_reads;
     unsigned window_bits;
     uint64_t arena, base;  // start of the windows, of the kernel's file
     uint64_t arena_bytes;

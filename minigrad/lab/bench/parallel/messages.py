@@ -53,24 +53,27 @@ def message_seconds(against: Sequence[str]) -> dict[str, dict[str, list[float]]]
 def _captured(nbytes: int, count: int, itself: bool = False) -> Call:
     """All-reduces in a row as one graph, which leaves out the host's time for a call. itself: by NCCL's function."""
     x, go, backend = ones(nbytes // 4, device=DEVICE).array, ones(1, device=DEVICE), backend_of(DEVICE)
-    send = partial(_by_nccl, x, ones(nbytes // 4, device=DEVICE).array) if itself else partial(backend.all_reduce, [x])
+    ours: Call = partial(backend.all_reduce, [x], "sum")
+    send = _by_nccl(x, ones(nbytes // 4, device=DEVICE).array) if itself else ours
 
     def step(go: Any) -> Any:
         for _ in range(count):
-            send("sum")
+            send()
         return go + 1
 
     run = graph(step)
     return lambda: run(go)
 
 
-def _by_nccl(x: Any, y: Any, op: str) -> None:
-    """One call of the library: y = the sum of x over the ranks."""
+def _by_nccl(x: Any, y: Any) -> Call:
+    """The bare call of the library: y = the sum of x over the ranks. It has been made once, and checked."""
     gpu: Any = get(DEVICE)
     library, comm = backend_of(DEVICE).communicator  # type: ignore[attr-defined]
-    words = libnccl.TYPES["float32"], libnccl.OPS[op], comm, gpu.stream.handle
-    with gpu.context.current():
-        libnccl.check(library, library.ncclAllReduce(x.address, y.address, x.size, *words))
+    words = libnccl.TYPES["float32"], libnccl.OPS["sum"], comm, gpu.stream.handle
+    call: Call = partial(library.ncclAllReduce, x.address, y.address, x.size, *words)
+    gpu.context.claim()
+    libnccl.check(library, call())
+    return call
 
 
 def _on_gpu(count: int, work: Call) -> float:
@@ -83,16 +86,20 @@ def _on_gpu(count: int, work: Call) -> float:
 
 
 def host_seconds(against: Sequence[str]) -> dict[str, list[float]]:
-    """The host's seconds for a call: all_reduce, which compares the calls of all ranks first; what it then calls."""
-    x, backend = ones(SMALL // 4, device=DEVICE), backend_of(DEVICE)
+    """The host's seconds for a call: all_reduce, which compares the calls of all ranks first; what it then calls.
+
+    The GPU's context is current, so NCCL's own call is bare.
+    """
+    x, backend, gpu = ones(SMALL // 4, device=DEVICE), backend_of(DEVICE), get(DEVICE)
     works: dict[str, Call] = {
         "minigrad": lambda: all_reduce(x),
         "minigrad, without the comparison": lambda: backend.all_reduce([x.array], "sum"),
-        NCCL: partial(_by_nccl, x.array, ones(SMALL // 4, device=DEVICE).array, "sum"),
+        NCCL: _by_nccl(x.array, ones(SMALL // 4, device=DEVICE).array),
     }
     if "torch" in against:
         works["PyTorch"] = rival().message(SMALL)
-    return of_the_slowest(works, lambda work: clocked(work, CALLS))
+    with gpu.context.current():  # type: ignore[attr-defined]
+        return of_the_slowest(works, lambda work: clocked(work, CALLS))
 
 
 def of_the_slowest(works: dict[str, Call], seconds: Callable[[Call], float], warm: int = 3) -> dict[str, list[float]]:

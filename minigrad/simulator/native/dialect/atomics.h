@@ -22,11 +22,11 @@ MINIGRAD_INLINE void note_update(T* address, T old, T next, bool device, const c
 
 // As on the GPU, a misaligned word is a fault.
 template <class T>
-MINIGRAD_INLINE void begin_atomic(T* word, bool device) {
+MINIGRAD_INLINE void begin_atomic(T* word, bool device, bool replaces = false) {
     uintptr_t address = reinterpret_cast<uintptr_t>(word);
     asm("" : "+r"(address));  // or the compiler would trust the type
     if (address % sizeof(T)) minigrad_misaligned("word of an atomic", address, sizeof(T));
-    MINIGRAD_NOTE_ATOMIC(word, device);
+    MINIGRAD_NOTE_ATOMIC(word, device, replaces);
 }
 
 // Replace *address by change(*address) and return the old value. device: device scope, else block scope.
@@ -42,7 +42,7 @@ MINIGRAD_INLINE T atomic_update(T* address, bool device, const char* file, int l
 }
 template <class T>
 MINIGRAD_INLINE T exchange(T* address, T value, bool device, const char* file, int line) {
-    begin_atomic(address, device);
+    begin_atomic(address, device, true);
     T old;
     __atomic_exchange(address, &value, &old, __ATOMIC_SEQ_CST);
     if (old != value) MINIGRAD_NOTE_CHANGE(address, device);

@@ -4,8 +4,8 @@
 // The address and the size of a variable, for the host. Constants, as between variables they would be in the way.
 #define MINIGRAD_NOTE_CONSTANT(name)                                                                      \
     extern "C" {                                                                                          \
-    extern __attribute__((visibility("default"))) void* const minigrad_at_##name;                         \
-    extern __attribute__((visibility("default"))) const size_t minigrad_bytes_##name;                     \
+    extern MINIGRAD_VISIBLE void* const minigrad_at_##name;                                               \
+    extern MINIGRAD_VISIBLE const size_t minigrad_bytes_##name;                                           \
     void* const minigrad_at_##name = (void*)&name;                                                        \
     const size_t minigrad_bytes_##name = sizeof name;                                                     \
     }
@@ -56,14 +56,28 @@ template <class T> struct DeviceNote {
     }
 };
 
+// With -ftrivial-auto-var-init=pattern.
+#ifdef __clang__
+MINIGRAD_UNWATCHED constexpr unsigned unset(const volatile void*) { return 0xaa; }
+MINIGRAD_UNWATCHED constexpr unsigned unset(const volatile float*) { return 0xff; }
+MINIGRAD_UNWATCHED constexpr unsigned unset(const volatile double*) { return 0xff; }
+#else
+MINIGRAD_UNWATCHED constexpr unsigned unset(const volatile void*) { return 0xfe; }
+#endif
+
 }  // namespace minigrad
 
+// The place itself, with a note that a statement reads and changes it.
+#define MINIGRAD_UPDATED(...)                                                                             \
+    (minigrad_note_update(&(__VA_ARGS__), sizeof(__VA_ARGS__), minigrad::unset(&(__VA_ARGS__)), #__VA_ARGS__, \
+                          __FILE__, __LINE__), __VA_ARGS__)
 #define MINIGRAD_NOTE_SHARED(T, name, start) minigrad::describe<T>(name, start)
 #define MINIGRAD_NOTE_DEVICE(name)                                                                        \
     MINIGRAD_NOTE_CONSTANT(name)                                                                          \
     char minigrad_zone_##name[sizeof name] = {1};                                                         \
     minigrad::DeviceNote<decltype(name)> minigrad_noted_##name{#name, name, minigrad_zone_##name};
-#define MINIGRAD_NOTE_ATOMIC(address, device) minigrad_note_atomic((void*)(address), sizeof *(address), device)
+#define MINIGRAD_NOTE_ATOMIC(address, device, replaces)                                                   \
+    minigrad_note_atomic((void*)(address), sizeof *(address), device, replaces)
 #define MINIGRAD_NOTE_CHANGE(address, device) minigrad_note_change((void*)(address), device)
 #define MINIGRAD_NOTE_FENCE(device) minigrad_note_fence(device)
 #define MINIGRAD_NOTE_COPY(to, bytes) minigrad_note_copy(to, bytes)
@@ -74,7 +88,7 @@ template <class T> struct DeviceNote {
 
 #define MINIGRAD_NOTE_SHARED(T, name, start) (void)(name)
 #define MINIGRAD_NOTE_DEVICE(name) MINIGRAD_NOTE_CONSTANT(name)
-#define MINIGRAD_NOTE_ATOMIC(address, device) (void)(device)
+#define MINIGRAD_NOTE_ATOMIC(address, device, replaces) (void)(device)
 #define MINIGRAD_NOTE_CHANGE(address, device) (void)(device)
 #define MINIGRAD_NOTE_FENCE(device) (void)(device)
 #define MINIGRAD_NOTE_COPY(to, bytes) (void)(to)

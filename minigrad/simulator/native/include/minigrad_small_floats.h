@@ -14,6 +14,14 @@ MINIGRAD_INLINE float float_of(uint32_t bits) {
     return x;
 }
 
+// Of the two floats around a number that is none, the one with an odd last bit: rounded once more to fewer bits, it
+// gives what the number itself would.
+MINIGRAD_INLINE float odd_float(double x) {
+    float near = float(x);
+    if (x != x || double(near) == x) return near;
+    return float_of((bits_of(near) - (fabs(double(near)) > fabs(x))) | 1);
+}
+
 // The bits above the last `shift`, rounded to the nearest, ties to even.
 MINIGRAD_INLINE uint32_t nearest_bits(uint32_t bits, unsigned shift) {
     return (bits + (1u << (shift - 1)) - 1 + (bits >> shift & 1)) >> shift;
@@ -76,7 +84,7 @@ struct HalfFormat {
         uint16_t bits;                                                                          \
         T() = default;                                                                          \
         T(float x) : bits(minigrad::Format::pack(x)) {}                                         \
-        T(double x) : T(float(x)) {}                                                            \
+        T(double x) : T(minigrad::odd_float(x)) {}                                              \
         T(int x) : T(float(x)) {}                                                               \
         T(unsigned x) : T(float(x)) {}                                                          \
         T(long long x) : T(float(x)) {}                                                         \

@@ -1,0 +1,40 @@
+"""Updates of a thread's own variables, as `s += x[i]`, noted for the microscope: it sees one that nobody has set.
+
+Noted are variables that a statement declares without a value, and parameters that are references.
+"""
+
+import re
+from collections.abc import Iterator
+
+from minigrad.scan import Edit, split, without_directives
+
+_TYPE = r"(?!(?:return|goto|else|case|typedef|using|delete|throw|new|extern|static)\b)[A-Za-z_][\w:]*(?:<[^<>;]*>)?\s+"
+_DECLARATION = re.compile(rf"[;{{}})]\s*(?:{_TYPE})+([A-Za-z_][^;{{}}]*)(?=;)")
+_UNSET = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*")
+_REFERENCE = re.compile(r"[(,]\s*(?!const\b)[\w:]+\s*&\s*(\w+)\s*(?=[,)])")
+_PLACE = r"((?P<name>[A-Za-z_]\w*)(?:\[(?:(?!\+\+|--)[^\[\]()=;{}\"])+\]|\.\w+)*)"  # its index calls and reads nothing
+_BEGIN = r"(?<=[;{})])\s*(?:else\s+)?"
+_CHANGE = re.compile(rf"{_BEGIN}{_PLACE}\s*(?:(?:[-+*/%&|^]|<<|>>)=|\+\+|--)")
+_COUNT = re.compile(rf"{_BEGIN}(?:\+\+|--)\s*{_PLACE}")
+_ASSIGNMENT = re.compile(rf"{_BEGIN}{_PLACE}\s*=(?!=)(?=(?P<value>[^;{{}}]*);)")
+
+
+def updates(code: str) -> Iterator[Edit]:
+    """`s += x` -> `MINIGRAD_UPDATED(s) += x`, the same of `s++` and `++s`, and in `s = s + x` of the s that is read."""
+    code = without_directives(code)
+    declared = [one for each in _DECLARATION.finditer(code) for one in split(each[1])]
+    names = {found[1] for one in declared if (found := _UNSET.fullmatch(one))}
+    names |= {each[1] for each in _REFERENCE.finditer(code)}
+    for pattern in (_CHANGE, _COUNT):
+        for found in pattern.finditer(code):
+            if found["name"] in names:
+                yield _noted(found.start(1), found[1])
+    for found in _ASSIGNMENT.finditer(code):
+        if found["name"] in names:
+            place = rf"(?<![\w.>&:]){re.escape(found[1])}(?!\s*[\w\[.(])"
+            for read in re.compile(place).finditer(code, *found.span("value")):
+                yield _noted(read.start(), found[1])
+
+
+def _noted(start: int, place: str) -> Edit:
+    return start, start + len(place), f"MINIGRAD_UPDATED({place})"
