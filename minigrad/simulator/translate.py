@@ -137,20 +137,22 @@ def _tokens(code: str) -> list[Edit]:
 
 
 def _entries(source: Source, code: str, kernel: str) -> list[Edit]:
-    """An entry point after the kernel, or each kernel, on its last line; the others give way to their directives.
-
-    None where a brace stays open, or for a template.
+    """An entry point after the kernel, or each kernel, on its last line; none where a brace stays open, or for a
+    template. The other kernels give way to their directives.
     """
-    edits = []
+    edits: list[Edit] = []
     for name, at in source.kernels.items():
-        if at.stop > len(code) or source.is_open(name) or not code[at.start : at.stop].strip():
-            continue
-        if kernel in ("", name):
+        if (
+            kernel in ("", name)
+            and at.stop <= len(code)
+            and not source.is_open(name)
+            and code[at.start : at.stop].strip()
+        ):
             edits += [(stop, stop, f" MINIGRAD_KERNEL({name})") for stop in at.stops]
-        else:
-            stay = [span for found in DIRECTIVE.finditer(code, at.start, at.stop) for span in found.span()]
-            ends = [at.start, *stay, at.stop]
-            edits += [(a, b, "\n" * code.count("\n", a, b)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
+    for item in source.others(kernel) if kernel else ():
+        stay = [place for found in DIRECTIVE.finditer(code, item.start, item.stop) for place in found.span()]
+        ends = [item.start, *stay, item.stop]
+        edits += [(a, b, "\n" * code.count("\n", a, b)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
     return edits
 
 
