@@ -1,3 +1,4 @@
+#include "philox.cuh"
 #include "reduce.cuh"
 
 // Attention of queries q (pairs, queries, WIDTH numbers) to keys k and values v (pairs / group, keys, as many): a pair is a
@@ -54,9 +55,9 @@ struct RowSum {
     wide total = 0, of_part = 0, kept = 1;
     int count = 0;
 
-    // What was added before counts `keep` times as much.
-    __device__ void add(wide keep, wide factor, const Row& row, int width) {
-        part.add(keep, factor, row, width);
+    // What was added before counts `keep` times as much. The factor counts in the total, `share` of it for the row.
+    __device__ void add(wide keep, wide factor, const Row& row, int width, wide share = 1) {
+        part.add(keep, factor * share, row, width);
         of_part = of_part * keep + factor, kept *= keep;
         if (++count % PART == 0) close(width);
     }
@@ -66,10 +67,12 @@ struct RowSum {
     }
 };
 
-// True if this row is not to be made again: nothing was spoiled, or not this one.
+// True if rows are to be made: there are none, or some of those that are there were spoiled.
+__device__ bool wanted(const int* repair) { return !repair || *repair; }
+
+// True if this row, of rows some of which were spoiled, is not to be made again.
 __device__ bool intact(const int* repair, const real* from, int width) {
     if (!repair) return false;
-    if (!*repair) return true;
     Row row = {};
     row.read(from, width);
     return row.finite(width);
@@ -88,6 +91,27 @@ struct Seen {
     }
 };
 
+// Dropout of weights. Each is 0, or else times `scale`, by its place among all scores: the same numbers are drawn again on
+// the way back. Four neighbors share a counter, and one is kept where its word is at least `threshold`, of 2^32 that a word
+// can be. state is the seed and the number of the mask; null: all weights stay.
+struct Dropped {
+    const unsigned long long* state;
+    unsigned long long threshold;
+    wide scale;
+
+    __device__ wide operator()(long long row, int keys, int key) const {
+        if (!state) return 1;
+        unsigned long long i = row * keys + key;
+        return philox(state[0], i / 4, state[1]).at[i % 4] < threshold ? 0 : scale;
+    }
+};
+
+// The state that gradients need, and that of the next mask.
+extern "C" __global__ void attention_next_mask(
+    const unsigned long long* state, unsigned long long* used, unsigned long long* next) {
+    used[0] = next[0] = state[0], used[1] = state[1], next[1] = state[1] + 1;
+}
+
 // y = the sum over keys of softmax(scale q k) v; most = the largest scale q k, and inverse = 1 / the sum of
 // exp(scale q k - most), from which gradients make the weights again. The softmax is made while the keys go by, as if each
 // were the last: with a larger score, what was summed with the old maximum is scaled down. A query that sees no key gets 0,
@@ -95,33 +119,37 @@ struct Seen {
 // and then only these are made again. It has multiplied weights of 0 by what is hidden, and 0 times NaN is NaN.
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_forward(
     const real* q, const real* k, const real* v, const bool* mask, real* y, wide* peaks, wide* inverses, View mask_at,
-    wide scale, int group, int pairs, int queries, int keys, int width, int causal, const int* repair) {
-    int i = blockIdx.x * WARPS + threadIdx.y, pair = i / max(queries, 1), query = i % max(queries, 1);
-    if (pair >= pairs || intact(repair, y + i * width, width)) return;
+    wide scale, int group, int pairs, int queries, int keys, int width, int causal, const unsigned long long* state,
+    unsigned long long threshold, wide kept_scale, const int* repair) {
     Seen seen{mask, mask_at, queries, keys, causal};
-    Row own = {}, other = {};
-    RowSum sum;
-    wide most = -INFINITY;
-    own.read(q + i * width, width);
-    for (int key = 0; key < keys; ++key) {
-        if (!seen(pair, query, key)) continue;  // the same for the whole warp
-        int at = (pair / group * keys + key) * width;
-        // [score]
-        other.read(k + at, width);
-        wide score = scale * own.dot(other, width);
-        // [rescale]
-        wide larger = score > most || score != score ? score : most;
-        wide kept = larger == -INFINITY ? 1 : exp(most - larger), weight = larger == -INFINITY ? 0 : exp(score - larger);
-        most = larger;
-        // [add]
-        other.read(v + at, width);
-        sum.add(kept, weight, other, width);
+    Dropped dropped{state, threshold, kept_scale};
+    for (int i = blockIdx.x * WARPS + threadIdx.y; i < pairs * queries && wanted(repair); i += gridDim.x * WARPS) {
+        int pair = i / queries, query = i % queries;
+        if (intact(repair, y + i * width, width)) continue;
+        Row own = {}, other = {};
+        RowSum sum;
+        wide most = -INFINITY;
+        own.read(q + i * width, width);
+        for (int key = 0; key < keys; ++key) {
+            if (!seen(pair, query, key)) continue;  // the same for the whole warp
+            int at = (pair / group * keys + key) * width;
+            // [score]
+            other.read(k + at, width);
+            wide score = scale * own.dot(other, width);
+            // [rescale]
+            wide larger = score > most || score != score ? score : most;
+            wide kept = larger == -INFINITY ? 1 : exp(most - larger), weight = larger == -INFINITY ? 0 : exp(score - larger);
+            most = larger;
+            // [add]
+            other.read(v + at, width);
+            sum.add(kept, weight, other, width, dropped(i, keys, key));
+        }
+        sum.close(width);
+        bool none = most == -INFINITY;
+        Row::each(width, [&](int j) { other.at[j] = none ? 0 : sum.whole.at[j] / sum.total; });
+        other.write(y + i * width, width);
+        if (threadIdx.x == 0) peaks[i] = none ? 0 : most, inverses[i] = none ? 0 : 1 / sum.total;
     }
-    sum.close(width);
-    bool none = most == -INFINITY;
-    Row::each(width, [&](int j) { other.at[j] = none ? 0 : sum.whole.at[j] / sum.total; });
-    other.write(y + i * width, width);
-    if (threadIdx.x == 0) peaks[i] = none ? 0 : most, inverses[i] = none ? 0 : 1 / sum.total;
 }
 
 // dots = dy y: of a query, the mean of the slopes of its weights.
@@ -140,49 +168,55 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_dots
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_queries(
     const real* dy, const real* q, const real* k, const real* v, const bool* mask, const wide* peaks, const wide* inverses,
     const wide* dots, real* dq, View mask_at, wide scale, int group, int pairs, int queries, int keys, int width, int causal,
-    const int* repair) {
-    int i = blockIdx.x * WARPS + threadIdx.y, pair = i / max(queries, 1), query = i % max(queries, 1);
-    if (pair >= pairs || intact(repair, dq + i * width, width)) return;
+    const unsigned long long* state, unsigned long long threshold, wide kept_scale, const int* repair) {
     Seen seen{mask, mask_at, queries, keys, causal};
-    Row own = {}, upstream = {}, other = {};
-    RowSum sum;
-    own.read(q + i * width, width);
-    upstream.read(dy + i * width, width);
-    for (int key = 0; key < keys; ++key) {
-        if (!seen(pair, query, key)) continue;
-        int at = (pair / group * keys + key) * width;
-        other.read(v + at, width);
-        wide slope = upstream.dot(other, width) - dots[i];
-        other.read(k + at, width);
-        sum.add(1, exp(scale * own.dot(other, width) - peaks[i]) * inverses[i] * slope * scale, other, width);
+    Dropped dropped{state, threshold, kept_scale};
+    for (int i = blockIdx.x * WARPS + threadIdx.y; i < pairs * queries && wanted(repair); i += gridDim.x * WARPS) {
+        int pair = i / queries, query = i % queries;
+        if (intact(repair, dq + i * width, width)) continue;
+        Row own = {}, upstream = {}, other = {};
+        RowSum sum;
+        own.read(q + i * width, width);
+        upstream.read(dy + i * width, width);
+        for (int key = 0; key < keys; ++key) {
+            if (!seen(pair, query, key)) continue;
+            int at = (pair / group * keys + key) * width;
+            other.read(v + at, width);
+            wide slope = dropped(i, keys, key) * upstream.dot(other, width) - dots[i];
+            other.read(k + at, width);
+            sum.add(1, exp(scale * own.dot(other, width) - peaks[i]) * inverses[i] * slope * scale, other, width);
+        }
+        sum.close(width);
+        sum.whole.write(dq + i * width, width);
     }
-    sum.close(width);
-    sum.whole.write(dq + i * width, width);
 }
 
 // dv = the sum over queries of p dy, dk = scale * that of ds q, over all heads of q that share this one.
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_keys(
     const real* dy, const real* q, const real* k, const real* v, const bool* mask, const wide* peaks, const wide* inverses,
     const wide* dots, real* dk, real* dv, View mask_at, wide scale, int group, int pairs, int queries, int keys, int width,
-    int causal, const int* repair) {
-    int i = blockIdx.x * WARPS + threadIdx.y, shared = i / max(keys, 1), key = i % max(keys, 1);
-    if (shared * group >= pairs) return;
-    if (intact(repair, dk + i * width, width) && intact(repair, dv + i * width, width)) return;
+    int causal, const unsigned long long* state, unsigned long long threshold, wide kept_scale, const int* repair) {
     Seen seen{mask, mask_at, queries, keys, causal};
-    Row own = {}, value = {}, other = {}, upstream = {};
-    RowSum key_sum, value_sum;
-    own.read(k + i * width, width);
-    value.read(v + i * width, width);
-    for (int j = 0; j < group * queries; ++j) {
-        int pair = shared * group + j / queries, query = j % queries, at = pair * queries + query;
-        if (!seen(pair, query, key)) continue;
-        other.read(q + at * width, width);
-        upstream.read(dy + at * width, width);
-        wide p = exp(scale * own.dot(other, width) - peaks[at]) * inverses[at];
-        value_sum.add(1, p, upstream, width);
-        key_sum.add(1, p * (upstream.dot(value, width) - dots[at]) * scale, other, width);
+    Dropped dropped{state, threshold, kept_scale};
+    int rows = pairs / max(group, 1) * keys;
+    for (int i = blockIdx.x * WARPS + threadIdx.y; i < rows && wanted(repair); i += gridDim.x * WARPS) {
+        int shared = i / keys, key = i % keys;
+        if (intact(repair, dk + i * width, width) && intact(repair, dv + i * width, width)) continue;
+        Row own = {}, value = {}, other = {}, upstream = {};
+        RowSum key_sum, value_sum;
+        own.read(k + i * width, width);
+        value.read(v + i * width, width);
+        for (int j = 0; j < group * queries; ++j) {
+            int pair = shared * group + j / queries, query = j % queries, at = pair * queries + query;
+            if (!seen(pair, query, key)) continue;
+            other.read(q + at * width, width);
+            upstream.read(dy + at * width, width);
+            wide p = exp(scale * own.dot(other, width) - peaks[at]) * inverses[at], stays = dropped(at, keys, key);
+            value_sum.add(1, p * stays, upstream, width);
+            key_sum.add(1, p * (stays * upstream.dot(value, width) - dots[at]) * scale, other, width);
+        }
+        key_sum.close(width), value_sum.close(width);
+        key_sum.whole.write(dk + i * width, width);
+        value_sum.whole.write(dv + i * width, width);
     }
-    key_sum.close(width), value_sum.close(width);
-    key_sum.whole.write(dk + i * width, width);
-    value_sum.whole.write(dv + i * width, width);
 }

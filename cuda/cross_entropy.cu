@@ -67,6 +67,59 @@ extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held_
     release(own, dx + blockIdx.x * n, n);
 }
 
+// The maximum of a row and the sum of exp(x - maximum), in one pass over vectors of 16 bytes: each thread has its own maximum
+// so far, and scales its sum down when that grows. A row has a multiple of PER_THREAD numbers.
+struct Peak {
+    wide most = -INFINITY, sum = 0;
+
+    __device__ Peak(const real* x, int n) {
+#pragma unroll 4
+        for (int i = threadIdx.x * PER_THREAD; i < n; i += blockDim.x * PER_THREAD) {
+            auto some = as<wide>(vec<PER_THREAD>(x + i));
+            wide larger = most;
+#pragma unroll
+            for (int j = 0; j < PER_THREAD; ++j) larger = Max()(some.at[j], larger);
+            if (larger == -INFINITY) continue;
+            sum *= exp(most - larger), most = larger;
+#pragma unroll
+            for (int j = 0; j < PER_THREAD; ++j) sum += exp(some.at[j] - most);
+        }
+        wide own = most;
+        most = block_reduce(own, Max());
+        sum = block_reduce(own == -INFINITY ? 0 : sum * exp(own - most), Add());
+    }
+};
+
+// The same for long rows, such as a large vocabulary has: the row is read once, and for the gradient twice, the second time
+// out of the L2 cache.
+extern "C" __global__ void cross_entropy_long(
+    const real* logits, const long long* labels, wide* losses, int classes, wide smoothing) {
+    const real* x = logits + blockIdx.x * classes;
+    Peak peak(x, classes);
+    wide most = peak.most, rest = smoothing > 0 ? block_sum(classes, [=](int i) { return x[i] - most; }) : 0;
+    if (threadIdx.x > 0) return;
+    losses[blockIdx.x] = loss_of(x, labels[blockIdx.x], classes, most, log(peak.sum), smoothing, rest);
+}
+
+extern "C" __global__ void cross_entropy_long_backward(
+    const wide* dy, const real* logits, const long long* labels, real* dx, int classes, wide smoothing, int step,
+    wide divisor) {
+    const real* x = logits + blockIdx.x * classes;
+    Peak peak(x, classes);
+    long long label = labels[blockIdx.x];
+    bool known = 0 <= label && label < classes;
+    wide upstream = known ? dy[blockIdx.x * step] / divisor : NAN, each = smoothing / classes;
+    for (int i = threadIdx.x * PER_THREAD; i < classes; i += blockDim.x * PER_THREAD) {
+        auto some = as<wide>(vec<PER_THREAD>(x + i));
+#pragma unroll
+        for (int j = 0; j < PER_THREAD; ++j) {
+            wide target = (i + j == label ? 1 - smoothing : 0) + each;
+            some.at[j] = (exp(some.at[j] - peak.most) / peak.sum - target) * upstream;
+        }
+        put(dx, blockIdx.x * classes + i, some);
+    }
+}
+
 #ifndef SHARE
 #define SHARE 8
 #endif

@@ -19,13 +19,24 @@ struct Heads {
     }
 };
 
-// The parts of x. thread -> four neighbors
+// The parts of x + bias; null: no bias. thread -> four neighbors
 extern "C" __global__ void self_attention_split(
-    const real* x, real* q, real* k, real* v, int parts, int heads, int length, int width, int n) {
+    const real* x, const wide* bias, real* q, real* k, real* v, int parts, int heads, int length, int width, int n) {
     Heads{parts, heads, length, width}.neighbors(n, [&](int part, int at, int i, bool four) {
         real* to = part == 0 ? q : part == 1 ? k : v;
-        if (four) vec(to + at) = vec(x + i);
-        else to[at] = x[i];
+        int column = i % (parts * heads * width);
+        if (!bias && four) {
+            vec(to + at) = vec(x + i);
+        } else if (!bias) {
+            to[at] = x[i];
+        } else if (four) {
+            auto sum = as<wide>(vec(x + i)), own = vec(bias + column);
+#pragma unroll
+            for (int j = 0; j < LANES; ++j) sum.at[j] += own.at[j];
+            put(to, at, sum);
+        } else {
+            to[at] = x[i] + bias[column];
+        }
     });
 }
 

@@ -173,7 +173,7 @@ class Source:
                 if each["name"] in ("real", "wide") and f"#ifndef {each['name']}" in text:
                     continue  # minigrad's own words, which a launch defines
                 found.setdefault(each["name"], set()).add(" ".join(each["type"].split()))
-        mine = {name: value for name, kind, value in self._values if kind in ("class", "typename")}
+        mine = {name: value for name, kind, value in self.template_values if kind in ("class", "typename")}
         return {name: kinds.pop() for name, kinds in found.items() if len(kinds) == 1} | mine
 
     @property
@@ -203,7 +203,7 @@ class Source:
         if self.template:
             values = "".join(
                 f"using {name} = {value}; " if kind in ("class", "typename") else f"constexpr {kind} {name} = {value}; "
-                for name, kind, value in self._values
+                for name, kind, value in self.template_values
             )
             start, stop = self._head(self._name).span(1)  # type: ignore[union-attr]
             newlines, end = "\n" * self.text.count("\n", start, stop), self.kernels[self._name].stop
@@ -325,8 +325,8 @@ class Source:
         return kernel != self._name and self._head(kernel) is not None
 
     @cached_property
-    def _values(self) -> list[tuple[str, str, str]]:
-        """The parameters of that template: name, kind and argument, e.g. ("BM", "int", "64")."""
+    def template_values(self) -> list[tuple[str, str, str]]:
+        """The parameters of the kernel's template: name, kind and argument, e.g. ("BM", "int", "64")."""
         if not self.template:
             return []
         if not (head := self._head(self._name)):
@@ -344,11 +344,6 @@ class Source:
             )
         words = [left.split() for left, _, _ in declared]
         return [(kind[-1], " ".join(kind[:-1]), value) for kind, value in zip(words, values, strict=True)]
-
-    @property
-    def template_values(self) -> list[tuple[str, str, str]]:
-        """The parameters of the kernel's template: name, kind and argument, e.g. ("BM", "int", "64")."""
-        return self._values
 
     @property
     def texts(self) -> list[str]:

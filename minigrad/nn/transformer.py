@@ -6,14 +6,16 @@ from typing import Any
 import numpy as np
 
 from minigrad import create
-from minigrad.devices.dtypes import to_host
-from minigrad.errors import require_bool, require_int, require_number
+from minigrad.devices.dtypes import wide
+from minigrad.errors import require_bool, require_int
 from minigrad.nn.dropout import Dropout
 from minigrad.nn.embedding import Embedding
+from minigrad.nn.generation import WordStep, generate
 from minigrad.nn.linear import Linear
 from minigrad.nn.module import Module, Sequential
 from minigrad.nn.normalization import LayerNorm
 from minigrad.operators import OPS
+from minigrad.ops.add_layer_norm import add_layer_norm, takes
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
@@ -28,12 +30,17 @@ class Affine(Linear):
 
     transposed = ()
 
+    def forward(self, x: Tensor, add_bias: bool = True) -> Tensor:
+        """x @ weight + bias; add_bias=False leaves the sum to another op."""
+        return super().forward(x) if add_bias else OPS["matmul"](x, self.weight)
+
 
 class MultiHeadAttention(Module):
     """Attention of x (batch, length, width) to itself, by heads that each see a part of the numbers.
 
     c_attn makes the queries, keys and values of all heads, c_proj mixes what they bring. With causal a place sees only
-    those before it. Source: Vaswani et al., "Attention is all you need", 2017; names as in GPT-2.
+    those before it. In training a part of the weights and of the results is dropped, each with probability `dropout`.
+    Source: Vaswani et al., "Attention is all you need", 2017; names as in GPT-2.
     """
 
     def __init__(
@@ -48,21 +55,26 @@ class MultiHeadAttention(Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, past: Past | None = None) -> Tensor:
         """attention(q, k, v, mask), heads side by side, through c_proj. past grows by the keys and values of x."""
+        return self.dropout(self.c_proj(self.attended(x, mask, past)))
+
+    def attended(self, x: Tensor, mask: Tensor | None = None, past: Past | None = None) -> Tensor:
+        """All of `forward` before c_proj."""
         if x.ndim != 3:
             raise ValueError(f"MultiHeadAttention: x is {x.shape}; it must be (batch, length, width).")
         batch, length, width = x.shape
-        together = self.c_attn(x)
-        if mask is None and past is None:
-            y = OPS["self_attention"](together, heads=self.heads, causal=self.causal)
-            return self.dropout(self.c_proj(y))
+        together, drop = self.c_attn(x, add_bias=False), self.dropout.p if self.training else 0.0
+        bias: Any = self.c_attn.bias
+        if mask is None and past is None and not drop and bias.dtype == wide(together.dtype):
+            return OPS["self_attention"](together, bias, heads=self.heads, causal=self.causal)
+        together = together + bias.astype(together.dtype)
         parts = together.reshape(batch, length, 3, self.heads, width // self.heads).transpose(2, 0, 3, 1, 4)
         q, k, v = (parts[i] for i in range(3))
         if past is not None:
             if past:
                 k, v = (OPS["concatenate"]([before, now], axis=2) for before, now in zip(past, (k, v), strict=True))
             past[:] = k, v
-        y = OPS["attention"](q, k, v, *(() if mask is None else (mask,)), causal=self.causal)
-        return self.dropout(self.c_proj(y.transpose(0, 2, 1, 3).reshape(batch, length, width)))
+        y = OPS["attention"](q, k, v, *(() if mask is None else (mask,)), causal=self.causal, dropout=drop)
+        return y.transpose(0, 2, 1, 3).reshape(batch, length, width)
 
     def __repr__(self) -> str:
         causal = ", causal" if self.causal else ""
@@ -78,7 +90,15 @@ class MLP(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """c_proj(gelu_tanh(c_fc(x)))."""
-        return self.dropout(self.c_proj(OPS["gelu_tanh"](self.c_fc(x))))
+        return self.dropout(self.c_proj(self.hidden(x)))
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """gelu_tanh(c_fc(x))."""
+        bias: Any = self.c_fc.bias
+        y = self.c_fc(x, add_bias=False)
+        if bias.dtype == wide(y.dtype):
+            return OPS["bias_gelu_tanh"](y, bias)
+        return OPS["gelu_tanh"](y + bias)
 
 
 class TransformerBlock(Module):
@@ -97,6 +117,20 @@ class TransformerBlock(Module):
         h = x + self.attn(self.ln_1(x), past=past)
         return h + self.mlp(self.ln_2(h))
 
+    def pass_on(self, x: Tensor, n: Tensor, after: LayerNorm, past: Past | None = None) -> tuple[Tensor, Tensor]:
+        """The block's output for x and n = ln_1(x), and the norm `after` of it, by which the next block reads it."""
+        h, n = added(x, self.attn.attended(n, past=past), self.attn, self.ln_2)
+        return added(h, self.mlp.hidden(n), self.mlp, after)
+
+
+def added(x: Tensor, y: Tensor, part: Any, norm: LayerNorm) -> tuple[Tensor, Tensor]:
+    """h = x + dropout(c_proj(y)) of a part of a block, and norm(h): by one op after the product, where it can be."""
+    y, bias = part.c_proj(y, add_bias=False), part.c_proj.bias
+    if takes(x.shape[-1]) and x.dtype == wide(y.dtype) and not (part.training and part.dropout.p):
+        return add_layer_norm(x, y, norm.weight, norm.bias, bias, eps=norm.eps)
+    h = x + part.dropout(y + bias.astype(y.dtype))
+    return h, norm(h)
+
 
 class GPT(Module):
     """A decoder: for each place of a text (batch, length) of word numbers the logits of the next word.
@@ -110,6 +144,7 @@ class GPT(Module):
         device: str | None = None, dtype: Any = "float32",
     ):  # fmt: skip
         self.length, layers = require_int("GPT", "length", length, 1), require_int("GPT", "layers", layers, 1)
+        self.word_step: WordStep | None = None  # that of `generate`
         like: dict[str, Any] = {"device": device, "dtype": dtype}
         self.wte, self.wpe = Embedding(words, width, **like), Embedding(length, width, **like)
         self.dropout = Dropout(dropout)
@@ -128,14 +163,15 @@ class GPT(Module):
         if indices.ndim != 2:
             raise ValueError(f"GPT: indices are {indices.shape}; they must be (batch, length).")
         start = past[0][0].shape[2] if past and past[0] else 0
-        if (end := start + indices.shape[1]) > self.length:
-            raise ValueError(f"GPT: {end} places are more than its length of {self.length}.")
+        self.has_place(end := start + indices.shape[1])
         places = self.wpe.weight[start:end]  # without indices, which a captured step could not send to the GPU
         x = self.dropout(self.wte(indices) + places)
-        each: list[Any] = past or [None] * len(self.h.parts)
-        for block, own in zip(self.h.parts, each, strict=True):
-            x = block(x, own)
-        return OPS["matmul"](self.ln_f(x), self.wte.weight.T)
+        blocks: Any = self.h.parts
+        each: list[Any] = past or [None] * len(blocks)
+        n, norms = blocks[0].ln_1(x), [*(block.ln_1 for block in blocks[1:]), self.ln_f]
+        for block, after, own in zip(blocks, norms, each, strict=True):
+            x, n = block.pass_on(x, n, after, own)
+        return OPS["matmul_transposed"](n, self.wte.weight)
 
     def generate(
         self, indices: Any, count: int, temperature: float = 1.0, top_k: int | None = None, seed: int = 0,
@@ -146,38 +182,12 @@ class GPT(Module):
         temperature 0 takes the likeliest word, top_k draws among the k likeliest. Keys and values of the words before
         are kept; without `cached` they are made again for each word, with the same result.
         """
-        text = np.array(to_host(indices, who="generate: indices"), ndmin=2)
-        if not text.shape[-1]:
-            raise ValueError(f"generate: indices are {text.shape}; a text begins with one word at least.")
-        require_number("generate", "temperature", temperature)
-        if top_k is not None:
-            require_int("generate", "top_k", top_k, 1)
-        rng, device = np.random.default_rng(seed), self.wte.weight.device
-        past: list[Past] | None = [[] for _ in self.h.parts] if cached else None
-        new, modes = text, [(module, module.training) for _, module in self.named_modules()]
-        self.eval()
-        try:
-            with no_grad():
-                for _ in range(require_int("generate", "count", count)):
-                    logits = self(create.tensor(new, device=device), past)[:, -1].numpy().astype(np.float64)
-                    word = np.array([drawn(row, temperature, top_k, rng) for row in logits], np.int64)[:, None]
-                    text = np.concatenate([text, word], axis=1)
-                    new = word if cached else text
-        finally:
-            for module, training in modes:
-                module.training = training
-        return text
+        return generate(self, indices, count, temperature, top_k, seed, cached)
 
-
-def drawn(logits: np.ndarray, temperature: float, top_k: int | None, rng: np.random.Generator) -> int:
-    """The number of a word, drawn by its logit."""
-    if temperature == 0:
-        return int(logits.argmax())
-    if top_k is not None:
-        least = np.sort(logits)[-min(top_k, len(logits))]
-        logits = np.where(logits >= least, logits, -np.inf)
-    weights = np.exp((logits - logits.max()) / temperature)
-    return int(rng.choice(len(weights), p=weights / weights.sum()))
+    def has_place(self, end: int) -> None:
+        """Raise ValueError where a text of so many words is longer than the model takes."""
+        if end > self.length:
+            raise ValueError(f"GPT: {end} places are more than its length of {self.length}.")
 
 
 def gpt(words: int, length: int, **how: Any) -> GPT:

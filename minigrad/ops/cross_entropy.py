@@ -5,16 +5,20 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices.array import Array
+from minigrad.devices.device import MAX_THREADS
 from minigrad.devices.dtypes import has_gradient, wide
 from minigrad.errors import require_number
 from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.launch import Launch
 from minigrad.op import OPS, Case, Op
+from minigrad.ops import rowwise
 from minigrad.ops.astype import cast
 from minigrad.ops.log_softmax import forward as log_softmax
 from minigrad.ops.reduction import reduce
-from minigrad.ops.rowwise import FAST, fitting, kernels_of
 
 REDUCTIONS = ("mean", "sum", "none")
+LONG, VECTOR = 16 * MAX_THREADS, 8  # numbers of a row that a block no longer holds, and of a vector of 2-byte numbers
+FAST = rowwise.FAST | {"forward_long": "long", "backward_long": "long_backward"}
 
 
 def forward(
@@ -74,6 +78,24 @@ def launch_backward(
     return dx, None
 
 
+def kernels_of() -> dict[str, Kernel]:
+    """Those of any row, and those of a row so long that it is read several times, by vectors."""
+    blocks = (512, 64, 128, 256, 1024)
+    long = {
+        key: Kernel("cross_entropy.cu", f"cross_entropy_{key}", ("rows",), ("BLOCK",), "rows", BLOCK=blocks)
+        for key in ("long", "long_backward")
+    }
+    return rowwise.kernels_of("cross_entropy") | long
+
+
+def fitting(kernels: dict[str, Kernel], way: str, rows: int, classes: int) -> tuple[Launch, tuple[int, ...]]:
+    """The launch for these rows, and the extents that its kernel takes."""
+    long = rowwise.requested(kernels, way, "long")
+    if long and classes % VECTOR == 0 and (classes > LONG or long is kernels[way]):
+        return long.launch(rows), (classes,)
+    return rowwise.fitting(kernels, way, rows, classes)
+
+
 def prepare(logits: Any, labels: Any, reduction: Any = "mean", label_smoothing: Any = 0.0) -> dict[str, Any]:
     """Raises TypeError for dtypes, ValueError for shapes, for labels that are no class and for the parameters.
 
@@ -121,7 +143,7 @@ cross_entropy = Op(
     "cross_entropy",
     forward,
     backward,
-    kernels=kernels_of("cross_entropy"),
+    kernels=kernels_of(),
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
@@ -130,11 +152,12 @@ cross_entropy = Op(
     widens=False,
     integers=True,
     cases=[
-        *(_case(*shape) for shape in ((1, 1), (3, 2), (33, 10), (2, 1025), (3, 1024), (3, 516))),
+        *(_case(*shape) for shape in ((1, 1), (3, 2), (33, 10), (2, 1025), (3, 1024), (3, 516), (2, 16392))),
         *(_case(9, 10, reduction=reduction) for reduction in ("sum", "none")),
         *(_case(*shape, label_smoothing=0.1) for shape in ((1, 1), (33, 10), (2, 1025), (3, 516))),
         _case(5, 3, reduction="none", label_smoothing=1.0),
         Case(((5, 3), np.arange(5) % 3), {"reduction": "none"}, nan=True),
         Case((np.array([[1000.0, -1000.0, 0.0]] * 2), np.array([0, 1]))),
+        Case((np.tile([1000.0, -1000.0, 0.0, -1e4], 6)[None], np.array([6]))),
     ],
 )

@@ -25,12 +25,9 @@ def inner(x: np.ndarray) -> np.ndarray:
     return x.dtype.type(SCALE) * (x + x.dtype.type(CUBIC) * x * x * x)
 
 
-T = "tanh(wide(0.79788456080286536) * (x + wide(0.044715) * x * x * x))"
+S = "(1 / (1 + exp(wide(-2 * 0.79788456080286536) * (x + wide(0.044715) * x * x * x))))"  # (1 + tanh(u)) / 2
 cuda = (
-    f"wide(0.5) * x * (1 + {T})",
-    (
-        f"wide(0.5) * dy * (1 + {T} + x * (1 - {T} * {T}) * "
-        "(wide(0.79788456080286536) * (1 + wide(3 * 0.044715) * x * x)))"
-    ),
+    f"x * {S}",
+    f"dy * ({S} + x * ({S} * (1 - {S})) * (wide(2 * 0.79788456080286536) * (1 + wide(3 * 0.044715) * x * x)))",
 )
 gelu_tanh = elementwise("gelu_tanh", forward, backward, cuda, flops=8, extremes=(-100, -8, 0, 100))

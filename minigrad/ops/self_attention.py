@@ -7,34 +7,40 @@ import numpy as np
 
 from minigrad import rounding
 from minigrad.devices.array import Array
-from minigrad.devices.dtypes import must_be_floats
+from minigrad.devices.dtypes import must_be_floats, wide
 from minigrad.errors import require_bool, require_int
 from minigrad.kernels.kernel import Kernel
 from minigrad.op import OPS, Case, Op
 from minigrad.ops import attention
+from minigrad.ops.bias_gelu_tanh import column_sums
 from minigrad.ops.elementwise import per_four
 
 FILE, PARTS = "self_attention.cu", 3  # queries, keys and values
 
 
-def forward(x: np.ndarray, heads: int = 1, causal: bool = False, precision: str = "float32") -> tuple[np.ndarray, ...]:
+def forward(
+    x: np.ndarray, bias: np.ndarray | None = None, heads: int = 1, causal: bool = False, precision: str = "float32"
+) -> tuple[np.ndarray, ...]:
     """y = attention(q, k, v), heads side by side: x (batch, length, 3 width) has q, k and v of all heads, y a width
 
-    With causal a place sees none after it. The scale is 1 / sqrt(width of a head).
+    With causal a place sees none after it. The scale is 1 / sqrt(width of a head). bias is added to each row of x.
     """
+    if bias is not None:
+        x = (x.astype(bias.dtype, copy=False) + bias).astype(x.dtype, copy=False)
     q, k, v = split(x, heads, PARTS)
     o, most, inverse = attention.forward(q, k, v, causal=causal, precision=precision)
     return merge([o]), q, k, v, o, most, inverse
 
 
 def backward(
-    dy: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray, o: np.ndarray, most: np.ndarray, inverse: np.ndarray,
-    heads: int, causal: bool, precision: str,
+    dy: np.ndarray, bias: np.ndarray | None, q: np.ndarray, k: np.ndarray, v: np.ndarray, o: np.ndarray,
+    most: np.ndarray, inverse: np.ndarray, heads: int, causal: bool, precision: str,
 ) -> tuple:  # fmt: skip
-    """dx = the gradients of q, k and v by attention's rule, side by side as they are in x"""
+    """dx = the gradients of q, k and v by attention's rule, side by side as they are in x; dbias = its sum over rows"""
     (do,), shapes = split(dy, heads, 1), (q.shape,) * PARTS
     grads = attention.backward(do, q, k, v, None, o, most, inverse, causal, None, precision, shapes)
-    return (merge(grads),)
+    dx = merge(grads)
+    return (dx,) if bias is None else (dx, dx.astype(bias.dtype, copy=False).sum((0, 1)))
 
 
 def split(x: np.ndarray, heads: int, parts: int) -> list[np.ndarray]:
@@ -49,22 +55,25 @@ def merge(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.stack(parts).transpose(1, 3, 0, 2, 4).reshape(batch, length, len(parts) * heads * width)
 
 
-def launch(kernels: Mapping[str, Kernel], x: Array, heads: int, causal: bool, precision: str) -> tuple[Array, ...]:
+def launch(
+    kernels: Mapping[str, Kernel], x: Array, bias: Array | None = None, *, heads: int, causal: bool, precision: str
+) -> tuple[Array, ...]:
     """A kernel that splits x, those of attention, and one that puts heads side by side."""
-    q, k, v = launch_split(kernels, x, heads, PARTS)
+    q, k, v = launch_split(kernels, x, heads, PARTS, bias)
     o, most, inverse = attention.launch(attending(), q, k, v, causal=causal, scale=None, precision=precision)
     return launch_merge(kernels, [o]), q, k, v, o, most, inverse
 
 
 def launch_backward(
-    kernels: Mapping[str, Kernel], needs: tuple, dy: Array, q: Array, k: Array, v: Array, o: Array, most: Array,
-    inverse: Array, heads: int, causal: bool, precision: str,
+    kernels: Mapping[str, Kernel], needs: tuple, dy: Array, bias: Array | None, q: Array, k: Array, v: Array, o: Array,
+    most: Array, inverse: Array, heads: int, causal: bool, precision: str,
 ) -> tuple:  # fmt: skip
     """The same way back."""
     (do,), shapes = launch_split(kernels, dy, heads, 1), (q.shape,) * PARTS
     saved = q, k, v, None, o, most, inverse
     grads = attention.launch_backward(attending(), (True,) * PARTS, do, *saved, causal, None, precision, shapes)
-    return (launch_merge(kernels, grads),)
+    dx = launch_merge(kernels, grads)
+    return (dx,) if bias is None else (dx, column_sums(dx, bias.dtype) if needs[1] else None)
 
 
 def attending() -> Mapping[str, Kernel]:
@@ -72,13 +81,15 @@ def attending() -> Mapping[str, Kernel]:
     return OPS["attention"].running
 
 
-def launch_split(kernels: Mapping[str, Kernel], x: Array, heads: int, parts: int) -> list[Array]:
-    """`split` by one kernel."""
+def launch_split(
+    kernels: Mapping[str, Kernel], x: Array, heads: int, parts: int, bias: Array | None = None
+) -> list[Array]:
+    """`split` of x + bias by one kernel."""
     batch, length, size = x.shape
     shape = batch, heads, length, size // parts // heads
     found = [Array.empty(x.device, shape, x.dtype) for _ in range(parts)]
     ends = parts, heads, length, shape[3], x.size
-    kernels["split"].launch(x.size)(x, *(found + [None] * (PARTS - parts)), *ends)
+    kernels["split"].launch(x.size)(x, bias, *(found + [None] * (PARTS - parts)), *ends)
     return found
 
 
@@ -91,7 +102,9 @@ def launch_merge(kernels: Mapping[str, Kernel], parts: Sequence[Array]) -> Array
     return x
 
 
-def prepare(x: Any, heads: Any = 1, causal: Any = False, precision: str | None = None) -> dict[str, Any]:
+def prepare(
+    x: Any, bias: Any = None, heads: Any = 1, causal: Any = False, precision: str | None = None
+) -> dict[str, Any]:
     """Raises ValueError for shapes and TypeError for dtypes. The precision is that of `mg.precision` unless given."""
     must_be_floats("self_attention", x)
     heads = require_int("self_attention", "heads", heads, 1)
@@ -101,19 +114,26 @@ def prepare(x: Any, heads: Any = 1, causal: Any = False, precision: str | None =
         )
     if isinstance(x, Array) and (width := x.shape[2] // PARTS // heads) > attention.WIDEST:
         raise ValueError(f"self_attention: a head's width {width} is more than the {attention.WIDEST} of a kernel.")
+    if bias is not None and (bias.shape, bias.dtype) != (x.shape[2:], wide(x.dtype)):
+        raise ValueError(
+            f"self_attention: bias is {bias.dtype} {bias.shape}; for x {x.shape} it must be {wide(x.dtype)} "
+            f"{x.shape[2:]}."
+        )
     permitted = rounding.current() if precision is None else rounding.known(precision)
     return {"heads": heads, "causal": require_bool("self_attention", "causal", causal), "precision": permitted}
 
 
-def cost(x: Any, heads: int = 1, **params: Any) -> tuple[int, int]:
-    """The FLOPs of attention; x read once, and y, a third of it, written once."""
+def cost(x: Any, bias: Any = None, heads: int = 1, **params: Any) -> tuple[int, int]:
+    """The FLOPs of attention; x and bias read once, and y, a third of x, written once."""
     batch, length, size = x.shape
-    flops = (4 * (size // PARTS // heads) + 5) * batch * heads * length * length
-    return flops, x.size * x.dtype.itemsize * 4 // 3
+    pairs = batch * heads * attention.seen_pairs(length, length, params.get("causal", False))
+    flops = (4 * (size // PARTS // heads) + 5) * pairs
+    columns = 0 if bias is None or not x.size else bias.size * bias.dtype.itemsize
+    return flops, x.size * x.dtype.itemsize * 4 // 3 + columns
 
 
-def _case(*shape: int, heads: int, **params: Any) -> Case:
-    return Case((shape,), {"heads": heads, **params})
+def _case(*shape: int, heads: int, bias: bool = False, **params: Any) -> Case:
+    return Case((shape, *[shape[2:]] * bias), {"heads": heads, **params})
 
 
 self_attention = Op(
@@ -126,11 +146,13 @@ self_attention = Op(
     prepare=prepare,
     saves=("q", "k", "v", "o", "most", "inverse"),
     rounds=True,
+    integers=True,
     widens=False,
     cost=cost,
     backward_flops=3,
     cases=[
         _case(1, 1, 3, heads=1), _case(2, 5, 24, heads=2), _case(1, 33, 30, heads=2, causal=True),
-        _case(3, 7, 48, heads=4, causal=True), _case(0, 4, 12, heads=2), _case(2, 0, 12, heads=1),
+        _case(3, 7, 48, heads=4, causal=True), _case(2, 5, 24, heads=2, bias=True), _case(1, 3, 9, heads=3, bias=True),
+        _case(0, 4, 12, heads=2), _case(2, 0, 12, heads=1),
     ],
 )  # fmt: skip

@@ -14,10 +14,12 @@ from minigrad.tensor import Tensor
 FLOAT32 = np.dtype(np.float32)
 DTYPES = ("bfloat16", "float32")
 # As in PyTorch: products take bfloat16; sums of many terms, exponentials and losses are made in float32.
-PRODUCTS = ("conv2d", "conv2d_relu", "matmul")
+PRODUCTS = ("conv2d", "conv2d_relu", "matmul", "matmul_transposed")
 EXACT = ("exp", "log", "log_softmax", "power", "softmax", "sum")
 # They take both dtypes as they are. The loss of cross_entropy is float32.
-MIXED = ("astype", "batch_norm", "batch_norm_relu", "cross_entropy")
+MIXED = (
+    "add_layer_norm", "astype", "batch_norm", "batch_norm_relu", "bias_gelu_tanh", "cross_entropy", "self_attention",
+)  # fmt: skip
 
 
 @contextmanager

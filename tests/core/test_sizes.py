@@ -62,6 +62,26 @@ def largest(op, device):
             return [array(device, n // 64, dtype="int64"), array(device, 64, 64)], {}
         case "attention":
             return [array(device, 1, 1, n // 64, 64), *(array(device, 1, 1, 3, 64) for _ in range(2))], {}
+        case "attention_dropout":
+            few = [array(device, 1, 1, 3, 64) for _ in range(2)]
+            return [array(device, 1, 1, n // 64, 64), *few, array(device, 2, dtype="uint64")], {}
+        case "matmul_transposed":
+            return [array(device, n // 64, 64), array(device, 64, 64)], {}
+        case "bias_gelu_tanh":
+            return [array(device, n // 64, 64), array(device, 64)], {}
+        case "norm_linear":
+            return [array(device, 1, 64), *(array(device, 64) for _ in range(2)), array(device, 64, n // 64)], {}
+        case "linear_add":
+            columns = n // 64
+            return [
+                array(device, 1, 64),
+                array(device, 64, columns),
+                array(device, columns),
+                array(device, 1, columns),
+            ], {}
+        case "cached_attention":
+            cache = [array(device, 1, 1, n // 64, 64) for _ in range(2)]
+            return [array(device, 1, 1, 192), *cache, array(device, 1, dtype="int64")], {}
         case "self_attention":
             return [array(device, n // 192, 1, 192)], {}
         case "batch_norm" | "batch_norm_relu":

@@ -1,5 +1,7 @@
 """Transformers: names, causality, text continued with and without a cache, and training."""
 
+from weakref import ref
+
 import numpy as np
 import pytest
 
@@ -65,6 +67,24 @@ def test_the_cache_changes_no_word(how, device):
     with_cache, without = (model.generate(start, 9, cached=cached, **how) for cached in (True, False))
     np.testing.assert_array_equal(with_cache, without)
     assert with_cache.shape == (3, 11) and (with_cache[:, :2] == start).all() and model.training
+
+
+def test_the_step_of_a_word_follows_other_weights_and_texts(device):
+    """It is kept from call to call, with its memory; a model that nobody has is freed at once."""
+    model, other = small(device), small(device, width=16)
+    first = model.generate(text(2, 3).numpy(), 5, seed=1)
+    with mg.no_grad():
+        for p in model.parameters():
+            p.assign(p.numpy() * 1.5)
+    step = model.word_step
+    for start in (text(2, 4).numpy(), text(1, 2).numpy()):
+        cached, plain = (model.generate(start, 6, seed=2, cached=how) for how in (True, False))
+        np.testing.assert_array_equal(cached, plain)
+        assert (model.word_step is step) == (len(start) == 2)
+    np.testing.assert_array_equal(other.generate(text(2, 3).numpy(), 5, seed=1), first)
+    gone = ref(model)
+    del model
+    assert gone() is None
 
 
 def test_the_likeliest_word_and_few_of_them():

@@ -1,7 +1,11 @@
 """The benchmark of attention and GPTs: its goals, its record, its steps on `sim`, and results that it refuses."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from bench_examples import find_gpu
 
 import minigrad as mg
 from minigrad.lab.bench import record as records
@@ -56,6 +60,28 @@ def test_steps_eager_and_replayed_have_the_losses_of_numpy(mode):
     for _ in range(3):
         first, *others = (float(call().item()) for call in calls)
         np.testing.assert_allclose(others, first, report.ALLOWED[mode])
+
+
+def test_parts_of_a_step_by_kind(gpu, monkeypatch, tmp_path):
+    """All blocks together, over a fake driver whose clock shows a microsecond more at each event."""
+    find_gpu(monkeypatch)
+    clock = iter(range(10**6))
+    for name, method in {
+        "mark": lambda: next(clock), "passed": lambda event: False, "between": lambda a, b: (b - a) * 1e-6,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(gpu, name, method)
+    two = replace(TINY, layers=2)
+    monkeypatch.setattr(report, "timer", lambda: SimpleNamespace(hold=lambda seconds: None))
+    found = report.timeline_of(two, "tf32", ())
+    record = replace(measured(), timelines={"a step": found}, chip=mg.bench.newest().chip, copy=4e12)
+    assert records.load(record.save(tmp_path)).json() == record.json()
+    rows = {row[0]: row[1:] for row in TransformerReport(record).parts("a step").rows}
+    assert {"attn.c_attn, matmul, forward", "mlp.c_proj, matmul, backward", "AdamW, update", "all"} <= rows.keys()
+    product = 2 * (2 * 18 * 8 * 24)  # of both blocks: 18 words, from 8 numbers to 24
+    assert found["h.0.attn.c_attn, matmul, forward"].flops == product / 2
+    assert rows["add_layer_norm, backward"][0] != "0" and float(rows["all"][2]) == 1
+    with pytest.raises(ValueError, match=r"has no parts of 'another'; it has \['a step'\]"):
+        TransformerReport(record).parts("another")
 
 
 def test_a_wrong_result_is_not_timed():

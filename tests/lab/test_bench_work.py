@@ -41,6 +41,8 @@ def test_an_op_costs_the_bytes_of_the_arrays_that_its_kernels_read_and_write(op,
     inside = sum({x.address: x.nbytes for x in inputs if x.address in read}.values())
     if op.name == "getitem":
         inside = y.nbytes  # it reads only the elements that the key selects
+    if op.name == "cached_attention":
+        inside += sum(x.nbytes for x in inputs[1:3])  # which it reads, and writes in one place
     outside = y.nbytes if y.address in written else 0
     flops, nbytes = op.cost(*inputs, **case.params)
     assert flops >= 0
@@ -105,7 +107,10 @@ SMALL = {
     "batch_norm": ((9, 3, 8, 7), *((3,),) * 4), "batch_norm_relu": ((2, 8, 4, 7), *((8,),) * 4, (2, 8, 4, 7)),
     "max_pool2d": ((2, 3, 9, 8),), "avg_pool2d": ((2, 3, 9, 8),),
     "layer_norm": ((9, 68), (68,), (68,)), "rms_norm": ((9, 68), (68,)), "attention": ((2, 2, 9, 8),) * 3,
-    "self_attention": ((2, 9, 24),),
+    "norm_linear": ((2, 36), (36,), (36,), (36, 20), (20,)), "linear_add": ((2, 36), (36, 20), (20,), (2, 20)),
+    "bias_gelu_tanh": ((33, 36), (36,)), "matmul_transposed": ((33, 65), (31, 65)), "self_attention": ((2, 9, 24),),
+    "cached_attention": ((2, 1, 24), *((2, 1, 9, 8),) * 2, np.array([7])),
+    "attention_dropout": (*((2, 2, 9, 8),) * 3, np.array([1, 0], np.uint64)),
     "embedding": (np.arange(9) % 5, (7, 36)), "pad": ((3, 4, 5),), "dropout": ((33, 5), np.array([1, 0], np.uint64)),
 }  # fmt: skip
 

@@ -34,3 +34,15 @@ def test_a_captured_forward_pass_differs_from_replay_to_replay(gpu):
     fast, x = mg.graph(mg.dropout), on(gpu, np.ones(100, np.float32))
     masks = [fast(x).numpy() for _ in range(5)]
     assert all((a != b).any() for i, a in enumerate(masks) for b in masks[:i])
+
+
+def test_attention_drops_other_weights_in_each_replay(gpu):
+    ones = np.ones((1, 2, 6, 4), np.float32)
+    fast = mg.graph(lambda x: mg.attention(x, x, x, dropout=0.5))
+    mg.manual_seed(7)
+    found = [fast(on(gpu, ones)).numpy() for _ in range(5)]
+    mg.manual_seed(7)
+    x = mg.Tensor(ones)
+    for y in found:
+        np.testing.assert_allclose(y, mg.attention(x, x, x, dropout=0.5).numpy(), rtol=1e-5)
+    assert (fast.captures, fast.replays) == (1, 4) and (found[2] != found[3]).any()

@@ -49,7 +49,7 @@ KEYS = {  # by folder: the keys of a file, in their order
     ADJOINT: (*HEAD, "refused", "costs", "applications"),
     RECURRENT: (*HEAD, "refused", "steps"),
     PARALLEL: (*HEAD, "refused", "steps", "host", "spans"),
-    TRANSFORMER: (*HEAD, "refused", "steps"),
+    TRANSFORMER: (*HEAD, "refused", "chip", "copy", "steps", "timelines"),
 }
 Times = dict[str, Timing]  # by a label: the values of the tunables, as "BLOCK=256", a way to take a step, a library
 

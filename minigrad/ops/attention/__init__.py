@@ -12,16 +12,20 @@ import numpy as np
 from minigrad import rounding
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import must_be_floats, wide
-from minigrad.errors import require_bool, require_number
+from minigrad.devices.random import dropout_state
+from minigrad.errors import require, require_bool, require_number
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
 from minigrad.kernels.view import broadcast
-from minigrad.op import Case, Op
+from minigrad.op import OPS, Case, Op
 from minigrad.ops.attention import flash
+from minigrad.ops.dropout import threshold_and_scale
 from minigrad.ops.elementwise import must_match
 from minigrad.ops.precision import rounded
+from minigrad.tensor import Tensor
 
 FILE, WIDEST, WARPS = "attention.cu", 256, (4, 1, 2, 8, 16)
+RESIDENT = 32  # warps of a multiprocessor that repair rows
 
 
 def forward(
@@ -32,8 +36,17 @@ def forward(
 
     mask, bool, broadcasts to (batch, heads, queries, keys): True where a query sees a key. With causal a query sees no
     later key; both lengths end together. q may have a multiple of the heads of k and v: neighbors share them. A query
-    that sees no key gets 0. Tensor cores round the weights, too. Source: Vaswani et al., "Attention is all you need".
+    that sees no key gets 0. Tensor cores round the weights, too. With dropout=p it is attention_dropout, by the kernels
+    of a warp for a row. Source: Vaswani et al., "Attention is all you need".
     """
+    return attend(q, k, v, mask, causal, scale, precision)
+
+
+def attend(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, causal: bool, scale: float | None,
+    precision: str, stays: Any = 1,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """y, and of each query the largest score and 1 / the sum of exponentials. stays: a factor of each weight."""
     dtype, seen = q.dtype, visible(q, k, mask, causal)
     q, k, v = grouped(*(rounding.rounded(x, precision) for x in (q, k, v)))
     scores = np.where(seen, q @ k.swapaxes(-1, -2) * q.dtype.type(scaling(q, scale)), -np.inf)
@@ -42,7 +55,7 @@ def forward(
     most = np.where(none, 0, most)
     weights = np.exp(scores - most[..., None])
     inverse = np.where(none, 0, 1 / weights.sum(-1))
-    return total(weights * inverse[..., None], v, seen).astype(dtype, copy=False), most, inverse
+    return total(weights * inverse[..., None] * stays, v, seen).astype(dtype, copy=False), most, inverse
 
 
 def backward(
@@ -53,16 +66,24 @@ def backward(
 
     Keys and values that several heads share get the sum of their gradients.
     """
+    return (*slopes(dy, q, k, v, mask, y, most, inverse, causal, scale, precision), None)[: len(shapes)]
+
+
+def slopes(
+    dy: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, y: np.ndarray,
+    most: np.ndarray, inverse: np.ndarray, causal: bool, scale: float | None, precision: str, stays: Any = 1,
+) -> tuple:  # fmt: skip
+    """dq, dk and dv. stays: a factor of each weight."""
     dtype, seen, shared = dy.dtype, visible(q, k, mask, causal), (k.shape[1], q.shape[1] // max(k.shape[1], 1))
     q, k, v, dy = (rounding.rounded(x, precision) for x in (q, k, v, dy))
     (q, k, v), (dy, y) = grouped(q, k, v), (x.astype(wide(x.dtype), copy=False) for x in (dy, y))
     factor = q.dtype.type(scaling(q, scale))
     p = np.where(seen, np.exp(q @ k.swapaxes(-1, -2) * factor - most[..., None]) * inverse[..., None], 0)
-    ds = np.where(seen, p * (dy @ v.swapaxes(-1, -2) - (dy * y).sum(-1, keepdims=True)), 0) * factor
-    turned = seen.swapaxes(-1, -2)
+    ds = np.where(seen, p * (stays * (dy @ v.swapaxes(-1, -2)) - (dy * y).sum(-1, keepdims=True)), 0) * factor
+    turned, p = seen.swapaxes(-1, -2), p * stays
     dq, dk, dv = total(ds, k, seen), total(ds.swapaxes(-1, -2), q, turned), total(p.swapaxes(-1, -2), dy, turned)
     each = [dq, *(x.reshape(x.shape[0], *shared, *x.shape[2:]).sum(2) for x in (dk, dv))]
-    return (*(x.astype(dtype, copy=False) for x in each), None)[: len(shapes)]
+    return tuple(x.astype(dtype, copy=False) for x in each)
 
 
 def grouped(q: np.ndarray, *shared: np.ndarray) -> list[np.ndarray]:
@@ -96,12 +117,16 @@ def kernel(name: str, rows: str) -> Kernel:
     return Kernel(FILE, name, (f"{rows}/WARPS",), ("32", "WARPS"), rows, WARPS=WARPS)
 
 
-def extents(q: Array, k: Array, mask: Array | None, causal: bool, scale: float | None) -> tuple:
+def extents(
+    q: Array, k: Array, mask: Array | None, causal: bool, scale: float | None, state: Array | None = None,
+    dropout: float = 0.0,
+) -> tuple:  # fmt: skip
     """The last arguments of all kernels."""
     (batch, heads, queries, width), keys = q.shape, k.shape[2]
     at = broadcast((), ()) if mask is None else broadcast(mask.shape, (batch, heads, queries, keys))
     group = heads // max(k.shape[1], 1)
-    return at, scaling(q, scale), group, batch * heads, queries, keys, width, int(causal)
+    drops = state, *threshold_and_scale(dropout)
+    return at, scaling(q, scale), group, batch * heads, queries, keys, width, int(causal), *drops
 
 
 def launch(
@@ -130,7 +155,9 @@ def flag(like: Array) -> Array:
 def launch_of(kernels: Mapping[str, Kernel], way: str, repair: Array | None, rows: Array) -> Launch:
     """The launch for these rows. To repair some of them there are few blocks, which soon find that there are none."""
     count = prod(rows.shape[:3])
-    return kernels[f"rows_{way}"].launch(count, WARPS=max(WARPS)) if repair else kernels[way].launch(count)
+    if not repair:
+        return kernels[way].launch(count)
+    return kernels[f"rows_{way}"].launch(min(count, RESIDENT * rows.device.processors), WARPS=max(WARPS))
 
 
 def launch_backward(
@@ -139,23 +166,38 @@ def launch_backward(
 ) -> tuple:  # fmt: skip
     """A kernel for dy y, one for dq, and one for dk and dv, of the rung of the forward pass."""
     dy, q, k, v = rounded(precision, dy, q, k, v)
-    dots = Array.empty(q.device, most.shape, most.dtype)
-    kernels["backward_dots"].launch(dots.size)(dy, y, dots, dots.size, q.shape[3])
-    saved = most, inverse, dots
+    saved = most, inverse, dots_of(kernels, dy, y, most)
     rung = flash.choose(kernels, q, k, v, mask, scaling(q, scale), precision)
     repair = flag(q) if rung and causal else None
+    grads: tuple = ()
     if rung:
-        dq, dk, dv = flash.gradients(kernels, rung, needs, dy, q, k, v, saved, repair, causal, scaling(q, scale))
-    else:
-        new = Array.empty if q.shape[1] else Array.zeros  # keys and values that no head of q has get 0
-        dq, dk, dv = (new(x.device, x.shape, x.dtype) for x in (q, k, v))
+        grads = flash.gradients(kernels, rung, needs, dy, q, k, v, saved, repair, causal, scaling(q, scale))
     if not rung or causal:
-        ends = *extents(q, k, mask, causal, scale), repair
-        if needs[0]:
-            launch_of(kernels, "backward_queries", repair, q)(dy, q, k, v, mask, *saved, dq, *ends)
-        if needs[1] or needs[2]:
-            launch_of(kernels, "backward_keys", repair, k)(dy, q, k, v, mask, *saved, dk, dv, *ends)
-    return (*(x if need else None for x, need in zip((dq, dk, dv), needs, strict=False)), None)[: len(shapes)]
+        grads = by_rows(kernels, needs, dy, q, k, v, mask, saved, causal, scale, repair=repair, written=grads)
+    return (*(x if need else None for x, need in zip(grads, needs, strict=False)), None)[: len(shapes)]
+
+
+def dots_of(kernels: Mapping[str, Kernel], dy: Array, y: Array, most: Array) -> Array:
+    """dy y of each query."""
+    dots = Array.empty(y.device, most.shape, most.dtype)
+    kernels["backward_dots"].launch(dots.size)(dy, y, dots, dots.size, y.shape[3])
+    return dots
+
+
+def by_rows(
+    kernels: Mapping[str, Kernel], needs: tuple, dy: Array, q: Array, k: Array, v: Array, mask: Array | None,
+    saved: tuple[Array, ...], causal: bool, scale: float | None, drops: tuple = (), repair: Array | None = None,
+    written: tuple = (),
+) -> tuple:  # fmt: skip
+    """dq, dk and dv, of which the wanted ones are written, or repaired. drops: the state and probability of dropout."""
+    new = Array.empty if q.shape[1] else Array.zeros  # keys and values that no head of q has get 0
+    dq, dk, dv = written or (new(x.device, x.shape, x.dtype) for x in (q, k, v))
+    ends = *extents(q, k, mask, causal, scale, *drops), repair
+    if needs[0]:
+        launch_of(kernels, "backward_queries", repair, q)(dy, q, k, v, mask, *saved, dq, *ends)
+    if needs[1] or needs[2]:
+        launch_of(kernels, "backward_keys", repair, k)(dy, q, k, v, mask, *saved, dk, dv, *ends)
+    return dq, dk, dv
 
 
 def prepare(
@@ -192,10 +234,16 @@ def prepare(
 
 
 def cost(q: Any, k: Any, v: Any, *mask: Any, **params: Any) -> tuple[int, int]:
-    """4 FLOPs for each query, key and number of their width, and 5 for each score; q, k, v and y once."""
-    scores = prod(q.shape[:3]) * k.shape[2]
+    """4 FLOPs for each query, key that it sees and number of their width, and 5 for each score; q, k, v and y once."""
+    scores = prod(q.shape[:2]) * seen_pairs(q.shape[2], k.shape[2], params.get("causal", False))
     read = sum(x.size * x.dtype.itemsize for x in (q, k, v, *mask))
     return (4 * q.shape[3] + 5) * scores, read + q.size * q.dtype.itemsize
+
+
+def seen_pairs(queries: int, keys: int, causal: bool) -> int:
+    """The pairs of a query and a key that it sees."""
+    rows = min(queries, keys) if causal else queries
+    return rows * keys - causal * rows * (rows - 1) // 2
 
 
 def _case(batch: int, heads: int, queries: int, width: int, keys: int = 0, shared: int = 0, **how: Any) -> Case:
@@ -218,7 +266,19 @@ def kernels_of() -> dict[str, Kernel]:
     return found | {f"rows_{way}": found[way] for way in ways if way != "backward_dots"} | flash.kernels
 
 
-attention = Op(
+class AttentionOp(Op):
+    """The op, and with dropout the one that draws the weights which stay."""
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """`attention(q, k, v, mask=None, causal=False, scale=None, dropout=0.0)`."""
+        if not (p := named.pop("dropout", 0)):
+            return super().__call__(*args, **named)
+        (q, k, v, *mask), params = self.inputs.split(args, named)
+        state = Tensor(dropout_state(require("attention", q, Tensor, "a tensor").array))
+        return OPS["attention_dropout"](q, k, v, state, *mask, dropout=p, **params)
+
+
+attention = AttentionOp(
     "attention",
     forward,
     backward,

@@ -20,7 +20,8 @@ from minigrad.optim import Optimizer
 from minigrad.tensor import Tensor
 
 REPEATS = 5
-PRODUCTS = ("conv2d", "conv2d_relu", "matmul")  # ops that run at the rate of the mode
+# Ops that run at the rate of the mode.
+PRODUCTS = ("attention", "conv2d", "conv2d_relu", "matmul", "matmul_transposed", "self_attention")
 
 
 @dataclass
@@ -104,9 +105,9 @@ class StepWatch:
 
         def step(optimizer: Optimizer) -> None:
             part = self.begin("", type(optimizer).__name__, "update")
-            arrays = 3 + 2 * len(optimizer.states)
-            part.nbytes += arrays * sum(p.array.nbytes for p in optimizer.parameters)
             plain(optimizer)
+            for i, p in enumerate(optimizer.parameters):
+                part.nbytes += 3 * p.array.nbytes + 2 * sum(s.array.nbytes for s in optimizer._states_of(i, p))
 
         return step
 

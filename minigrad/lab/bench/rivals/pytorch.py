@@ -117,18 +117,36 @@ class PyTorch:
                 return torch.nn.functional.conv2d(*xs, **params)
             case "conv2d_relu":
                 return torch.relu_(torch.nn.functional.conv2d(*xs[:3], **params).add_(xs[3]))
-            case "attention":
-                shown = {"is_causal" if name == "causal" else name: value for name, value in params.items()}
-                return torch.nn.functional.scaled_dot_product_attention(*xs, **shown)
+            case "attention" | "attention_dropout":
+                names = {"causal": "is_causal", "dropout": "dropout_p"}
+                shown = {names.get(name, name): value for name, value in params.items()}
+                return torch.nn.functional.scaled_dot_product_attention(*xs[:3], **shown)
             case "self_attention":
                 batch, length, size = xs[0].shape
-                heads = xs[0].view(batch, length, 3, params.get("heads", 1), -1).permute(2, 0, 3, 1, 4)
+                heads = sum(xs[1:], xs[0]).view(batch, length, 3, params.get("heads", 1), -1).permute(2, 0, 3, 1, 4)
                 y = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=params.get("causal", False))
                 return y.transpose(1, 2).reshape(batch, length, size // 3)
+            case "matmul_transposed":
+                return xs[0] @ xs[1].T
+            case "norm_linear":
+                x = torch.nn.functional.layer_norm(xs[0], xs[0].shape[-1:], *xs[1:3], eps=params.get("eps", 1e-5))
+                weight = xs[3] if params.get("transposed") else xs[3].T
+                y = torch.nn.functional.linear(x, weight, *xs[4:])
+                return torch.nn.functional.gelu(y, approximate="tanh") if params.get("gelu") else y
+            case "linear_add":
+                return xs[3] + torch.nn.functional.linear(xs[0], xs[1].T, xs[2])
+            case "cached_attention":
+                batch, heads, _, width = xs[1].shape
+                q, *both = xs[0].view(batch, 1, 3, heads, width).permute(2, 0, 3, 1, 4)
+                for cache, new in zip(xs[1:3], both, strict=True):
+                    cache.index_copy_(2, xs[3], new)
+                seen = torch.arange(xs[1].shape[2], device=xs[1].device) <= xs[3]
+                y = torch.nn.functional.scaled_dot_product_attention(q, *xs[1:3], attn_mask=seen)
+                return y.transpose(1, 2).reshape(batch, 1, heads * width)
             case "layer_norm" | "rms_norm":
                 return getattr(torch.nn.functional, name)(xs[0], xs[0].shape[-1:], *xs[1:], eps=params.get("eps", 1e-5))
-            case "gelu_tanh":
-                return torch.nn.functional.gelu(*xs, approximate="tanh")
+            case "gelu_tanh" | "bias_gelu_tanh":
+                return torch.nn.functional.gelu(sum(xs[1:], xs[0]), approximate="tanh")
             case "embedding" | "gelu" | "silu":
                 return getattr(torch.nn.functional, name)(*xs)
             case "dropout":

@@ -104,7 +104,10 @@ class Decoder(torch.nn.Module):  # type: ignore[misc]
 
 
 def training(of: Model, mode: str, graph: bool = False, wrap: Wrap = as_it_is) -> Call:
-    """Steps on one batch, eager or as a CUDA graph; each call takes one and returns its loss. wrap: of the model."""
+    """Steps on one batch, eager or as a CUDA graph; each call takes one and returns its loss.
+
+    wrap: of the model, e.g. torch.compile.
+    """
     model = wrap(Decoder(of).to(DEVICE))
     updates = torch.optim.AdamW(model.parameters(), RATE, fused=True, capturable=graph)
     x, y = (torch.from_numpy(part).to(DEVICE) for part in of.batch())
@@ -119,6 +122,12 @@ def training(of: Model, mode: str, graph: bool = False, wrap: Wrap = as_it_is) -
         return loss.detach()
 
     return replayed(step) if graph else step
+
+
+def every_training(of: Model, mode: str) -> dict[str, Call]:
+    """Steps eager, as a CUDA graph, and of a compiled model."""
+    calls = {"PyTorch": training(of, mode), "PyTorch, graph": training(of, mode, True)}
+    return calls | {"PyTorch, compile": training(of, mode, wrap=torch.compile)}
 
 
 def generation(of: Model) -> Call:

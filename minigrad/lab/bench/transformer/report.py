@@ -1,11 +1,13 @@
 """The report of attention and GPTs: their works into one record, the goals, and tables of all contestants."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +16,12 @@ from minigrad.display import Table, Tabular, table
 from minigrad.errors import require_words
 from minigrad.lab.bench import steps
 from minigrad.lab.bench.jobs import NOT_TIMED, attempt, known_part
-from minigrad.lab.bench.record import TRANSFORMER, Record, Times, records, todays_record
+from minigrad.lab.bench.measure import Measurement
+from minigrad.lab.bench.record import TRANSFORMER, Record, Times, copy_bandwidth, records, todays_record
 from minigrad.lab.bench.resnet.goals import GPU, best, verdict
-from minigrad.lab.bench.timer import Timing, clocked
+from minigrad.lab.bench.resnet.modes import MODES
+from minigrad.lab.bench.resnet.timeline import timeline
+from minigrad.lab.bench.timer import Timing, clocked, timer
 from minigrad.lab.bench.transformer import models, works
 from minigrad.lab.bench.transformer.models import CHARACTERS, GPT2, TRAINED, Model
 from minigrad.lab.check import ValueMismatch
@@ -24,6 +29,8 @@ from minigrad.lab.check import ValueMismatch
 PARTS, RIVALS = ("attention", "gpt"), ("torch",)
 DEVICE, CHECKED, REPEATS = works.DEVICE, 4, 7
 ALLOWED = {"tf32": 2e-3, "bf16": 2e-2}  # of the losses of the first steps, from PyTorch's
+EAGER = ", eager"  # ends the title of a step whose parts are timed
+PART_HEADERS = ("part", "us", "floor us", "of the step", "GFLOP", "MB")
 HEADERS = ("work", "us", "PyTorch", "ratio", "must", "hope", "reached")
 ALONE = [*(work.title(way) for work in works.WORKS[:4] for way in works.SIDES), *(w[-1] for w in works.other_works())]
 LIMITS = (
@@ -45,7 +52,10 @@ class TransformerReport(Tabular):
         """The goals, and every time of one part of the benchmark or of all."""
         steps = {t: times for t, times in self.record.steps.items() if part in (None, PARTS["GPT" in t])}
         report = TransformerReport(replace(self.record, steps=steps))
-        return [found for found in (report.table(), report.all) if found.rows]
+        found = [report.table(), report.all]
+        if part != PARTS[0]:
+            found += [self.parts(step) for step in self.record.timelines]
+        return [x for x in found if x.rows]
 
     def table(self) -> Table:
         caption = f"Attention and GPTs next to PyTorch's best on {self.record.place}. A ratio below 1 is faster."
@@ -70,6 +80,25 @@ class TransformerReport(Tabular):
         must, hope = MICROSECONDS.get(title, (None, None)) if self.record.device == GPU else (None, None)
         return must and must * 1e-6, hope and hope * 1e-6
 
+    def parts(self, step: str) -> Table:
+        """The kinds of layers of a recorded step, eager, all blocks together: times, and the floors of all their calls.
+
+        Raises ValueError where the record has no such step.
+        """
+        if step not in self.record.timelines:
+            raise ValueError(f"{self.record.place} has no parts of {step!r}; it has {[*self.record.timelines]}.")
+        found: dict[str, list[float]] = {}
+        for title, m in self.record.timelines[step].items():
+            row = found.setdefault(kind(title), [0, 0, 0, 0])
+            for i, x in enumerate((m.timing.seconds, self.record.floor(m) or 0, m.flops, m.nbytes)):
+                row[i] += x
+        found["all"] = [sum(column) for column in zip(*found.values(), strict=True)]
+        rows = [
+            (name, f"{1e6 * took:.0f}", f"{1e6 * floor:.0f}", f"{took / found['all'][0]:.3f}", f"{flops / 1e9:.0f}",
+             f"{nbytes / 1e6:.0f}") for name, (took, floor, flops, nbytes) in found.items()
+        ]  # fmt: skip
+        return table(rows, PART_HEADERS, f"{step}: its parts on {self.record.place}")
+
     @property
     def all(self) -> Table:
         """Every contestant's time."""
@@ -80,15 +109,21 @@ class TransformerReport(Tabular):
         return table(rows, ("work", "by", "median us", "fastest us"), f"All contestants on {self.record.place}")
 
 
-def jobs(part: str | None) -> dict[str, Callable[[Sequence[str]], dict[str, Times]]]:
-    """By title what gives the times."""
-    found: dict[str, Callable[[Sequence[str]], dict[str, Times]]] = {}
+def kind(title: str) -> str:
+    """The part without the number of its block: attn.c_attn, matmul, forward."""
+    return re.sub(r"^h\.\d+\.?(, )?", "", title)
+
+
+def jobs(part: str | None) -> dict[str, Callable[[Sequence[str]], Mapping]]:
+    """By title what gives the times, or the parts of a step."""
+    found: dict[str, Callable[[Sequence[str]], Mapping]] = {}
     if part in (None, PARTS[0]):
         found |= {work.title(): partial(works.attention_times, work) for work in works.WORKS}
         found |= {work[-1]: partial(works.other_times, *work) for work in works.other_works()}
     if part in (None, PARTS[1]):
         found |= {of.step_title(mode): partial(step_times, of, mode) for of in (CHARACTERS, GPT2) for mode in TRAINED}
         found[CHARACTERS.generation_title] = generation_times
+        found |= {GPT2.step_title(mode) + EAGER: partial(timeline_of, GPT2, mode) for mode in TRAINED}
     return found
 
 
@@ -96,7 +131,7 @@ def step_times(of: Model, mode: str, against: Sequence[str]) -> dict[str, Times]
     """A step by each contestant, the host's time included; their first losses must agree. Raises ValueMismatch."""
     calls = {name: models.training(of, mode, DEVICE, name != "minigrad") for name in ("minigrad", "minigrad, graph")}
     if "torch" in against:
-        calls |= {f"PyTorch{', graph' * graph}": works.rival().training(of, mode, graph) for graph in (False, True)}
+        calls |= works.rival().every_training(of, mode)
     first: list[float] = []
     for name, call in reversed(calls.items()):
         losses = [float(call().item()) for _ in range(CHECKED)]
@@ -104,6 +139,11 @@ def step_times(of: Model, mode: str, against: Sequence[str]) -> dict[str, Times]
         if not np.allclose(losses, first, ALLOWED[mode]):
             raise ValueMismatch(f"{of.step_title(mode)}: {name} has the losses {losses}, not {first}; not timed.")
     return {of.step_title(mode): steps.timed(calls, get(DEVICE).finish, REPEATS)}  # type: ignore[attr-defined]
+
+
+def timeline_of(of: Model, mode: str, against: Sequence[str]) -> dict[str, Measurement]:
+    """The parts of a step whose launches are made one by one."""
+    return timeline(models.training(of, mode, DEVICE), get(DEVICE), timer(), MODES[mode].unit)
 
 
 def generation_times(against: Sequence[str]) -> dict[str, Times]:
@@ -135,12 +175,13 @@ def transformer_report(
     check(DEVICE)
     if against and not find_spec("torch"):
         raise ImportError("--against torch needs PyTorch: pip install torch.")
-    record = todays_record(command)
-    record.folder, record.chip = TRANSFORMER, None
+    record = todays_record(command, copy=copy_bandwidth() if only != PARTS[0] else None)
+    record.folder = TRANSFORMER
     record.versions |= {name: metadata.version(name) for name in against}
     with suppress(KeyboardInterrupt):
         for title in track([*wanted]):
-            add = lambda title=title: record.steps.update(wanted[title](against))  # noqa: E731
+            into: Any = record.timelines.setdefault(title, {}) if title.endswith(EAGER) else record.steps
+            add = lambda title=title, into=into: into.update(wanted[title](against))  # noqa: E731
             if not attempt(record, title, add, (*NOT_TIMED, TypeError)):
                 break
     return TransformerReport(record)
@@ -149,6 +190,6 @@ def transformer_report(
 def recorded_transformer(title: str = "") -> TransformerReport:
     """The newest recorded report that has the work of this title, or any. Raises ValueError if there is none."""
     for record in records(folder=TRANSFORMER):
-        if not title or title in record.steps:
+        if not title or title in record.steps or title in record.timelines:
             return TransformerReport(record)
     raise ValueError("no record has times of attention and GPTs. On a GPU: minigrad bench --attention --gpt.")

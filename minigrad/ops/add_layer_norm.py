@@ -1,0 +1,132 @@
+"""add_layer_norm: what a layer adds to the residual stream, and the norm through which the next layer reads it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minigrad.devices.array import Array
+from minigrad.devices.dtypes import must_be_floats, wide
+from minigrad.errors import require_number
+from minigrad.kernels.extents import ceil_div
+from minigrad.kernels.kernel import Kernel
+from minigrad.layouts import typed
+from minigrad.op import OPS, Op
+from minigrad.ops import layer_norm
+from minigrad.ops.reduction import reduce
+from minigrad.ops.rowwise import around
+
+FILE, WIDEST, ROWS = "add_layer_norm.cu", 1024, (8, 4, 2, 16)
+FOURS = (8, 1, 2, 3, 4, 6)  # vectors of a lane
+MOST, RESIDENT = 4, 7  # blocks of a multiprocessor that make gradients, and vectors of a lane in all of them
+
+
+def forward(
+    x: np.ndarray, y: np.ndarray, weight: np.ndarray, shift: np.ndarray, bias: np.ndarray | None = None,
+    eps: float = 1e-5,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """h = x + y + bias, n = (h - mean) / sqrt(var + eps) * weight + shift, mean and var of each row of h
+
+    n has the dtype of y; all others are float32 where that is bfloat16.
+    """
+    h = x + y.astype(x.dtype, copy=False) + (0 if bias is None else bias)
+    return h, layer_norm.forward(h, weight, shift, eps)[0].astype(y.dtype, copy=False)
+
+
+def backward(dy: tuple, y: np.ndarray, weight: np.ndarray, bias: Any, y0: np.ndarray, eps: float) -> tuple:
+    """dx = dh + the gradient of the norm, dy = dx, dbias = the sum of dx over all rows"""
+    dh, dn = (d.astype(y0.dtype, copy=False) for d in dy)
+    mean = layer_norm.average(y0)
+    inverse = 1 / np.sqrt(layer_norm.average(np.square(y0 - mean)) + y0.dtype.type(eps))
+    dx, *both = layer_norm.backward(dn, y0, weight, mean[..., 0], inverse[..., 0], (0, 0, 0))
+    dx = dx + dh
+    dbias = () if bias is None else (dx.sum(tuple(range(dx.ndim - 1))),)
+    return dx, dx.astype(y.dtype, copy=False), *both, *dbias
+
+
+def fit(rows: int, n: int, **_: int) -> dict[str, int]:
+    """The fewest vectors that hold a row."""
+    return {"FOURS": min(fours for fours in FOURS if 128 * fours >= n)}
+
+
+def kernel(way: str, grid: str, more: str = "", shared: str | int = 0) -> Kernel:
+    """One of the kernels."""
+    block, name = ("32", "ROWS"), f"add_layer_norm_{way}"
+    return Kernel(FILE, name, (grid,), block, f"rows n{more}", fit=fit, shared=shared, ROWS=ROWS, FOURS=FOURS)
+
+
+def launch(
+    kernels: Mapping[str, Kernel], x: Array, y: Array, weight: Array, shift: Array, bias: Array | None = None, *,
+    eps: float,
+) -> tuple[Array, Array]:  # fmt: skip
+    """One kernel."""
+    rows, n, _ = around(x.shape, x.ndim - 1)
+    h, normed = (Array.empty(x.device, x.shape, a.dtype) for a in (x, y))
+    kernels["forward"].launch(rows, n)(x, y, weight, shift, bias, h, normed, eps, rows, n)
+    return h, normed
+
+
+def launch_backward(
+    kernels: Mapping[str, Kernel], needs: tuple, dy: tuple, y: Array, weight: Array, bias: Any, y0: Array, eps: float
+) -> tuple:
+    """One kernel, and the sums over what its blocks leave."""
+    (dh, dn), (rows, n, _) = dy, around(y0.shape, y0.ndim - 1)
+    dh, dn = typed(dh, y0.dtype), typed(dn, y.dtype)
+    dx = Array.empty(y0.device, y0.shape, y0.dtype)
+    low = dx if y.dtype == dx.dtype else Array.empty(y0.device, y0.shape, y.dtype)
+    size = dx.dtype.itemsize
+    values = kernels["backward"].launch(rows, n, 1, 0).values
+    resident = min(MOST, max(1, RESIDENT // values["FOURS"]))
+    count = max(min(ceil_div(rows, values["ROWS"]), resident * y0.device.processors), 1)
+    parts = Array.empty(y0.device, (3, count, n), dx.dtype)
+    run = kernels["backward"].launch(rows, n, count, 3 * n * size)
+    run(dh, dn, y0, weight, dx, None if low is dx else low, parts, eps, rows, n)
+    sums = reduce(OPS["sum"].running, parts, (1,), False, 1).reshape((3, n))
+    each = [sums.rows(i, 1).reshape((n,)) for i in range(2 if bias is None else 3)]
+    return tuple(grad if need else None for grad, need in zip((dx, low, *each), needs, strict=True))
+
+
+def prepare(x: Any, y: Any, weight: Any, shift: Any, bias: Any = None, eps: Any = 1e-5) -> dict[str, Any]:
+    """Raises ValueError for shapes and TypeError for dtypes."""
+    must_be_floats("add_layer_norm", x)
+    must_be_floats("add_layer_norm", y)
+    columns = [a for a in (weight, shift, bias) if a is not None]
+    if not x.ndim or x.shape != y.shape or any(a.shape != x.shape[-1:] for a in columns):
+        raise ValueError(
+            f"add_layer_norm: x is {x.shape}, y {y.shape}; they must be alike, and weight, shift and bias a row."
+        )
+    if any(a.dtype != wide(y.dtype) for a in (x, *columns)):
+        raise TypeError(f"add_layer_norm: y is {y.dtype}; x, weight, shift and bias must be {wide(y.dtype)}.")
+    if isinstance(x, Array) and not takes(x.shape[-1]):
+        raise ValueError(f"add_layer_norm: rows of {x.shape[-1]}; kernels take multiples of 4 up to {WIDEST}.")
+    return {"eps": require_number("add_layer_norm", "eps", eps)}
+
+
+def takes(n: int) -> bool:
+    """True for rows that a warp holds."""
+    return n % 4 == 0 and 0 < n <= WIDEST
+
+
+def cost(x: Any, y: Any, *columns: Any, **params: Any) -> tuple[int, int]:
+    """About 10 FLOPs for each x; all arrays read once, both results written once."""
+    moved = sum(a.size * a.dtype.itemsize for a in (x, y, *columns))
+    return 10 * x.size, moved + x.size * x.dtype.itemsize + y.size * y.dtype.itemsize
+
+
+add_layer_norm = Op(
+    "add_layer_norm",
+    forward,
+    backward,
+    kernels={
+        "forward": kernel("forward", "rows/ROWS"),
+        "backward": kernel("backward", "parts", " parts bytes", "bytes"),
+    },
+    launch=launch,
+    launch_backward=launch_backward,
+    prepare=prepare,
+    outputs=2,
+    integers=True,
+    widens=False,
+    cost=cost,
+    listed=False,  # the registry's tests are for one result; tests/ops/test_add_layer_norm.py has its own
+)
