@@ -85,7 +85,7 @@ def test_an_error_is_that_of_the_function_which_the_kernel_needs(project):
         ("y[0] = cub::ThreadReduce(y, 1);", "CUB, Thrust and libcu"),
         ("y[0] = __shfl_down(y[0], 1);", "__shfl_down_sync"),
         ("curandState state;", "random numbers of cuRAND"),
-        ("wmma::fill_fragment(y, 0);", "mma.cuh"),
+        ("wmma::fill_fragment(y, 0);", "#include <mma.h>"),
     ],
 )
 def test_what_only_a_gpu_runs_is_told_with_its_line(body, words):
