@@ -7,8 +7,8 @@ import minigrad as mg
 
 TEXT = """#include <mma.h>
 using namespace nvcuda;
-__device__ bool by_rows(wmma::row_major) { return true; }
-__device__ bool by_rows(wmma::col_major) { return false; }
+__device__ bool by_rows(wmma::row_major*) { return true; }
+__device__ bool by_rows(wmma::col_major*) { return false; }
 template <int M, int N, int K, typename T, typename P, typename S, typename LA, typename LB>
 __global__ void product(const P* a, const P* b, S* c, float scale) {
     wmma::fragment<wmma::matrix_a, M, N, K, T, LA> x;
@@ -16,7 +16,7 @@ __global__ void product(const P* a, const P* b, S* c, float scale) {
     wmma::fragment<wmma::accumulator, M, N, K, S> sum, old;
     wmma::fill_fragment(sum, 0.0f);
     for (int k = 0; k < 2; ++k) {
-        bool rows = by_rows(LA()), across = by_rows(LB());
+        bool rows = by_rows((LA*)nullptr), across = by_rows((LB*)nullptr);
         wmma::load_matrix_sync(x, a + k * (rows ? K : K * M), rows ? 2 * K : M);
         wmma::load_matrix_sync(y, b + k * (across ? K * N : K), across ? N : 2 * K);
         wmma::mma_sync(sum, x, y, sum);
