@@ -352,7 +352,7 @@ class Source:
 
     def find(self, name: str, here: Path) -> Path | None:
         """The file of an include: by the including text, by the source, or where a project keeps its headers."""
-        near = (here / name, self.folder / name)
+        near = (here / name, *(each.folder / name for each in reversed(self.chain)))
         above = (folder / each / name for folder in [*self.folder.parents][:3] for each in ("", *_HEADERS))
         return next((p for p in (*near, *(above if self.folder != CUDA else ())) if p.is_file()), None)
 

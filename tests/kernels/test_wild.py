@@ -208,5 +208,8 @@ def test_a_kernel_in_a_file_that_the_named_one_includes(name, wanted, tmp_path, 
     kernel(y, grid=1, block=3)
     assert y.numpy().tolist() == wanted and kernel.source.name == "scale_kernel.cu"
     assert mg.inspect(kernel, numbers(3), grid=1, block=3).problems == []
+    if name == "scale":
+        (dy,) = mg.adjoint(kernel).vjp(numbers(3), dy=[numbers(3)], grid=1, block=3)
+        assert dy.numpy().tolist() == [0, 2, 4]
     with pytest.raises(ValueError, match=r"main\.cu has no kernel 'other'"):
         mg.kernel(tmp_path / "main.cu", "other")
