@@ -133,7 +133,7 @@ class Source:
         known = kind in READ or not kind.isidentifier()
         if not known and (base := enum_type(self._all, kind)):
             return param._replace(type=base)
-        if not known and re.search(rf"\b(?:struct|class)\b[^{{}};]*\b{kind}\b|\}}\s*{kind}\s*;", self._all):
+        if not known and re.search(rf"\b(?:struct|class|union)\b[^{{}};]*\b{kind}\b|\}}\s*{kind}\s*;", self._all):
             lines = members(self._all, kind) or []
             inner = [
                 (self._parameter(f"{its or '?'} {name or '?'}"), self._extents(name) or "?")

@@ -23,7 +23,7 @@ _HEADERS = (
 )
 # A pattern in the message, one in the line, and what it means.
 _ON_A_GPU = (
-    ("", r"\b(?:tex(?:[123]D|ture|ref)|surf[123]D|cudaTextureObject_t|surface\s*<)",
+    ("", r"\b(?:tex(?:[123]D|ture|ref)|surf[123]D|(?:cuda|CU)(?:[Tt]ex|[Ss]urf)\w*Object|surface\s*<)",
      "textures and surfaces run only on a GPU; read the array itself."),
     ("expected|<<<", "<<<", "a kernel that launches another one runs only on a GPU; launch both from Python."),
     ("declared|name|namespace|class", r"\b(?:cub|thrust|cuda)::",

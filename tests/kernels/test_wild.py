@@ -19,7 +19,7 @@ PROJECT = {
 #include "config.h"
 #include "nowhere.h"
 using namespace std;
-class Timer { cudaEvent_t start; public: Timer() { cudaEventCreate(&start); } float stop(); };
+class Timer { cudnnHandle_t handle; cudaEvent_t start; public: Timer() { cudaEventCreate(&start); } float stop(); };
 struct Image { cv::Mat host; uchar4* pixels; };
 texture<float, 1> table;
 __device__ float lane() { int x; asm("mov.u32 %0, %laneid;" : "=r"(x)); return x; }

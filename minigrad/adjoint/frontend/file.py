@@ -65,8 +65,9 @@ def parse(
             raise tokens.error(f.place, f"the name {f.name}_adjoint is taken in this file; the adjoint needs it.")
     values |= _whole_numbers({t.name: t.value for t in parser.tables})
     definitions = parser.definitions | {n: s.text for n, s in parser.functions.structs.items()}
-    definitions = {n: own for n, own in definitions.items() if own in f"{ahead}\n{text}"}  # the head includes all others
-    tables = [t for t in parser.tables if t.text in f"{ahead}\n{text}"]
+    here = f"{ahead}\n{text}"  # the head includes all others
+    definitions = {n: own for n, own in definitions.items() if own in here}
+    tables = [t for t in parser.tables if t.text in here]
     return KernelFile(tokens, parser.kernel, functions, tables, values, definitions, parser.statements.symbols.dynamic)
 
 

@@ -37,7 +37,8 @@ def tokenize(
 ) -> TokenStream:
     """Cut a file of this name into tokens, with its macros expanded and its conditions decided.
 
-    defines: macros of the compiler's command line; ahead: a text that is read before it. Raises NotDifferentiable at a comment or #if without an end.
+    defines: macros of the compiler's command line; ahead: a text that is read first.
+    Raises NotDifferentiable at a comment or #if without an end.
     """
     stream = TokenStream(name, text)
     code = blank(text)
