@@ -11,8 +11,8 @@ _TOKENS = re.compile(r"//(?:\\\n|[^\n])*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\
 _COMPILER = ("_", "CUDA", "MINIGRAD_")  # first signs of macros of compilers
 _WORDS = re.compile(r"[ \t]*#[ \t]*(\w*)((?:.|\n)*)")  # of a directive
 _MACRO = re.compile(r"(\w+)(\(?)(?:\\\n|\s)*(.*)", re.S)
-_DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
-_SIGN = re.compile(rf"[()\[\]{{}};]|{_DIRECTIVE.pattern}", re.M)
+DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
+_SIGN = re.compile(rf"[()\[\]{{}};]|{DIRECTIVE.pattern}", re.M)
 _OPENS = re.compile(r'\s*(?:(?:inline\s+)?namespace\b[^;=()]*|extern\s*" "\s*)$')
 _ATTRIBUTE = re.compile(r"\b(?:alignas|__align__|__attribute__)\s*\((?:[^()]|\([^()]*\))*\)|\[\[[^\]]*\]\]")
 _TEMPLATE = re.compile(r"\btemplate\s*<[^{};]*?>(?=\s*[A-Za-z_\[])")
@@ -166,7 +166,7 @@ def blank(text: str) -> str:
 
 def without_directives(code: str) -> str:
     """The code with spaces in place of `#define` and the like: same length, same lines."""
-    return _DIRECTIVE.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), code)
+    return DIRECTIVE.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), code)
 
 
 def live(code: str, macros: dict[str, str | None]) -> str:
@@ -183,7 +183,7 @@ def live(code: str, macros: dict[str, str | None]) -> str:
         part, at = code[at:until], until
         chunks.append(part if all(branch[0] is not False for branch in opened) else re.sub(r"[^\n]", " ", part))
 
-    for line in _DIRECTIVE.finditer(code):
+    for line in DIRECTIVE.finditer(code):
         word, rest = _WORDS.match(line[0]).groups()  # type: ignore[union-attr]
         rest = rest.replace("\\\n", " ").strip()
         if word in ("if", "ifdef", "ifndef"):

@@ -393,7 +393,8 @@ def _first_line(text: str, start: int) -> int:
     while start > 0:
         previous = text.rfind("\n", 0, start - 1) + 1
         line = text[previous : start - 1].strip()
-        if not line.startswith(("//", "template", 'extern "C"')) or MARK.match(text[previous:start]):
+        head = line.startswith(("template", 'extern "C"')) and line[-1:] not in ("}", ";")  # not of another item
+        if not (head or line.startswith("//")) or MARK.match(text[previous:start]):
             break
         start = previous
     return start

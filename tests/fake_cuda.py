@@ -221,11 +221,10 @@ class Driver:
 
     def cuModuleGetFunction(self, place, module, name):
         source, defines, _ = self.handles[module.value]
-        real = np.dtype(
-            {"float": np.float32, "double": np.float64, "long long": np.int64}[defines.get("real", "float")]
-        )
+        kinds = {"float": np.float32, "double": np.float64, "long long": np.int64, "bfloat16": np.uint16}
+        real = np.dtype(kinds[defines.get("real", "float")])
         layout = _layout(source.signature(name.decode()).params, real)
-        found = self.handles[module.value], get("sim").build(source, defines), name.decode(), layout
+        found = self.handles[module.value], get("sim").build(source, defines, name.decode()), name.decode(), layout
         return self.status(lambda: self.hand_out("get_function", place, found))
 
     def cuFuncGetAttribute(self, place, number, function):

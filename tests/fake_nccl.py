@@ -7,6 +7,7 @@ import numpy as np
 from fake_cuda import Driver, Stub
 
 from minigrad.devices.cuda import compiler, gpu, libcuda, libnccl
+from minigrad.devices.dtypes import dtype_of
 
 DTYPES = {number: np.dtype(name) for name, number in libnccl.TYPES.items() if name != "bool"}
 REDUCE = {0: np.sum, 2: np.max, 3: np.min, 4: np.mean}
@@ -14,7 +15,7 @@ REDUCE = {0: np.sum, 2: np.max, 3: np.min, 4: np.mean}
 
 def memory(address, count, kind):
     """The numbers at an address of the fake device."""
-    dtype = DTYPES[kind]
+    dtype = dtype_of("bfloat16") if kind == libnccl.BFLOAT16 else DTYPES[kind]
     return np.frombuffer((ctypes.c_char * (count * dtype.itemsize)).from_address(address), dtype)
 
 

@@ -103,34 +103,39 @@ struct Bound {
 #endif
 };
 
-// [schedule] All threads of a team call this together. static: n things in as many chunks as threads, each thread its
-// own at every step. dynamic: in chunks as small as they can be, the next one for whoever is free.
+// [schedule] All threads of a team call this together; `groups` groups of them each do the same n things. static: a group
+// has its share of the threads, and each thread the same things at every step. dynamic: the things go in chunks as small
+// as they can be, the next one to whoever is free.
 template <class Work>
-static void share(const Team& team, int n, int smallest, Work work) {
-    const int count = team.dynamic ? (n + smallest - 1) / smallest : team.threads;
-    auto start = [&](int i) { return int(int64_t(n) * i / count); };
+static void share(const Team& team, int groups, int n, int smallest, Work work) {
+    const int each = team.dynamic ? (n + smallest - 1) / smallest : team.threads / groups;
+    auto run = [&](int i) {
+        auto start = [&](int chunk) { return int(int64_t(n) * chunk / each); };
+        work(i / each, start(i % each), start(i % each + 1));
+    };
     if (team.dynamic) {
 #pragma omp for schedule(dynamic) nowait
-        for (int i = 0; i < count; i++) {
-            work(start(i), start(i + 1));
+        for (int i = 0; i < groups * each; i++) {
+            run(i);
         }
     } else {
 #pragma omp for schedule(static, 1) nowait
-        for (int i = 0; i < count; i++) {
-            work(start(i), start(i + 1));
+        for (int i = 0; i < groups * each; i++) {
+            run(i);
         }
     }
 }
 
 // [units] Threads own blocks of units, and with them their weights: each core's cache holds its own. A unit needs h of
-// all others, so all threads meet at a barrier after each step.
-static void units(const Layer& layer, Part part, const Team& team, int first_thread) {
+// all others, so all threads meet at a barrier after each step. Of several groups each has its own sequences.
+static void units(const Layer& layer, const Team& team, int groups) {
 #pragma omp parallel num_threads(team.threads)
     {
-        Bound bound(team, first_thread + omp_get_thread_num());
+        Bound bound(team, omp_get_thread_num());
         for (int i = -1; i < layer.steps; i++) {
-            share(team, part.last_block, 1, [&](int first, int last) {
-                Part own = {first, last, part.first, part.last};
+            share(team, groups, blocks_of(layer), 1, [&](int group, int first, int last) {
+                auto start = [&](int of) { return int(layer.batch * of / groups); };
+                Part own = {first, last, start(group), start(group + 1)};
                 return i < 0 ? product(layer, own, 0, layer.steps) : step(layer, own, i);
             });
 #pragma omp barrier
@@ -138,33 +143,23 @@ static void units(const Layer& layer, Part part, const Team& team, int first_thr
     }
 }
 
-EXPORT void units(const Layer& layer, const Team& team) { units(layer, whole(layer), team, 0); }
+EXPORT void units(const Layer& layer, const Team& team) { units(layer, team, 1); }
 
 // [batch] Threads own sequences, which never wait for each other. Each core reads all weights.
 EXPORT void batch(const Layer& layer, const Team& team) {
 #pragma omp parallel num_threads(team.threads)
     {
         Bound bound(team, omp_get_thread_num());
-        share(team, layer.batch, ROWS, [&](int first, int last) { run(layer, {0, blocks_of(layer), first, last}); });
+        share(team, 1, layer.batch, ROWS, [&](int, int first, int last) {
+            run(layer, {0, blocks_of(layer), first, last});
+        });
     }
 }
 
-// [both] Groups of threads own sequences, and within a group each thread owns units: smaller groups meet at barriers of
-// their own. A parallel region within another makes the threads of a group.
-EXPORT void both(const Layer& layer, const Team& team) {
-    const Team group = {team.threads / team.groups, 1, team.dynamic, team.cpus};
-#ifdef _OPENMP
-#if _OPENMP < 201811
-    omp_set_nested(1);  // OpenMP 4 asks for it, as the library that PyTorch brings; later ones warn of it
-#endif
-    omp_set_max_active_levels(2);
-#endif
-#pragma omp parallel for num_threads(team.groups) schedule(static, 1)
-    for (int i = 0; i < team.groups; i++) {
-        const int first = layer.batch * i / team.groups, last = layer.batch * (i + 1) / team.groups;
-        units(layer, {0, blocks_of(layer), first, last}, group, i * group.threads);
-    }
-}
+// [both] Groups of threads own sequences, and within a group each thread owns units. All are one team: OpenMP ends the
+// threads that a smaller team, as one of a group's first threads, has no use for, and to start them anew takes longer
+// than a step.
+EXPORT void both(const Layer& layer, const Team& team) { units(layer, team, team.groups); }
 
 // [wavefront] Each layer is `lag` steps behind the one below it, and all of them share a barrier. So the product with
 // the inputs is one of `lag` steps. Layers in two directions wait for each other's last step: there the two directions
@@ -179,7 +174,7 @@ EXPORT void wavefront(const Layer* layers, int count, int lag, const Team& team)
                 const Layer& layer = layers[l];
                 const bool given = lag == 0 || l == 0;  // its inputs, before the first step
                 const int i = wave - lag * l;
-                share(team, blocks_of(layer), 1, [&](int first, int last) {
+                share(team, 1, blocks_of(layer), 1, [&](int, int first, int last) {
                     const Part own = {first, last, 0, int(layer.batch)};
                     if (given && wave < 0) {
                         product(layer, own, 0, steps);

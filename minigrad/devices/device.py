@@ -64,8 +64,8 @@ class Launcher(Protocol):
 
     name: str
 
-    def build(self, source: Source, defines: Mapping[str, str]) -> Any:
-        """Compile, or take from the cache. Raises CompileError."""
+    def build(self, source: Source, defines: Mapping[str, str], kernel: str) -> Any:
+        """Compile the kernel, or its whole file, or take it from the cache. Raises CompileError."""
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
         """Run a kernel. The caller has checked its arguments and limits. Raises KernelError."""

@@ -58,7 +58,7 @@ class DryRun:
 
     upload = copy = zero = synchronize = _nothing
 
-    def build(self, source: Source, defines: Mapping[str, str]) -> tuple[Source, dict[str, str]]:
+    def build(self, source: Source, defines: Mapping[str, str], kernel: str) -> tuple[Source, dict[str, str]]:
         return source, dict(defines)
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:

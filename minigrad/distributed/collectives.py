@@ -4,7 +4,7 @@ Before anything is sent, the ranks compare the call, shape, dtype and op. Where 
 or is at the end of its program, all of them raise ValueError or RankError, with the ranks and their calls. Tensors and
 NumPy arrays are taken; results are new, on the same device, and off the tape. MPI moves what is in host memory, NCCL
 what is on the GPU that each rank has for itself, `device()`. A rank makes all calls in one thread: those of several
-threads could meet in any order.
+threads could meet in any order. bfloat16 is summed by NCCL as it is, in host memory in float32, and rounded at the end.
 """
 
 from typing import Any, TypeVar
@@ -13,11 +13,10 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.caches import Cache
-from minigrad.devices.dtypes import DTYPES, FLOATS, is_last
-from minigrad.distributed.host import Backend, backend_of
+from minigrad.devices.dtypes import DTYPES, FLOATS, is_bfloat16, is_last
+from minigrad.distributed.host import Backend, HostMemory, backend_of
 from minigrad.distributed.world import init
 from minigrad.errors import require, require_int, require_words
-from minigrad.tape import mode
 from minigrad.tensor import Tensor
 
 OPS = ("sum", "mean", "max", "min")
@@ -58,15 +57,12 @@ def barrier() -> None:
 
 
 def sum_of_counts(own: int, who: str) -> int:
-    """The sum of a count of elements over the ranks.
+    """The sum of a count of elements, which depends on shapes alone, over the ranks. who: as in `all_reduce`.
 
-    The replays of a step of `mg.graph` send nothing from the host, so there all ranks must have the same count. Raises
-    ValueError on every rank otherwise. who: as in `all_reduce`.
+    It travels by MPI, in a step that `mg.graph` captures as well: its replays are for the same shapes on all ranks.
     """
-    if not mode.recorder:
-        return int(all_reduce(np.array(own), who=who))
-    init().agree(f"{who} in mg.graph", str(own), way_out="In a step of mg.graph all ranks have batches of one size.")
-    return own * init().size
+    init().agree(who)
+    return int(HostMemory(init()).reduced(np.array([own]), "sum")[0])
 
 
 def _agreed(call: str, x: Any, **settings: Any) -> tuple[Any, Backend]:
@@ -106,7 +102,7 @@ def _checked(call: str, x: Any, ranks: int, op: str = "max", root: int = 0) -> B
     if require_int(call, "root", root) >= ranks:
         raise ValueError(f"{call}: root={root} is no rank; they are 0 to {ranks - 1}.")
     numbers = {"mean": FLOATS, "sum": tuple(dtype for dtype in DTYPES if dtype != np.bool)}.get(op, DTYPES)
-    if x.dtype not in numbers:
+    if not (x.dtype in numbers or is_bfloat16(x.dtype)):
         what = f"the {op} of {x.dtype}" if x.dtype in DTYPES else str(x.dtype)
         raise TypeError(f"{call} cannot take {what}; convert x with .astype('float32').")
     if call == "reduce_scatter" and (not x.ndim or x.shape[0] % ranks):

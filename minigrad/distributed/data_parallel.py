@@ -10,6 +10,7 @@ from zlib import crc32
 
 from minigrad import tape
 from minigrad.devices.dtypes import DTYPES, is_last
+from minigrad.display import plural
 from minigrad.distributed.host import Backend, backend_of
 from minigrad.distributed.world import init
 from minigrad.errors import require, require_number
@@ -18,6 +19,7 @@ from minigrad.tensor import Tensor
 
 ALIKE = "Every rank must make the same module, with the same dtypes and bucket_mb."
 SAME_STEPS = "Every rank must change parameters in the same way: from the gradients of backward, without no_sync."
+MEAN = "the mean of gradients of DataParallel"
 _numbers = count(1)
 
 
@@ -36,6 +38,7 @@ class DataParallel(Module):
         self.module = require("DataParallel", module, Module, "a module")
         self._bytes = require_number("DataParallel", "bucket_mb", bucket_mb) * 2**20
         self._synchronized = True
+        self._kept = 0  # backward passes in no_sync since the last mean
         self._plan: list[tuple[Backend, list[Any]]] = []  # the messages that travel during a backward pass
         self._message_of: dict[int, int] = {}  # the number of a parameter's message in the plan, by id
         state = dict(module._named_state())
@@ -57,7 +60,10 @@ class DataParallel(Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backward passes within leave each rank its own gradients; the next one after it averages their sum."""
+        """Backward passes within leave each rank its own gradients; the next one after it averages their sum.
+
+        Each rank makes as many; where they cannot, make all of them within, and then call `reduce_gradients()`.
+        """
         before, self._synchronized = self._synchronized, False
         try:
             yield
@@ -81,10 +87,15 @@ class DataParallel(Module):
         order = [x for x in reached if id(x) in numbers]
         if reached and not order:
             return  # the backward pass of another module
+        if reached and not self._synchronized:
+            self._kept += 1
+            return
         grads = (f" with{'out' * (x.grad is None)} a gradient" for x in named.values())
         details = map(add, _described(named), grads)
         way = f"gradients in the order {' '.join(str(numbers[id(x)]) for x in order)}"
-        init().agree("the mean of gradients of DataParallel", f"DataParallel number {self._number}", *details, way)
+        kept = f"{plural(self._kept, 'backward pass', 'backward passes')} in no_sync" if reached else "reduce_gradients"
+        init().agree(MEAN, f"DataParallel number {self._number}", *details, way, kept)
+        self._kept = 0
         for backend in {backend for backend, _ in self._plan[: len(sent)]}:
             backend.join()
         messages = [(bucket, means) for (_, bucket), means in zip(self._plan, sent, strict=False)]
@@ -122,7 +133,7 @@ class DataParallel(Module):
 
         def follow() -> Callable[[Any], None]:
             own = weak()
-            return _BackwardPass(own) if own and own._synchronized else lambda leaf: None
+            return _BackwardPass(own) if own else lambda leaf: None
 
         tape.FOLLOWERS.append(follow)
         weakref.finalize(self, tape.FOLLOWERS.remove, follow)
@@ -136,7 +147,8 @@ class _BackwardPass:
 
     def __init__(self, own: DataParallel):
         self._own, self._reached, self._means = own, list[Tensor](), list[list[Any]]()
-        self._missing = [len(bucket) for _, bucket in own._plan]
+        self._plan = own._plan if own._synchronized else []
+        self._missing = [len(bucket) for _, bucket in self._plan]
 
     def __call__(self, leaf: Tensor | None) -> None:
         """A leaf has its gradient, or it is the end."""
@@ -146,13 +158,13 @@ class _BackwardPass:
             return
         self._reached.append(leaf)
         number = self._own._message_of.get(id(leaf))
-        if number is not None:
+        if number is not None and self._plan:
             self._missing[number] -= 1
             self._send()
 
     def _send(self) -> None:
         """Send every message that is full, in the order of the plan, which all ranks have alike."""
-        for backend, bucket in self._own._plan[len(self._means) :]:
+        for backend, bucket in self._plan[len(self._means) :]:
             if self._missing[len(self._means)] or not backend.overlaps:
                 break
             self._means.append(backend.all_reduce(_grads(bucket), "mean", overlap=True))

@@ -9,7 +9,7 @@ import numpy as np
 from minigrad import tape
 from minigrad.devices import get, is_gpu
 from minigrad.devices.array import Array
-from minigrad.devices.dtypes import is_last, laid_out
+from minigrad.devices.dtypes import is_bfloat16, is_last, laid_out
 from minigrad.distributed.nccl import NCCL
 from minigrad.distributed.world import World, init
 
@@ -53,7 +53,7 @@ class HostMemory:
 
     def all_reduce(self, arrays: Sequence[Any], op: str, overlap: bool = False) -> list[Any]:
         """The sum is that of MPI, the same to the last bit on every rank; it is there at once."""
-        return _split(self._reduced(_joined(arrays), op), arrays)
+        return _split(self.reduced(_joined(arrays), op), arrays)
 
     def join(self) -> None:
         """No message overlaps with the processor's work."""
@@ -62,7 +62,7 @@ class HostMemory:
         """One message from the rank root."""
         flat = _joined(arrays)
         if self.world.size > 1:
-            self.world.comm.Bcast(flat, root)
+            self.world.comm.Bcast(flat.view(np.uint8), root)
         return _split(flat, arrays)
 
     def all_gather(self, array: Any) -> Any:
@@ -74,18 +74,21 @@ class HostMemory:
         """Rank r has the rows from r * n to (r + 1) * n of the reduced array, n = shape[0] / size."""
         flat, ranks, rank = _joined([array]), self.world.size, self.world.rank
         own = np.empty(flat.size // ranks, flat.dtype)
-        if ranks == 1 or op in ("max", "min"):
-            own = self._reduced(flat, op)[rank * own.size :][: own.size]
+        if ranks == 1 or op in ("max", "min") or is_bfloat16(flat.dtype):
+            own = self.reduced(flat, op)[rank * own.size :][: own.size]
         else:
             self.world.comm.Reduce_scatter_block(flat, own)
             own = own / ranks if op == "mean" else own
         return _on_device_of(array, own.reshape(array.shape[0] // ranks, *array.shape[1:]))
 
-    def _reduced(self, flat: np.ndarray, op: str) -> np.ndarray:
+    def reduced(self, flat: np.ndarray, op: str) -> np.ndarray:
+        """A flat array reduced over the ranks, in place where MPI can."""
         if self.world.size == 1:
             return flat
         if op in ("max", "min"):  # by NumPy: MPI leaves open what becomes of NaN
             return getattr(self._gathered(flat), op)(axis=0)
+        if is_bfloat16(flat.dtype):
+            return self.reduced(flat.astype(np.float32), op).astype(flat.dtype)
         from mpi4py import MPI
 
         self.world.comm.Allreduce(MPI.IN_PLACE, flat)
@@ -99,7 +102,7 @@ class HostMemory:
         if self.world.size == 1:
             whole[0] = flat
         else:
-            self.world.comm.Allgather(flat, whole)
+            self.world.comm.Allgather(flat.view(np.uint8), whole.view(np.uint8))
         return whole
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from minigrad.devices.array import Array, array_over
 from minigrad.devices.cuda import libnccl
 from minigrad.devices.cuda.side_stream import SideStream
-from minigrad.devices.dtypes import FLOATS, copied
+from minigrad.devices.dtypes import copied, has_gradient, is_bfloat16
 from minigrad.distributed.world import World
 from minigrad.errors import DeviceError
 from minigrad.layouts import in_layout
@@ -33,11 +33,10 @@ class NCCL:
 
     def all_reduce(self, arrays: Sequence[Any], op: str, overlap: bool = False) -> list[Any]:
         """Several arrays are one kernel of NCCL. overlap: it runs while the stream goes on, until `join`."""
-        if op in EXTREMES and arrays[0].dtype in FLOATS:  # by minigrad's kernel: NCCL's leaves NaN out
+        if op in EXTREMES and has_gradient(arrays[0].dtype):  # by minigrad's kernel: NCCL's leaves NaN out
             return [self._extreme(x, op) for x in arrays]
         made = [_like(x) for x in arrays]
-        pairs, kind = [*zip(arrays, made, strict=True)], _type(op, arrays[0])
-        self._queue("ncclAllReduce", pairs, kind, libnccl.OPS[op], overlap=overlap)
+        self._queue("ncclAllReduce", arrays, made, _type(op, arrays[0].spec.dtype), libnccl.OPS[op], overlap=overlap)
         return made
 
     def join(self) -> None:
@@ -48,25 +47,25 @@ class NCCL:
     def broadcast(self, arrays: Sequence[Any], root: int) -> list[Any]:
         """The memory of each array as bytes: all ranks have one layout."""
         made = [_like(x) for x in arrays]
-        self._queue("ncclBroadcast", [*zip(arrays, made, strict=True)], None, root)
+        self._queue("ncclBroadcast", arrays, made, None, root)
         return made
 
     def all_gather(self, array: Any) -> Any:
         """Shape (size, *shape)."""
         made = Array.empty(array.device, (self.world.size, *array.shape), array.dtype)
-        self._queue("ncclAllGather", [(in_layout(array, False), made)], None)
+        self._queue("ncclAllGather", [in_layout(array, False)], [made], None)
         return made
 
     def reduce_scatter(self, array: Any, op: str) -> Any:
         """Rank r has the rows from r * n to (r + 1) * n of the reduced array, n = shape[0] / size."""
         rows, plain = array.shape[0] // self.world.size, in_layout(array, False)
         shape = rows, *array.shape[1:]
-        if op in EXTREMES and array.dtype in FLOATS:
+        if op in EXTREMES and has_gradient(array.dtype):
             whole = self._extreme(plain, op).reshape((self.world.size, prod(shape)))
             made = copied(whole.rows(self.world.rank, 1)).reshape(shape)
         else:
             made = Array.empty(array.device, shape, array.dtype)
-            self._queue("ncclReduceScatter", [(plain, made)], _type(op, array), libnccl.OPS[op])
+            self._queue("ncclReduceScatter", [plain], [made], _type(op, array.dtype), libnccl.OPS[op])
         return in_layout(made, array.channels_last)
 
     def _extreme(self, x: Array, op: str) -> Array:
@@ -80,26 +79,24 @@ class NCCL:
         return in_layout(found if op == "max" else OPS["negative"].run([found], {}), x.channels_last)
 
     def _queue(
-        self, name: str, pairs: Sequence[tuple[Array, Array]], kind: int | None, *word: int, overlap: bool = False
-    ) -> None:
-        """Queue a collective from each first array to the second. kind: None for any numbers, sent as bytes."""
+        self, name: str, given: Sequence[Array], made: Sequence[Array], kind: int | None, *word: int,
+        overlap: bool = False,
+    ) -> None:  # fmt: skip
+        """Queue a collective from each given array to one that is made. kind: None for any numbers, sent as bytes."""
         gpu, context = self.gpu, self.gpu.context
-        pairs = [pair for pair in pairs if pair[0].size]
         if self.world.size == 1:
-            for x, y in pairs:
-                gpu.touch(x, y)
-                gpu.copy(y.address, x.address, x.nbytes)
+            for x, y in zip(given, made, strict=True):
+                y.copy_from(x)
             return
-        library, comm = self.communicator
-        function, several = getattr(library, name), len(pairs) > 1
-        stream = self.side.handle if overlap else gpu.stream.handle
+        (library, comm), several = self.communicator, len(given) > 1
+        function, stream = getattr(library, name), (self.side if overlap else gpu.stream).handle
         with context.lock if context.claim() else context.current():  # NCCL works in the context that is current
             context.must_live()
             if overlap:
                 self.side.begin()
+            gpu.memory.touch((*given, *made))
             status = library.ncclGroupStart() if several else 0
-            for x, y in pairs:
-                gpu.memory.touch((x, y))
+            for x, y in zip(given, made, strict=True):
                 count = min(x.spec.size, y.spec.size)
                 numbers = (count, kind) if kind is not None else (count * x.spec.dtype.itemsize, libnccl.BYTES)
                 status = status or function(x.address, y.address, *numbers, *word, comm, stream)
@@ -141,8 +138,9 @@ def _like(x: Array) -> Array:
     return array_over(spec.device.allocate(max(spec.nbytes, 1)), spec)
 
 
-def _type(op: str, x: Array) -> int:
+def _type(op: str, dtype: np.dtype) -> int:
     """NCCL's number of a dtype. Raises TypeError for one that it does not compute with."""
-    if x.dtype not in NUMBERS:
-        raise TypeError(f"NCCL takes no {op} of {x.dtype}; convert x with .astype('int32').")
-    return NUMBERS[x.dtype]
+    number = NUMBERS.get(dtype, libnccl.BFLOAT16 if is_bfloat16(dtype) else None)
+    if number is None:
+        raise TypeError(f"NCCL takes no {op} of {dtype}; convert x with .astype('int32').")
+    return number

@@ -22,8 +22,7 @@ class SyncBatchNorm2d(BatchNorm2d):
     mean = sum of x / n, var = sum of (x - mean)^2 / n, the sums over all ranks, the axes N, H and W, and n the number
     of their terms; ranks may have batches of different sizes, or empty ones. Value, running statistics and gradients
     are those of one process with the whole batch. Forward and backward send two sums of (channels,) each, so every rank
-    calls both; in evaluation nothing is sent. Raises ValueError on every rank where the modules differ, or in a step of
-    `mg.graph` the sizes of the batches.
+    calls both; in evaluation nothing is sent. Raises ValueError on every rank where the modules differ.
     """
 
     _number = 0  # by the order of first calls, the same on all ranks: two layers of the same shape are not mixed up

@@ -5,15 +5,16 @@ import mmap
 import os
 import sys
 import threading
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import zip_longest
 from typing import Any
+from zlib import crc32
 
 from minigrad.devices import canonical, check, gpus, in_use, why_not
 from minigrad.distributed.job import INSTALL
 from minigrad.errors import DeviceError, RankError
-from minigrad.tape import mode
+from minigrad.replay import graph
 
 STARTED = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"}  # environment: set for the ranks that mpiexec starts
 NOTE = "MINIGRAD_CALL"  # environment: the file in which `launch` reads, after a fault, where this rank was
@@ -34,6 +35,7 @@ class World:
         self._thread: int | None = None  # that of its calls; those of several would meet in any order
         self._ended = False  # a rank is at its end: it would never come to another call
         self._note = _note()
+        self.agreed, self.first = 0, ""  # see `graph.Ranks`
         if comm is not None:
             from mpi4py import MPI
 
@@ -48,23 +50,36 @@ class World:
 
         Else raises ValueError on every rank, or RankError where one is at the end of its program, with the first
         difference and its ranks; RuntimeError in a second thread. Checksums travel first: 8 bytes a rank, unless there
-        is something to say. In a step that `mg.graph` captures, ranks also agree before each replay.
+        is something to say.
         """
-        if self.size == 1:
-            return
-        if mode.recorder:
-            mode.recorder.repeats(partial(self.agree, call, *details, way_out=way_out))
+        if self.size > 1:
+            mine = _checksum((call, *details))
+            self.first = self.first if self.agreed else call
+            self.agreed = crc32(mine, self.agreed)
+            if self._gathered(call, mine) != mine * self.size:
+                raise self._difference(self.comm.allgather((call, *details)), way_out)
+
+    def numbers(self, call: str, calls: int, number: int) -> tuple[int, ...]:
+        """The numbers of all ranks, which come here with the same call and checksum of calls; see `graph.Ranks`."""
+        tag = _checksum((call, str(calls)))[:4]
+        each = self._gathered(call, tag + number.to_bytes(4, "little"))
+        parts = [each[at : at + 8] for at in range(0, len(each), 8)]
+        if any(part[:4] != tag for part in parts):
+            raise self._difference(self.comm.allgather((call, f"calls with the checksum {calls:08x}")), SAME_CALLS)
+        return tuple(int.from_bytes(part[4:], "little") for part in parts)
+
+    def _gathered(self, call: str, mine: bytes) -> bytes:
+        """The 8 bytes of every rank."""
         self._thread = self._thread or threading.get_ident()
         if self._thread != threading.get_ident() and call != END:
             raise RuntimeError(f"{call}: another thread of this rank has called the others; call them from one thread.")
         if self._ended:
             raise RankError(f"{call}: a rank has come to the end of its program, and answers no more.")
-        mine, each = _checksum((call, *details)), bytearray(8 * self.size)
+        each = bytearray(8 * self.size)
         self._note[:] = WAITS + _padded(call, len(self._note) - len(WAITS))
         self.comm.Allgather(mine, each)
         self._note[: len(PASSED)] = PASSED
-        if each != mine * self.size:
-            raise self._difference(self.comm.allgather((call, *details)), way_out)
+        return bytes(each)
 
     def _difference(self, said: list[tuple[str, ...]], way_out: str) -> Exception:
         """The error for ranks that differ: first in the call, then in one detail after the other."""
@@ -129,6 +144,7 @@ def init() -> World:
     free = "CUDA_DEVICE" not in os.environ and not any(device.is_gpu for device in in_use())
     if free and world.local_size <= gpus():
         os.environ["CUDA_DEVICE"] = str(world.local_rank)
+    graph.RANKS.append(world)
     atexit.register(world.end)
     return world
 

@@ -124,7 +124,7 @@ class Kernel:
         device = for_launch(bound.device)
         key = (device.name, bound.real, tuple(values.items()))
         if not (module := self._modules.get(key)):
-            module = self._modules.keep(key, device.build(self.source, self.macros(values, bound.real)))
+            module = self._modules.keep(key, device.build(self.source, self.macros(values, bound.real), self.name))
         for tensor in bound.written:
             tensor.written_by(self.name)
         bound.arguments.cooperative = self.cooperative

@@ -43,7 +43,7 @@ class SourceKernel(Kernel):
         if self._constants:
             bound = arguments.bind(self.name, self.signature.params, args)
             device: Any = for_launch(bound.device)
-            module = device.build(self.source, self.macros(values, bound.real))
+            module = device.build(self.source, self.macros(values, bound.real), self.name)
             for name in [name for name in self._constants if (id(module), name) not in self._stored]:
                 device.store(module, name, self._constants[name])
                 self._stored.add((id(module), name))

@@ -66,9 +66,9 @@ class Microscope:
         sim: Any = for_launch(get(check("sim")))  # a Simulator, or the microscope of an outer `with watching()`
         self.simulator: Any = getattr(sim, "simulator", sim).using(workers=1)  # block after block, in order
 
-    def build(self, source: Source, defines: Mapping[str, str]) -> CompiledFile:
+    def build(self, source: Source, defines: Mapping[str, str], kernel: str) -> CompiledFile:
         """The checking build. Raises CompileError."""
-        return compile_file(source, defines, native.recipe())
+        return compile_file(source, defines, kernel, native.recipe())
 
     def store(self, module: CompiledFile, name: str, host: np.ndarray) -> None:
         """Set a __constant__ or __device__ variable; a launch that resets them resets it to this."""

@@ -2,11 +2,12 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from html import escape
-from typing import Any
+from typing import Any, Protocol
 
 from minigrad.devices import is_gpu
-from minigrad.devices.array import Array, Spec
+from minigrad.devices.array import Array
 from minigrad.errors import require
 from minigrad.replay.recorder import StepRecorder
 from minigrad.rounding import autocast, current
@@ -17,11 +18,25 @@ PLAIN = (type(None), bool, int, float, str)  # values that a result may contain 
 OFTEN = 4  # captures in a row after which a warning says that something changes in every step
 
 
+class Ranks(Protocol):
+    """The ranks of a job, of which this process is one: all of them run a step with collectives, or all replay it."""
+
+    agreed: int  # the checksum of the collectives of this rank since it was set to 0; 0 before the first
+    first: str  # the name of the first
+
+    def numbers(self, call: str, calls: int, number: int) -> tuple[int, ...]:
+        """The numbers of all ranks, once they have come here with the same call and checksum of calls."""
+
+
+RANKS: list[Ranks] = []  # of the job, where this process is a rank of one
+
+
 def graph(step: Callable[..., Any]) -> "Graph":
     """`fast = mg.graph(step)`, then `loss = fast(x, y)`: each call takes one step, as step(x, y) does.
 
     The first call runs the step, the second captures its launches, and every later one replays them at once: the host
-    has nothing to do but that. Arguments are tensors, one at least; for each set of shapes there is a graph of its own.
+    has nothing to do but that. Arguments are tensors, one at least; for each set of shapes there is a graph of its own,
+    and in a step with collectives for the shapes of all ranks.
     It returns the same tensors every time, with new values; numbers are those of the capture. The step must clear the
     gradients that it computes (zero_grad) and read nothing on the host: no .item() in it. Each replay takes the present
     learning rate, and a schedule steps with it. If another setting of an optimizer has changed, or a gradient that the
@@ -38,9 +53,11 @@ class Graph:
         self.step = step
         self.replays = self.captures = 0
         self._in_a_row = 0  # captures of known inputs with no replay between them
-        self._ran: set[tuple[str | bool | Spec, ...]] = set()
-        self._captured: dict[tuple[str | bool | Spec, ...], _Capture] = {}
+        self._ran: set[tuple] = set()
+        self._captured: dict[tuple, _Capture] = {}
         self._device = ""
+        self._meet: Callable[[int], tuple[int, ...]] | None = None  # where the step has collectives: see `_key`
+        self._numbers: dict[tuple, int] = {}
 
     def __call__(self, *inputs: Tensor) -> Any:
         """Take one step."""
@@ -52,7 +69,7 @@ class Graph:
             return self.step(*inputs)
         if not arrays or not all(isinstance(array, Array) and array.device.is_gpu for array in arrays):
             return self.step(*inputs)
-        like = (current(), autocast.current() is None, *[array.spec for array in arrays])
+        like = self._key((current(), autocast.current() is None, *[array.spec for array in arrays]))
         captured = self._captured.get(like)
         if captured is not None and captured.recorder.frozen_or_thawed:
             self._captured.pop(like, None)  # another thread may have removed it
@@ -60,8 +77,7 @@ class Graph:
             captured = None
         if captured is None or captured.recorder.outdated:
             if like not in self._ran:  # fills the caches: a capture must not compile
-                self._ran.add(like)
-                return self.step(*inputs)
+                return self._first(like, inputs)
             self._note_capture(again=captured is not None)
             captured = self._captured[like] = _Capture(self.step, inputs)
         else:
@@ -69,6 +85,22 @@ class Graph:
             self._in_a_row = 0
         self.replays += 1
         return captured.replay(inputs)
+
+    def _key(self, like: tuple) -> tuple:
+        """The key of a capture: the specs of the inputs, and where the step has collectives the keys of all ranks."""
+        return (*like, *self._meet(self._numbers.setdefault(like, len(self._numbers)))) if self._meet else like
+
+    def _first(self, like: tuple, inputs: Sequence[Tensor]) -> Any:
+        """Run the step, and note that the next call captures it, and its collectives."""
+        for ranks in RANKS:
+            ranks.agreed = 0
+        result = self.step(*inputs)
+        for ranks in RANKS:
+            if ranks.agreed and not self._meet:
+                self._meet = partial(ranks.numbers, f"{ranks.first} in mg.graph({self.name})", ranks.agreed)
+                like = self._key(like)
+        self._ran.add(like)
+        return result
 
     def _note_capture(self, again: bool) -> None:
         self.captures += 1

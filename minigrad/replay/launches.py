@@ -119,9 +119,9 @@ class RecordingDevice:
         self.sizes.append(nbytes)
         return FakeBuffer(self._inputs + len(self.sizes) << SLOT, nbytes)
 
-    def build(self, source: Source, defines: Mapping[str, str]) -> Any:
+    def build(self, source: Source, defines: Mapping[str, str], kernel: str) -> Any:
         """Compile for the device itself."""
-        return self.device.build(source, defines)
+        return self.device.build(source, defines, kernel)
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
         """Record a launch. A replay takes addresses of arrays from the table, all else from the packed arguments."""

@@ -76,8 +76,8 @@ class Simulator:
 
     # --- kernels ---
 
-    def build(self, source: Source, defines: Mapping[str, str]) -> CompiledFile:
-        return compile_file(source, defines)
+    def build(self, source: Source, defines: Mapping[str, str], kernel: str) -> CompiledFile:
+        return compile_file(source, defines, kernel)
 
     def store(self, module: CompiledFile, name: str, host: np.ndarray) -> None:
         """Set a __constant__ or __device__ variable."""

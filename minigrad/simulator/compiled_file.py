@@ -19,7 +19,7 @@ from minigrad.source import Source
 
 @dataclass(eq=False)
 class CompiledFile:
-    """A loaded file with kernels."""
+    """A loaded file with a kernel, or with all of its kernels."""
 
     source: Source
     path: Path
@@ -58,26 +58,27 @@ PLAIN = Recipe(tuple(KERNEL))
 _KNOWN: dict[tuple, CompiledFile] = {}
 
 
-def compile_file(source: Source, defines: Mapping[str, str], recipe: Recipe = PLAIN) -> CompiledFile:
+def compile_file(source: Source, defines: Mapping[str, str], kernel: str = "", recipe: Recipe = PLAIN) -> CompiledFile:
     """Compile for this CPU and load, or take from the caches in memory and on disk. Raises CompileError.
 
+    kernel: the one that is compiled; "" for all of the file, which takes several times as long.
     A file is built again where an included file has changed; as it is where the compiler rejects what is put into it.
     """
-    key = (source, recipe, *sorted(defines.items()))
+    key = (source, kernel, recipe, *sorted(defines.items()))
     file = _KNOWN.get(key)
     if file is None or file.stamps != _stamps(file.stamps):
         try:
-            file = _build(source, defines, recipe)
+            file = _build(source, defines, kernel, recipe)
         except CompileError:
             if not (recipe.evaluate_once or recipe.note_updates):
                 raise
             plain = recipe._replace(evaluate_once=False, note_updates=False)
-            file = _build(source, defines, plain)  # its errors quote the reader's text
+            file = _build(source, defines, kernel, plain)  # its errors quote the reader's text
         _KNOWN[key] = file
     return file
 
 
-def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> CompiledFile:
+def _build(source: Source, defines: Mapping[str, str], kernel: str, recipe: Recipe) -> CompiledFile:
     """Build the file; of one with a kernel that is wanted, items that do not compile are left out where it needs none.
 
     Where the kernel does not compile without them, the errors are its own, and those of the items that it names.
@@ -86,7 +87,7 @@ def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> Compil
     macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
 
     def built(text: Source) -> tuple[Translation, Any, Path]:
-        translation = translate(text, evaluate_once=recipe.evaluate_once, note_updates=recipe.note_updates)
+        translation = translate(text, recipe.evaluate_once, recipe.note_updates, kernel=kernel)
         try:
             stem = Path(source.name).stem
             return translation, *load(stem, f"{macros}{translation.text}\n", recipe.flags, recipe.link)

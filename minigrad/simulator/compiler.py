@@ -19,7 +19,9 @@ COMMON = [
     "-U_FORTIFY_SOURCE", "-march=native", "-fno-finite-loops", "-fno-stack-protector", "-fstack-clash-protection",
 ]  # fmt: skip
 KERNEL = [
-    *COMMON, "-w", "-g1", f"-I{NATIVE}", f"-I{NATIVE / 'include'}", "-include", DIALECT,
+    *COMMON, "-w", "-g1",
+    "-fwhole-program",  # what the kernel does not call is left out, and the kernel lies in its entry point alone
+    f"-I{NATIVE}", f"-I{NATIVE / 'include'}", "-include", DIALECT,
     "-ffp-contract=off",  # a * b + c is rounded twice, as in NumPy
     "-fno-math-errno", "-fno-strict-aliasing",
     "-fno-delete-null-pointer-checks",

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
+from minigrad.scan import DIRECTIVE
+
 _DEFINE = re.compile(r"[ \t]*#[ \t]*define\b")
 _SIGN = re.compile(r"[{}()\[\],]")
 _NOT_FUNCTION = re.compile(r'\b(?:namespace|struct|class|union|enum)\b[^;{}()=]*$|\bextern\s*"\s*"\s*$')
@@ -35,10 +36,10 @@ def indices(code: str) -> Iterator[tuple[int, int]]:
 
     Extents in declarations are no indices. Where the text is ambiguous, brackets count as an extent.
     """
-    for found in _DIRECTIVE.finditer(code):
+    for found in DIRECTIVE.finditer(code):
         if _DEFINE.match(found[0]):
             yield from _IndexFinder(code, True).find(found.start(), found.end())
-    plain = _DIRECTIVE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), code)
+    plain = DIRECTIVE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), code)
     yield from _IndexFinder(plain, False).find(0, len(plain))
 
 

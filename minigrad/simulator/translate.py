@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from minigrad.scan import INCLUDE, Edit, asked, blank, end_of, outside, split, without_directives
+from minigrad.scan import DIRECTIVE, INCLUDE, Edit, asked, blank, end_of, outside, split, without_directives
 from minigrad.simulator.indices import indices
 from minigrad.simulator.updates import updates
 from minigrad.source import Source
@@ -65,6 +65,7 @@ class Translation:
     evaluate_once: bool = False  # each index becomes a statement
     note_updates: bool = False  # of variables that may not be set
     host: bool = False  # a program for the processor, of which no function is left out
+    kernel: str = ""  # the only one that gets an entry point; "" for all of them
     text: str = ""
     parts: dict[str, str] = field(default_factory=dict)  # the source texts, by their names in messages
     files: list[Path] = field(default_factory=list)  # included
@@ -73,10 +74,10 @@ class Translation:
 
 
 def translate(
-    source: Source, evaluate_once: bool = False, note_updates: bool = False, host: bool = False
+    source: Source, evaluate_once: bool = False, note_updates: bool = False, host: bool = False, kernel: str = ""
 ) -> Translation:
-    """The file with its includes inlined, as C++. The flags are those of a Translation."""
-    settings = evaluate_once, note_updates, host
+    """The file with its includes inlined, as C++. The settings are those of a Translation."""
+    settings = evaluate_once, note_updates, host, kernel
     translation = translate(source.before, *settings) if source.before else Translation(*settings)
     translation.text += f'\n#line 1 "{source.name}"\n' + _translate(source, source.folder, translation)
     return translation
@@ -86,7 +87,7 @@ def _translate(source: Source, here: Path, translation: Translation) -> str:
     translation.parts[source.name] = source.text
     text = source.text if translation.host else source.device_text
     code = blank(text)
-    edits = [*source.edits, *_shared(code), *_device(code), *_tokens(code), *_entries(source, code)]
+    edits = [*source.edits, *_shared(code), *_device(code), *_tokens(code), *_entries(source, code, translation.kernel)]
     edits += _includes(source, text, code, here, translation)
     if translation.evaluate_once:
         edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
@@ -135,12 +136,23 @@ def _tokens(code: str) -> list[Edit]:
     return [(m.start(), m.end(), names.get(m.group(), PTX)) for m in _TOKEN.finditer(code)]
 
 
-def _entries(source: Source, code: str) -> list[Edit]:
-    """An entry point after each kernel, on its last line; none where a brace stays open, or for a template."""
+def _entries(source: Source, code: str, kernel: str) -> list[Edit]:
+    """An entry point after the kernel, or each kernel, on its last line; the others give way to their directives.
+
+    None where a brace stays open, or for a template.
+    """
     edits = []
     for name, at in source.kernels.items():
-        if at.stop <= len(code) and not source.is_open(name) and code[at.start : at.stop].strip():
+        if at.stop > len(code) or source.is_open(name) or not code[at.start : at.stop].strip():
+            continue
+        if kernel in ("", name):
             edits += [(stop, stop, f" MINIGRAD_KERNEL({name})") for stop in at.stops]
+        else:
+            head = next(re.compile(rf"\b{name}\s*\(").finditer(code, at.start)).start()
+            start = max(at.start, *(code.rfind(sign, at.start, head) + 1 for sign in ";{}"))  # others are in its line
+            stay = [span for found in DIRECTIVE.finditer(code, start, at.stop) for span in found.span()]
+            ends = [start, *stay, at.stop]
+            edits += [(a, b, "\n" * code.count("\n", a, b)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
     return edits
 
 

@@ -19,7 +19,7 @@ RELU = Kernel("relu.cu", "relu_forward")
 def launch(gpu):
     x, y = (Array.empty(gpu, (4,), np.dtype(np.float32)) for _ in range(2))
     arguments = bind("relu_forward", RELU.signature.params, (x, y, 4)).arguments
-    gpu.launch(gpu.build(RELU.source, {}), "relu_forward", (1, 1, 1), (32, 1, 1), 0, arguments)
+    gpu.launch(gpu.build(RELU.source, {}, "relu_forward"), "relu_forward", (1, 1, 1), (32, 1, 1), 0, arguments)
 
 
 def test_a_rejected_launch_names_its_registers_and_harms_nothing(driver, gpu):

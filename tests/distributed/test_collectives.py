@@ -13,6 +13,8 @@ from minigrad.distributed import launch, world
 from minigrad.errors import DeviceError, RankError
 
 EVERY_ARRAY = """
+import ml_dtypes
+
 makers = [lambda x: x.copy("F"), lambda x: mg.tensor(x, device="sim")]
 last = [lambda x, d=d: mg.tensor(x, device=d).to(layout="NHWC") for d in ("numpy", "sim")]
 for shape in [(), (0,), (12, 0), (12,), (24, 5), (7, 3), (12, 3, 2, 5)]:
@@ -20,6 +22,9 @@ for shape in [(), (0,), (12, 0), (12,), (24, 5), (7, 3), (12, 3, 2, 5)]:
         for make in makers + last * (len(shape) == 4):
             try_all(drawn(shape, dtype), make)
 for device in ("numpy", "sim"):
+    try_all(drawn((12, 5), "bfloat16"), lambda x: mg.tensor(x, device=device))
+    x = dist.all_reduce(mg.tensor(np.full(3, rank, "bfloat16"), device=device), "mean")
+    assert x.dtype == "bfloat16" and (x.numpy() == (size - 1) / 2).all()
     images = mg.tensor(np.ones((4, 3, 2, 2), "float32"), device=device).to(layout="NHWC")
     assert dist.all_reduce(images).layout == dist.broadcast(images).layout == "NHWC"
 x = np.random.default_rng(rank).standard_normal(1000).astype("float32")
@@ -57,6 +62,7 @@ DIFFERENCES = {  # calls that differ on rank 1 of 3, and the sentence on all ran
     "dist.all_reduce(np.ones(3), ['sum', 'prod'][one])": "rank 1 is at an error: all_reduce: op='prod' must be among",
     "dist.all_reduce([1.0] if one else np.ones(1))": "rank 1 is at an error: all_reduce takes a tensor or a NumPy",
     "dist.all_reduce(np.ones(3, int), 'mean')": "TypeError: all_reduce cannot take the mean of int64; convert x",
+    "dist.init().numbers('step', 1 + one, 0)": "step: ranks 0, 2 have calls with the checksum 00000001; rank 1 has",
     "dist.all_reduce(np.ones(3, bool))": "TypeError: all_reduce cannot take the sum of bool; convert x",
     "dist.all_reduce(np.ma.masked_less(np.ones(3), 2))": "TypeError: all_reduce would send what is under the mask, too",
     "dist.all_gather(np.ones(3, complex))": "TypeError: all_gather cannot take complex128; convert x",

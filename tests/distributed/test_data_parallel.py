@@ -131,6 +131,7 @@ tied(mg.ones(1, 2, device="numpy") * rank).sum().backward()
 tied.check_parameters()
 assert (dist.all_gather(tied.module.parts[0].weight.grad).numpy() == tied.module.parts[1].weight.grad.numpy()).all()
 
+from contextlib import nullcontext
 found = [said(lambda: dist.DataParallel(nn.Linear(3, 2 + (rank == 1), device="numpy")))]
 two = dist.DataParallel(nn.Sequential(nn.Linear(2, 2, device="numpy"), nn.Linear(2, 2, device="numpy")))
 x = mg.ones(1, 2, device="numpy")
@@ -138,6 +139,12 @@ found.append(said(lambda: (two.module.parts[0](x) if rank == 1 else two(x)).sum(
 with mg.no_grad():
     two.module.parts[1].weight *= 1 + 1e-6 * (rank == 1)
 found.append(said(two.check_parameters))
+
+def unlike():
+    with two.no_sync() if rank == 1 else nullcontext():
+        two(x).sum().backward()
+    two(x).sum().backward()
+found.append(said(unlike))
 
 twins = [dist.DataParallel(nn.Linear(2, 2, device="numpy")) for _ in range(2)]
 found.append(said(lambda: twins[rank == 1](x).sum().backward()))
@@ -156,6 +163,7 @@ SENTENCES = [
     r"rank 1 has 1.weight, float32 \(2, 2\) without a gradient\. Every rank must",
     r"ValueError: check_parameters: ranks? 0.* ha(s|ve) 1.weight, float32 \(2, 2\) with checksum .*; "
     r"rank 1 has 1.weight, .*\. Every rank must change parameters in the same way",
+    rf"{MEAN} 0 backward passes in no_sync; rank 1 has 1 backward pass in no_sync\. Every rank must",
     rf"{MEAN} DataParallel number 7; "
     r"rank 1 has DataParallel number 8\. Every rank must make the same calls",
     r"ValueError: DataParallel: ranks? 0.* ha(s|ve) bucket_mb=1.0; rank 1 has bucket_mb=1e-05\. Every rank must make",

@@ -58,7 +58,7 @@ for epoch in range(2):
     if place == "batches":
         break
 """
-NORM = r"SyncBatchNorm2d number %d with 3 channels, eps=1e-05, momentum=0.1: the count of int64 \(\), op='sum'"
+NORM = r"SyncBatchNorm2d number %d with 3 channels, eps=1e-05, momentum=0.1: the count"
 RANKS = r"rank [01] of 2 raised .*Error: distributed: rank 0 is at"
 FAULTS = {  # place, statement on rank 1 in its third step, and the sentence of the job
     "an exception": ("backward", "raise ValueError('row 7')", r"rank 1 of 2 raised ValueError: row 7 \(line"),

@@ -29,7 +29,7 @@ class Paper:
     def zero(self, address, nbytes):
         self.queue(0.0)
 
-    def build(self, source, defines):
+    def build(self, source, defines, kernel):
         return None
 
     def launch(self, module, name, grid, block, shared, arguments):

@@ -274,7 +274,7 @@ def test_the_arithmetic_is_that_of_the_driver():
     launches = [heaviest(setting.dry.launches, setting.op) for work in bench.suite() for setting in settings(work)]
     seen = {(key(launch), launch.block, launch.shared): launch for launch in launches}
     for launch in seen.values():
-        taken = gpu.resources(gpu.build(launch.source, launch.defines), launch.kernel)
+        taken = gpu.resources(gpu.build(launch.source, launch.defines, launch.kernel), launch.kernel)
         found = occupancy(launch, taken, gpu.chip)
         module, function, blocks = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
         image = nvcc.cubin(launch.source, launch.defines, gpu.arch)

@@ -241,7 +241,7 @@ def test_the_applications_of_the_paper_have_no_problem():
 def runs_here(file: Source) -> bool:
     """True if the file compiles for the simulator: PTX, as of wgmma, runs only on a GPU."""
     try:
-        SIM.build(file, {"real": "float"})
+        SIM.build(file, {"real": "float"}, "")
     except CompileError as error:
         if "inline PTX" in str(error):
             return False

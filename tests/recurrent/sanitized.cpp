@@ -25,8 +25,6 @@ static thread_local Member* self = nullptr;
 
 extern "C" int omp_get_thread_num() { return self ? self->number : 0; }
 extern "C" int omp_get_num_threads() { return self ? self->crew->size : 1; }
-extern "C" void omp_set_max_active_levels(int) {}
-extern "C" void omp_set_nested(int) {}
 extern "C" void GOMP_barrier() { pthread_barrier_wait(&self->crew->barrier); }
 extern "C" void GOMP_loop_end_nowait() {}
 

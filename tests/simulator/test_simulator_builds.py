@@ -105,8 +105,8 @@ def test_an_included_file_is_followed(tmp_path):
     for number, stamp in ((1, 10**9), (2, 2 * 10**9)):
         (tmp_path / "a.cuh").write_text(f"#define A {number}")
         os.utime(tmp_path / "a.cuh", ns=(stamp, stamp))
-        entry[number] = sim.build(source, {})
-        assert sim.build(source, {}) is entry[number]
+        entry[number] = sim.build(source, {}, "k")
+        assert sim.build(source, {}, "k") is entry[number]
         Kernel(source, "k")(y, grid=1, block=1)
         assert y.numpy() == number
 

@@ -89,8 +89,8 @@ class GPU:
 
     # --- kernels ---
 
-    def build(self, source: Source, defines: Mapping[str, str]) -> libcuda.LoadedModule:
-        """Compile for this GPU and load, or take it from memory or the disk cache."""
+    def build(self, source: Source, defines: Mapping[str, str], kernel: str) -> libcuda.LoadedModule:
+        """Compile the file for this GPU and load it, or take it from memory or the disk cache."""
         key = (source, tuple(sorted(defines.items())), *(path.stat().st_mtime_ns for path in source.included))
         if key not in self._modules:
             image = nvcc.cubin(source, defines, self.arch)

@@ -12,7 +12,7 @@ NAME, INSTALL = "libnccl.so.2", "pip install 'minigrad-cuda[nccl]'"
 TYPES = {  # ncclDataType_t by dtype; a bool is a byte
     "int8": 0, "uint8": 1, "bool": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float32": 7, "float64": 8,
 }  # fmt: skip
-BYTES = TYPES["uint8"]
+BYTES, BFLOAT16 = TYPES["uint8"], 9  # the second is no dtype of NumPy's own
 OPS = {"sum": 0, "max": 2, "min": 3, "mean": 4}  # ncclRedOp_t
 _FROM, _TO, _COUNT, _TYPE, _WORD, _COMM, _STREAM = (
     ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p

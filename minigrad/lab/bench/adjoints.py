@@ -154,7 +154,10 @@ def cost(subject: Subject, rival: Any = None) -> AdjointCost:
 def resources(kernel: Kernel, dtype: str, gpu: Any) -> Resources:
     """Those of one compiled kernel, from the driver."""
     macros = kernel.macros(kernel.values, np.dtype(dtype))
-    return (*gpu.resources(gpu.build(kernel.source, macros), kernel.name), spills(kernel, macros, gpu.arch))
+    return (
+        *gpu.resources(gpu.build(kernel.source, macros, kernel.name), kernel.name),
+        spills(kernel, macros, gpu.arch),
+    )
 
 
 def spills(kernel: Kernel, macros: Mapping[str, str], arch: str) -> int:

@@ -18,7 +18,7 @@ from minigrad.errors import require_int, require_words
 from minigrad.lab.bench.measure import RIVALS
 from minigrad.lab.bench.record import Times, newest_with
 from minigrad.lab.bench.rivals import numpy_steps
-from minigrad.lab.bench.timer import Call, Timing, clocked, in_turns
+from minigrad.lab.bench.timer import Call, Timing, Wrap, as_it_is, clocked, in_turns
 from minigrad.lab.check import ValueMismatch
 from minigrad.nn import Linear, Sequential
 from minigrad.op import OPS
@@ -115,7 +115,7 @@ def network(device: str) -> Sequential:
 
 def ours(
     optimizer: str, device: str, images: np.ndarray, labels: np.ndarray, mode: Callable = lambda step: step,
-    wrap: Callable[[Any], Any] = lambda model: model,
+    wrap: Wrap = as_it_is,
 ) -> Call:  # fmt: skip
     """The step by minigrad on this batch; each call takes one and returns its loss. `mode`: eager, or mg.graph.
 

@@ -22,6 +22,7 @@ from minigrad.kernels.kernel import Kernel
 SHORTEST, LONGEST = 2e-4, 0.05  # seconds that the GPU is held back
 ENOUGH = 0.3  # seconds for all runs of a call
 Call = Callable[[], Any]
+Wrap = Callable[[Any], Any]  # makes a model data-parallel, or leaves it as it is
 
 
 @dataclass(frozen=True)
@@ -132,11 +133,22 @@ def in_turns(
     works: Mapping[str, Call], calls: Mapping[str, int], repeats: int, before: Call, after: Call = lambda: None
 ) -> dict[str, Timing]:
     """Time the works on the host's clock, in turns: `calls` of each in a row, then `after`; `before` is not timed."""
+    taken = turns(works, repeats, lambda name, work: clocked(work, calls[name], before, after))
+    return {name: Timing.of(seconds, host=True) for name, seconds in taken.items()}
+
+
+def turns(works: Mapping[str, Call], repeats: int, seconds: Callable[[str, Call], float]) -> dict[str, list[float]]:
+    """The seconds of each run of each work: a run of all of them, then the next."""
     taken: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeats):
         for name, work in works.items():
-            taken[name].append(clocked(work, calls[name], before, after))
-    return {name: Timing.of(seconds, host=True) for name, seconds in taken.items()}
+            taken[name].append(seconds(name, work))
+    return taken
+
+
+def as_it_is(model: Any) -> Any:
+    """A `Wrap` that leaves the model alone."""
+    return model
 
 
 def clocked(work: Call, calls: int = 1, before: Call = lambda: None, after: Call = lambda: None) -> float:

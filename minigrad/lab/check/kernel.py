@@ -62,7 +62,7 @@ class OpTrial:
         if not any("asm" in text for text in own.source.texts):
             return ""
         try:
-            get(check("sim")).build(own.source, own.macros(own.values, np.dtype(self.dtypes[0])))
+            get(check("sim")).build(own.source, own.macros(own.values, np.dtype(self.dtypes[0])), own.name)
         except CompileError as error:
             return f"{own.name} cannot be tried here. The simulator says about the one in the file:\n{error}"
         except DeviceError as error:  # this machine has no compiler

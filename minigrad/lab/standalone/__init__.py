@@ -71,7 +71,7 @@ class Observer:
         self.launched: list[str] = []
         self.seen: tuple[Build, SeenLaunch] | None = None
 
-    def build(self, source: Source, defines: Mapping[str, str]) -> Build:
+    def build(self, source: Source, defines: Mapping[str, str], kernel: str) -> Build:
         """Nothing is compiled until a launch runs."""
         return Build(source, defines)
 
@@ -90,7 +90,7 @@ class Observer:
                 SeenLaunch(name, params, values, *extents, module.macros.get("real", "float"), arguments.cooperative),
             )
         if self.others:
-            self.others.launch(self.others.build(*module), name, grid, block, shared, arguments)
+            self.others.launch(self.others.build(*module, name), name, grid, block, shared, arguments)
 
 
 def observed(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Build, SeenLaunch]:

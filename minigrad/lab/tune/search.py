@@ -105,7 +105,10 @@ def resources_of(found: Sequence[Setting]) -> dict[str, Resources]:
     """Registers and memory of the settings' kernels, from the driver."""
     gpu: Any = get("cuda")
     launches = {key(run): run for setting in found for run in setting.dry.launches}
-    return {name: gpu.resources(gpu.build(run.source, run.defines), run.kernel) for name, run in launches.items()}
+    return {
+        name: gpu.resources(gpu.build(run.source, run.defines, run.kernel), run.kernel)
+        for name, run in launches.items()
+    }
 
 
 def _from_record(work: Work, found: Sequence[Setting]) -> Search:

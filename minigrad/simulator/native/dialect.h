@@ -26,6 +26,13 @@
 // Functions of the dialect are inlined into their callers, so that a fault is on the kernel's line.
 #define MINIGRAD_INLINE static inline __attribute__((always_inline, unused))
 
+// What Python looks up; GCC leaves out all else that nothing calls.
+#ifdef __clang__
+#define MINIGRAD_VISIBLE __attribute__((visibility("default")))
+#else
+#define MINIGRAD_VISIBLE __attribute__((visibility("default"), externally_visible))
+#endif
+
 #ifdef __GLIBC__
 // The usual functions of the host that would end Python. A call of one does not compile.
 #define MINIGRAD_HOST_ONLY __attribute__((noreturn, error("it is a function of the host, not of a kernel")))

@@ -10,7 +10,7 @@ from minigrad.devices import get
 from minigrad.devices.cuda import libnccl
 from minigrad.distributed import all_reduce, init
 from minigrad.distributed.host import backend_of
-from minigrad.lab.bench.timer import Call, clocked, timer
+from minigrad.lab.bench.timer import Call, clocked, timer, turns
 from minigrad.replay.graph import graph
 
 DEVICE = "cuda"
@@ -46,31 +46,34 @@ def message_seconds(against: Sequence[str]) -> dict[str, dict[str, list[float]]]
         works = {"minigrad": _captured(nbytes, count), NCCL: _captured(nbytes, count, itself=True)}
         if "torch" in against:
             works["PyTorch"] = rival().captured_messages(nbytes, count)
-        found[size_title(nbytes)] = in_turns(works, partial(_on_gpu, count))
+        found[size_title(nbytes)] = of_the_slowest(works, partial(_on_gpu, count))
     return found
 
 
 def _captured(nbytes: int, count: int, itself: bool = False) -> Call:
     """All-reduces in a row as one graph, which leaves out the host's time for a call. itself: by NCCL's function."""
     x, go, backend = ones(nbytes // 4, device=DEVICE).array, ones(1, device=DEVICE), backend_of(DEVICE)
-    send = partial(_by_nccl, x, ones(nbytes // 4, device=DEVICE).array) if itself else partial(backend.all_reduce, [x])
+    ours: Call = partial(backend.all_reduce, [x], "sum")
+    send = _by_nccl(x, ones(nbytes // 4, device=DEVICE).array) if itself else ours
 
     def step(go: Any) -> Any:
         for _ in range(count):
-            send("sum")
+            send()
         return go + 1
 
     run = graph(step)
     return lambda: run(go)
 
 
-def _by_nccl(x: Any, y: Any, op: str) -> None:
-    """One call of the library: y = the sum of x over the ranks."""
+def _by_nccl(x: Any, y: Any) -> Call:
+    """The bare call of the library: y = the sum of x over the ranks. It has been made once, and checked."""
     gpu: Any = get(DEVICE)
     library, comm = backend_of(DEVICE).communicator  # type: ignore[attr-defined]
-    words = libnccl.TYPES["float32"], libnccl.OPS[op], comm, gpu.stream.handle
-    with gpu.context.current():
-        libnccl.check(library, library.ncclAllReduce(x.address, y.address, x.size, *words))
+    words = libnccl.TYPES["float32"], libnccl.OPS["sum"], comm, gpu.stream.handle
+    call: Call = partial(library.ncclAllReduce, x.address, y.address, x.size, *words)
+    gpu.context.claim()
+    libnccl.check(library, call())
+    return call
 
 
 def _on_gpu(count: int, work: Call) -> float:
@@ -83,28 +86,31 @@ def _on_gpu(count: int, work: Call) -> float:
 
 
 def host_seconds(against: Sequence[str]) -> dict[str, list[float]]:
-    """The host's seconds for a call: all_reduce, which compares the calls of all ranks first; what it then calls."""
-    x, backend = ones(SMALL // 4, device=DEVICE), backend_of(DEVICE)
+    """The host's seconds for a call: all_reduce, which compares the calls of all ranks first; what it then calls.
+
+    The GPU's context is current, so NCCL's own call is bare.
+    """
+    x, backend, gpu = ones(SMALL // 4, device=DEVICE), backend_of(DEVICE), get(DEVICE)
     works: dict[str, Call] = {
         "minigrad": lambda: all_reduce(x),
         "minigrad, without the comparison": lambda: backend.all_reduce([x.array], "sum"),
-        NCCL: partial(_by_nccl, x.array, ones(SMALL // 4, device=DEVICE).array, "sum"),
+        NCCL: _by_nccl(x.array, ones(SMALL // 4, device=DEVICE).array),
     }
     if "torch" in against:
         works["PyTorch"] = rival().message(SMALL)
-    return in_turns(works, lambda work: clocked(work, CALLS))
+    with gpu.context.current():  # type: ignore[attr-defined]
+        return of_the_slowest(works, lambda work: clocked(work, CALLS))
 
 
-def in_turns(works: dict[str, Call], seconds: Callable[[Call], float], warm: int = 3) -> dict[str, list[float]]:
+def of_the_slowest(works: dict[str, Call], seconds: Callable[[Call], float], warm: int = 3) -> dict[str, list[float]]:
     """Seconds of each run of each work, those of the slowest rank; all ranks begin a run together."""
     comm, gpu = init().comm, get(DEVICE)
-    found: dict[str, list[float]] = {name: [] for name in works}
-    for number in range(warm + REPEATS):
-        for name, work in works.items():
-            gpu.finish()  # type: ignore[attr-defined]
-            comm.Barrier()
-            taken = seconds(work)
-            gpu.finish()  # type: ignore[attr-defined]
-            if number >= warm:
-                found[name].append(max(comm.allgather(taken)))
-    return found
+
+    def slowest(_: str, work: Call) -> float:
+        gpu.finish()  # type: ignore[attr-defined]
+        comm.Barrier()
+        taken = seconds(work)
+        gpu.finish()  # type: ignore[attr-defined]
+        return max(comm.allgather(taken))
+
+    return {name: runs[warm:] for name, runs in turns(works, warm + REPEATS, slowest).items()}

@@ -10,10 +10,10 @@ import numpy as np
 from minigrad.devices import get
 from minigrad.distributed import DataParallel, init
 from minigrad.lab.bench import steps
-from minigrad.lab.bench.parallel.messages import DEVICE, in_turns, rival
+from minigrad.lab.bench.parallel.messages import DEVICE, of_the_slowest, rival
 from minigrad.lab.bench.resnet import network
 from minigrad.lab.bench.resnet.modes import MODES
-from minigrad.lab.bench.timer import Call, clocked
+from minigrad.lab.bench.timer import Call, Wrap, as_it_is, clocked
 from minigrad.lab.bench.transformer import models
 from minigrad.lab.bench.transformer.models import CHARACTERS
 from minigrad.lab.check import ValueMismatch
@@ -21,7 +21,6 @@ from minigrad.replay.graph import graph
 
 CHECKED, ENOUGH, MOST = 4, 0.1, 50  # losses compared; seconds or steps in a row
 PAIRS = ("minigrad, graph, alone", "minigrad, graph"), ("PyTorch, alone", "PyTorch DDP")  # without and with messages
-Wrap = Callable[[Any], Any]  # makes a module data-parallel, or leaves it as it is
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def step_seconds(step: ParallelStep, against: Sequence[str]) -> dict[str, list[f
     Raises ValueMismatch.
     """
     makers: dict[str, Callable[[], Call]] = {
-        PAIRS[0][0]: partial(step.ours, lambda model: model, True),
+        PAIRS[0][0]: partial(step.ours, as_it_is, True),
         PAIRS[0][1]: partial(step.ours, DataParallel, True),
         "minigrad, eager": partial(step.ours, DataParallel, False),
     }
@@ -95,7 +94,7 @@ def step_seconds(step: ParallelStep, against: Sequence[str]) -> dict[str, list[f
     counts = {name: max(3, min(MOST, int(ENOUGH / clocked(work, 1, finish, finish)))) for name, work in works.items()}
     counts = comm.bcast(counts)
     timed: dict[str, Call] = {name: partial(_many, work, counts[name], finish) for name, work in works.items()}
-    found = in_turns(timed, clocked, 1)
+    found = of_the_slowest(timed, clocked, 1)
     return {name: [taken / counts[name] for taken in runs] for name, runs in found.items()}
 
 

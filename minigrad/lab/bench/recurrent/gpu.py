@@ -22,12 +22,34 @@ from minigrad.tensor import Tensor
 DEVICE, REPEATS = "cuda", 10
 MEETINGS, THREADS, CLUSTER = 4000, 512, 8  # of the threads of each block, 8 blocks in a cluster
 PLANNED = ("persistent", "cluster", "wavefront")  # rungs whose blocks keep the weights
-EXACT = "3xTF32"  # tensor cores with the error of float32
-LADDER = ("steps", "steps, graph", "projected, graph", "persistent", f"persistent, {EXACT}", "cluster", "wavefront")
 ALLOWED = {"float32": 2e-5, "tf32": 1e-2, "bf16": 2e-2, "float16": 2e-2}  # the error of y, which lies within +-1
 RIVALS = {  # the modes of PyTorch that keep this precision
     "float32": ("float32",), "tf32": ("float32", "tf32"), "bf16": ("float32", "tf32", "float16"),
 }  # fmt: skip
+
+
+class CudaRung(NamedTuple):
+    """A rung of CUDA as it is timed, captured as a graph or not, in a precision of its own or in the work's."""
+
+    rung: str
+    graph: bool = False
+    precision: str = ""
+
+    @property
+    def label(self) -> str:
+        """persistent, 3xTF32"""
+        return self.rung + ", graph" * self.graph + f", {self.precision}".replace("tf", "TF") * bool(self.precision)
+
+    def rounds(self, work: "Sequences") -> str:
+        """The precision in which it runs this work; "" if that is not the work's."""
+        return "" if self.precision and work.precision != "float32" else self.precision or work.precision
+
+
+LADDER = (
+    CudaRung("steps"), CudaRung("steps", True), CudaRung("projected", True), CudaRung("persistent"),
+    CudaRung("persistent", precision="3xtf32"),  # tensor cores with the error of float32
+    CudaRung("cluster"), CudaRung("wavefront"),
+)  # fmt: skip
 
 
 class Sequences(NamedTuple):
@@ -69,14 +91,11 @@ def sequence_times(work: Sequences, against: Sequence[str] = ()) -> Times:
         rivals = {f"PyTorch, {mode}": on_gpu(module, host, mode) for mode in ("float32", "tf32", "float16")}
     x, works = tensor(host, device=DEVICE), dict[str, Call]()
     module.to(DEVICE)
-    for label in LADDER:
-        runner, rounding = CUDA(module, label.partition(",")[0]), work.precision
-        if (EXACT in label and rounding != "float32") or (label == "wavefront" and work.layers == 1):
-            continue
-        rounding = EXACT.lower() if EXACT in label else rounding
-        if holds(runner, work.batch, rounding):
-            works[label] = call = rung(runner, x, rounding, label.endswith("graph"))
-            must_agree(label, call().numpy(), truth, ALLOWED[work.precision])
+    for one in LADDER:
+        runner, rounding = CUDA(module, one.rung), one.rounds(work)
+        if rounding and (one.rung != "wavefront" or work.layers > 1) and holds(runner, work.batch, rounding):
+            works[one.label] = call = sequence(runner, x, rounding, one.graph)
+            must_agree(one.label, call().numpy(), truth, ALLOWED[work.precision])
     for label, call in rivals.items():
         y = call()
         get(DEVICE).synchronize()
@@ -95,7 +114,7 @@ def holds(runner: CUDA, batch: int, rounding: str) -> bool:
     return True
 
 
-def rung(runner: CUDA, x: Tensor, rounding: str, as_graph: bool) -> Call:
+def sequence(runner: CUDA, x: Tensor, rounding: str, as_graph: bool) -> Call:
     """A function that gives y of all steps."""
 
     def plain(x: Tensor) -> Tensor:
@@ -115,7 +134,7 @@ def rung(runner: CUDA, x: Tensor, rounding: str, as_graph: bool) -> Call:
 
 def best(times: Times, kept: str) -> tuple[float | None, float | None]:
     """Seconds of the fastest rung, and of PyTorch's fastest mode that keeps this precision."""
-    ours = min((times[label].seconds for label in LADDER if label in times), default=None)
+    ours = min((times[one.label].seconds for one in LADDER if one.label in times), default=None)
     theirs = [times[label].seconds for mode in RIVALS[kept] if (label := f"PyTorch, {mode}") in times]
     return ours, min(theirs, default=None)
 

@@ -12,7 +12,7 @@ from minigrad import nn
 from minigrad.create import tensor
 from minigrad.devices.random import manual_seed, random_state, set_random_state
 from minigrad.lab.bench.resnet.modes import Mode
-from minigrad.lab.bench.timer import Call
+from minigrad.lab.bench.timer import Call, Wrap, as_it_is
 from minigrad.operators import OPS
 from minigrad.optim import SGD
 from minigrad.replay.graph import graph
@@ -78,9 +78,7 @@ def own_random_numbers() -> Iterator[None]:
         set_random_state(saved)
 
 
-def training(
-    task: Task, mode: Mode, device: str, replayed: bool = False, wrap: Callable[[Any], Any] = lambda model: model
-) -> Call:
+def training(task: Task, mode: Mode, device: str, replayed: bool = False, wrap: Wrap = as_it_is) -> Call:
     """Steps on this batch, eager or as a graph; each call takes one and returns its loss. wrap: e.g. DataParallel."""
     model, (x, y) = wrap(network(device, task.state)), batch_on(device, task)
     updates = SGD(model.parameters(), RATE, MOMENTUM)

@@ -16,7 +16,7 @@ from minigrad.lab.bench import steps
 from minigrad.lab.bench.resnet import network
 from minigrad.lab.bench.resnet.modes import MODES
 from minigrad.lab.bench.rivals import pytorch_resnet, pytorch_transformer
-from minigrad.lab.bench.timer import Call
+from minigrad.lab.bench.timer import Call, as_it_is
 from minigrad.lab.bench.transformer.models import CHARACTERS
 
 
@@ -59,14 +59,10 @@ def wrapped(model: Any) -> Any:
     return DistributedDataParallel(model, device_ids=[local_rank()])
 
 
-def alone(model: Any) -> Any:
-    return model
-
-
 def resnet(batch: int, parallel: bool) -> Call:
     """A step of ResNet-18."""
     join()
-    return pytorch_resnet.training(network.task(batch), MODES["tf32"], wrap=wrapped if parallel else alone)
+    return pytorch_resnet.training(network.task(batch), MODES["tf32"], wrap=wrapped if parallel else as_it_is)
 
 
 def mlp(batch: int, parallel: bool) -> Call:
@@ -78,7 +74,7 @@ def mlp(batch: int, parallel: bool) -> Call:
     for w, b in zip(weights[::2], weights[1::2], strict=True):
         layers += [torch.nn.Linear(*w.shape, device="cuda"), torch.nn.ReLU()]
         layers[-2].weight.data, layers[-2].bias.data = w.T.contiguous(), b
-    model = (wrapped if parallel else alone)(torch.nn.Sequential(*layers[:-1]))
+    model = (wrapped if parallel else as_it_is)(torch.nn.Sequential(*layers[:-1]))
     updates = torch.optim.SGD(model.parameters(), 0.05, 0.9, fused=True)
     x, y = (torch.tensor(part, device="cuda") for part in steps.batch())
     return _step(model, updates, lambda: functional.cross_entropy(model(x), y))
@@ -87,7 +83,7 @@ def mlp(batch: int, parallel: bool) -> Call:
 def gpt(batch: int, parallel: bool) -> Call:
     """A step of the character model."""
     join()
-    return pytorch_transformer.training(CHARACTERS, "tf32", wrap=wrapped if parallel else alone)
+    return pytorch_transformer.training(CHARACTERS, "tf32", wrap=wrapped if parallel else as_it_is)
 
 
 def _step(model: Any, updates: Any, loss: Any) -> Call:

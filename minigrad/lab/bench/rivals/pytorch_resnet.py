@@ -16,7 +16,7 @@ from minigrad.devices.array import Array
 from minigrad.lab.bench.resnet.modes import Mode
 from minigrad.lab.bench.resnet.network import CLASSES, MOMENTUM, RATE, Task
 from minigrad.lab.bench.rivals.pytorch import Shared, replayed
-from minigrad.lab.bench.timer import Call
+from minigrad.lab.bench.timer import Call, Wrap, as_it_is
 
 DEVICE = "cuda"
 FORMATS = {"NHWC": torch.channels_last, "NCHW": torch.contiguous_format}
@@ -54,9 +54,7 @@ def within(mode: Mode) -> Iterator[None]:
 # --- whole steps ---
 
 
-def training(
-    task: Task, mode: Mode, layout: str = "NHWC", graph: bool = False, wrap: Callable = lambda model: model
-) -> Call:
+def training(task: Task, mode: Mode, layout: str = "NHWC", graph: bool = False, wrap: Wrap = as_it_is) -> Call:
     """Steps on this batch, eager or as a CUDA graph; each call takes one and returns its loss. wrap: of the model."""
     model, (x, y) = wrap(network(task.state, layout).train()), batch(task, layout)
     updates = torch.optim.SGD(model.parameters(), RATE, MOMENTUM, fused=True)

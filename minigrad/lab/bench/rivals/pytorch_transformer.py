@@ -1,7 +1,7 @@
 """PyTorch's attention by each of its backends, and a GPT with minigrad's parameters: training and generation."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from minigrad.devices.array import Array
 from minigrad.lab.bench.rivals.pytorch import replayed
 from minigrad.lab.bench.rivals.pytorch_resnet import tensor_of
-from minigrad.lab.bench.timer import Call
+from minigrad.lab.bench.timer import Call, Wrap, as_it_is
 from minigrad.lab.bench.transformer.models import RATE, WORDS, Model
 
 DEVICE = "cuda"
@@ -103,7 +103,7 @@ class Decoder(torch.nn.Module):  # type: ignore[misc]
         return functional.layer_norm(x, x.shape[-1:], self.at(f"{name}.weight"), self.at(f"{name}.bias"))
 
 
-def training(of: Model, mode: str, graph: bool = False, wrap: Callable[[Any], Any] = lambda model: model) -> Call:
+def training(of: Model, mode: str, graph: bool = False, wrap: Wrap = as_it_is) -> Call:
     """Steps on one batch, eager or as a CUDA graph; each call takes one and returns its loss. wrap: of the model."""
     model = wrap(Decoder(of).to(DEVICE))
     updates = torch.optim.AdamW(model.parameters(), RATE, fused=True, capturable=graph)

@@ -1,6 +1,5 @@
 """The GPTs of the benchmark, their training steps, and texts that they continue."""
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ import numpy as np
 from minigrad.create import tensor
 from minigrad.lab.bench.resnet.modes import MODES
 from minigrad.lab.bench.resnet.network import own_random_numbers
-from minigrad.lab.bench.timer import Call
+from minigrad.lab.bench.timer import Call, Wrap, as_it_is
 from minigrad.nn.transformer import GPT
 from minigrad.operators import OPS
 from minigrad.optim import AdamW
@@ -56,9 +55,7 @@ CHARACTERS = Model("GPT of characters", 65, 256, 384, 6, 6, 64)
 GPT2 = Model("GPT-2 124M", 50304, 1024, 768, 12, 12, 4)
 
 
-def training(
-    of: Model, mode: str, device: str, replayed: bool = False, wrap: Callable[[Any], Any] = lambda model: model
-) -> Call:
+def training(of: Model, mode: str, device: str, replayed: bool = False, wrap: Wrap = as_it_is) -> Call:
     """Steps on one batch, eager or as a graph; each call takes one and returns its loss. wrap: of the model."""
     model = wrap(of.build(device))
     updates, (x, y) = AdamW(model.parameters(), RATE), (tensor(part, device=device) for part in of.batch())

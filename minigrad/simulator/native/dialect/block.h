@@ -129,7 +129,7 @@ MINIGRAD_INLINE void run(void (*kernel)(P...), const char* packed) {
 constexpr int warpSize = 32;
 
 #define MINIGRAD_KERNEL(name)                                                                             \
-    extern "C" __attribute__((visibility("default"))) MINIGRAD_UNSEEN                                     \
+    extern "C" MINIGRAD_VISIBLE MINIGRAD_UNSEEN                                                           \
     void minigrad_run_##name(const char* packed) {                                                        \
         minigrad::run(name, packed);                                                                      \
     }

@@ -4,8 +4,8 @@
 // The address and the size of a variable, for the host. Constants, as between variables they would be in the way.
 #define MINIGRAD_NOTE_CONSTANT(name)                                                                      \
     extern "C" {                                                                                          \
-    extern __attribute__((visibility("default"))) void* const minigrad_at_##name;                         \
-    extern __attribute__((visibility("default"))) const size_t minigrad_bytes_##name;                     \
+    extern MINIGRAD_VISIBLE void* const minigrad_at_##name;                                               \
+    extern MINIGRAD_VISIBLE const size_t minigrad_bytes_##name;                                           \
     void* const minigrad_at_##name = (void*)&name;                                                        \
     const size_t minigrad_bytes_##name = sizeof name;                                                     \
     }
