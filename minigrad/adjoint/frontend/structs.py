@@ -54,10 +54,19 @@ class StructParser(TypeParser):
     def typed(self, kind: str, pointer: Pointer) -> bool:
         """True for the whole shared memory of a launch, declared as chars and used as this type alone."""
         name = pointer.array.name if pointer.array else ""
-        uses = sum(t.text == name for t in self.tokens.tokens)
+        found, here = self.tokens.tokens, self.tokens.at
+        uses = [n for n, t in enumerate(found) if t.text == name]
+        declared = [n for n in uses if any(t.text == "__shared__" for t in found[max(n - 3, 0) : n])]
+        first = max((n for n in declared if n < here), default=here)
+        last = min((n for n in declared if n > here), default=len(found))
         made = self.symbols.declared.get(name)
         chars = made is not None and made.type in ("signed char", "unsigned char")
-        if not chars or name not in self.symbols.dynamic or pointer.offset != ZERO or uses != 2:
+        if (
+            not chars
+            or name not in self.symbols.dynamic
+            or pointer.offset != ZERO
+            or sum(first <= n < last for n in uses) != 2
+        ):
             return False
         made.type = kind  # type: ignore[union-attr]
         return True
