@@ -33,6 +33,12 @@ class Entry:
     extents: dict[str, Expr]
 
 
+HOST_HEADER = re.compile(
+    r"#\s*include\s*<(?:c?(?:stdio|stdlib|string|time|assert)(?:\.h)?|(?:io|f|s|string)stream|iomanip|chrono|vector|map|set"
+    r"|memory|algorithm|random|sys/time\.h|unistd\.h|helper_\w+\.h)>"
+)
+
+
 @dataclass(frozen=True)
 class AdjointFile:
     """The text of the adjoint, and its kernels in the order of their launches."""
@@ -55,10 +61,21 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
     types = needed(file, blank("\n".join([text, *tables])))
     extents = [f"#ifndef {m}\n#define {m} {EXTENT}\n#endif" for m in file.dynamic.values() if m in text]
     tables = [t for t in [*types, *tables] if t]
-    head = [*sum_functions(text), "\n".join([*file.tokens.head, *extents]), "\n".join(tables)]  # our macros come first
+    lines = needed_lines(file.tokens.head, "\n".join([*extents, *tables, text]))
+    head = [*sum_functions(text), "\n".join([*lines, *extents]), "\n".join(tables)]  # our macros come first
     note = f"// The adjoint of {file.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
     parts = [*head, *functions, f"{note}\n{kernels[0]}", *kernels[1:]]
     return AdjointFile("\n\n".join(filter(None, parts)) + "\n", tuple(entries), tuple(functions))
+
+
+def needed_lines(head: list[str], text: str) -> list[str]:
+    """The directives without headers of the host, and macros that neither the text, another or a later file names."""
+    head = [line for line in head if "std::" in text or not HOST_HEADER.match(line)]
+    last = max((n for n, line in enumerate(head) if re.match(r'#\s*include\s*"', line)), default=-1)
+    named = [re.match(r"#\s*define\s+(\w+)", line) if n > last else None for n, line in enumerate(head)]
+    others = [line for line, name in zip(head, named, strict=True) if not name]
+    kept = set(_reached([(name[1], line) for line, name in zip(head, named, strict=True) if name], f"{text}\n{others}"))
+    return [line for line, name in zip(head, named, strict=True) if not name or line in kept]
 
 
 def needed_tables(file: KernelFile, text: str) -> list[str]:
@@ -73,11 +90,10 @@ def needed(file: KernelFile, text: str) -> list[str]:
 
 def _reached(named: list[tuple[str, str]], text: str) -> list[str]:
     """The texts whose names occur in a text, or in one of those, each once."""
-    found: dict[str, None] = {}
-    size = -1
-    while size != (size := len(found)):
-        whole = "\n".join([text, *found])
-        found |= {own: None for name, own in named if name and re.search(rf"\b{name}\b", whole)}
+    words, found = set(re.findall(r"\w+", text)), set[str]()
+    while more := {own for name, own in named if name in words and own not in found}:
+        found |= more
+        words.update(word for own in more for word in re.findall(r"\w+", own))
     return [own for own in dict.fromkeys(own for _, own in named) if own in found]
 
 
