@@ -45,6 +45,7 @@ _KERNEL = re.compile(rf"(?:\b(?:{_WORDS})\s+|{BOUNDS.pattern}\s*)+(\w+)\s*\(")
 _TEMPLATE = re.compile(rf"(template\s*<([^{{}};]*?)>\s*){_KERNEL.pattern}")  # its head, its parameters, the name
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)\n]*\))?[ \t]+((?:\\\n|[^\n])*)", re.M)
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_HOST_LIBRARY = re.compile(r"cu(?:blas|dnn|fft|rand|solver|sparse)|nccl|npp")  # whose headers NVRTC cannot read
 _HEADERS = ("include", "inc", "common", "Common", "src")
 _ON_DEVICE = {"__global__", "__device__", "__constant__", "__managed__", "__shared__", "constexpr"}
 _CONSTANT = re.compile(r"\b(?:const|constexpr)\s+(?:unsigned\s+)?(?:int|unsigned|size_t)\s+(\w+)\s*=\s*(\d+)\s*;")
@@ -173,7 +174,7 @@ class Source:
                 if each["name"] in ("real", "wide") and f"#ifndef {each['name']}" in text:
                     continue  # minigrad's own words, which a launch defines
                 found.setdefault(each["name"], set()).add(" ".join(each["type"].split()))
-        mine = {name: value for name, kind, value in self._values if kind in ("class", "typename")}
+        mine = {name: value for name, kind, value in self.template_values if kind in ("class", "typename")}
         return {name: kinds.pop() for name, kinds in found.items() if len(kinds) == 1} | mine
 
     @property
@@ -193,8 +194,8 @@ class Source:
             for item in items(self.code)
             if (self.name, item.start) in self.left_out or other.match(self.code, item.start, item.body)
         ]
-        removed = [(item.start, item.stop) for item in (*self.host_code, *gone)]
-        return apply([(*span, re.sub(r"[^\n]", " ", self.text[slice(*span)])) for span in removed], self.text)
+        spans = [(item.start, item.stop) for item in (*self.host_code, *gone)]
+        return apply([(*span, re.sub(r"[^\n]", " ", self.text[slice(*span)])) for span in spans], self.text)
 
     @cached_property
     def edits(self) -> list[Edit]:
@@ -203,7 +204,7 @@ class Source:
         if self.template:
             values = "".join(
                 f"using {name} = {value}; " if kind in ("class", "typename") else f"constexpr {kind} {name} = {value}; "
-                for name, kind, value in self._values
+                for name, kind, value in self.template_values
             )
             start, stop = self._head(self._name).span(1)  # type: ignore[union-attr]
             newlines, end = "\n" * self.text.count("\n", start, stop), self.kernels[self._name].stop
@@ -224,7 +225,7 @@ class Source:
 
     @property
     def host_names(self) -> list[str]:
-        return list(dict.fromkeys(item_name(self.code[item.start : item.body]) for item in self.host_code))
+        return list(dict.fromkeys(item_name(self.code[at.start : at.body]) for at in self.host_code))
 
     @cached_property
     def tunables(self) -> dict[str, int]:
@@ -244,7 +245,8 @@ class Source:
             line = self.text.count("\n", 0, found.start()) + 2
             if not self.find(asked(found), self.folder) and "#" in self.code[slice(*found.span())]:
                 name = f'"{found["near"]}"' if found["near"] else f"<{found['far']}>"
-                guarded = f'#if __has_include({name})\n{found[0]}\n#endif\n#line {line} "{self.name}"'
+                host = " && !defined(__CUDACC_RTC__)" if _HOST_LIBRARY.match(asked(found)) else ""
+                guarded = f'#if __has_include({name}){host}\n{found[0]}\n#endif\n#line {line} "{self.name}"'
                 edits.append((*found.span(), guarded))
         return edits
 
@@ -312,15 +314,17 @@ class Source:
 
     def _head(self, kernel: str) -> re.Match[str] | None:  # `template <typename T, int N = 4> __global__ void k(`
         heads = [each for each in _TEMPLATE.finditer(self.code) if each[3] == kernel]
-        bodies = [self.code[matching(self.code, each.end() - 1, "()") + 1 :][:200].lstrip() for each in heads]
-        return next((each for each, body in zip(heads, bodies, strict=True) if body[:1] != ";"), None)
+        ends = [matching(self.code, each.end() - 1, "()") + 1 for each in heads]
+        return next(
+            (each for each, end in zip(heads, ends, strict=True) if self.code[end:][:80].lstrip()[:1] != ";"), None
+        )
 
     def is_open(self, kernel: str) -> bool:
         """True for a kernel that is a template without arguments."""
         return kernel != self._name and self._head(kernel) is not None
 
     @cached_property
-    def _values(self) -> list[tuple[str, str, str]]:
+    def template_values(self) -> list[tuple[str, str, str]]:
         """The parameters of that template: name, kind and argument, e.g. ("BM", "int", "64")."""
         if not self.template:
             return []
@@ -339,11 +343,6 @@ class Source:
             )
         words = [left.split() for left, _, _ in declared]
         return [(kind[-1], " ".join(kind[:-1]), value) for kind, value in zip(words, values, strict=True)]
-
-    @property
-    def template_values(self) -> list[tuple[str, str, str]]:
-        """The parameters of the kernel's template: name, kind and argument, e.g. ("BM", "int", "64")."""
-        return self._values
 
     @property
     def texts(self) -> list[str]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.devices.cuda import compiler
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*left out")
 
@@ -213,3 +214,14 @@ def test_a_kernel_in_a_file_that_the_named_one_includes(name, wanted, tmp_path, 
         assert dy.numpy().tolist() == [0, 2, 4]
     with pytest.raises(ValueError, match=r"main\.cu has no kernel 'other'"):
         mg.kernel(tmp_path / "main.cu", "other")
+
+
+def test_nvrtc_is_given_headers_without_functions_of_the_host(tmp_path):
+    for file, text in INCLUDED.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text)
+    headers = compiler._headers(mg.kernel(tmp_path / "main.cu", "scale").source)
+    assert headers["cuda.h"] == INCLUDED["kernels/cuda.h"]
+    assert headers["config.c"].split() == ["#define", "SIZE", "8", "typedef", "float", "fp;"]
+    unit = mg.kernel("#include <cublas_v2.h>\n#include <cuda_fp16.h>\n__global__ void k(half* x) {}", "k").source.unit
+    assert unit.count("#if __has_include(<cublas_v2.h>) && !defined(__CUDACC_RTC__)") == 1
