@@ -45,6 +45,7 @@ _KERNEL = re.compile(rf"(?:\b(?:{_WORDS})\s+|{BOUNDS.pattern}\s*)+(\w+)\s*\(")
 _TEMPLATE = re.compile(rf"(template\s*<([^{{}};]*?)>\s*){_KERNEL.pattern}")  # its head, its parameters, the name
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)\n]*\))?[ \t]+((?:\\\n|[^\n])*)", re.M)
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_NO_BODY = re.compile(r"\s*;")
 _HOST_LIBRARY = re.compile(r"cu(?:blas|dnn|fft|rand|solver|sparse)|nccl|npp")  # whose headers NVRTC cannot read
 _HEADERS = ("include", "inc", "common", "Common", "src")
 _ON_DEVICE = {"__global__", "__device__", "__constant__", "__managed__", "__shared__", "constexpr"}
@@ -86,8 +87,8 @@ class Source:
     def _compiled(self) -> tuple[list[str], dict[str, str]]:
         """The same of each text that it includes and of its own; and the values of macros and constants."""
         texts = [*(path.read_text(errors="replace") for path in reversed(self.included)), self.text]
-        macros: dict[str, str | None] = {name: None for text in texts for name, _ in _TUNABLE.findall(text)}
-        macros |= dict(self.macros)
+        tunables = dict.fromkeys(name for text in texts for name, _ in _TUNABLE.findall(text))
+        macros: dict[str, str | None] = tunables | dict(self.macros)
         found = [live(blank(text), macros) for text in texts]
         constants = dict(each for code in found for each in _CONSTANT.findall(code))
         return found, constants | {name: value for name, value in macros.items() if value}
@@ -108,8 +109,7 @@ class Source:
             said = self._expanded(match[0]).split()
             if not {"__global__", "void"} <= set(said) or body < 0 or code[close + 1 : body].strip():
                 continue  # another function, or a declaration only
-            declared = without_directives(code[match.end() : close])
-            declared = self._expanded(declared)
+            declared = self._expanded(without_directives(code[match.end() : close]))
             params = () if declared.strip() in ("", "void") else tuple(map(self._parameter, split(declared)))
             start = _first_line(self.text, code.rfind("\n", 0, match.start()) + 1)
             stop = matching(code, body, "{}") + 1
@@ -146,8 +146,7 @@ class Source:
 
     def _extents(self, declarator: str) -> str:
         """`v[N * 2]` -> `v[6]`"""
-        numbers = r"\[([\d\s()*+-]+)\]"
-        return re.sub(numbers, lambda found: f"[{eval(found[1], {})}]", self._expanded(declarator))
+        return re.sub(r"\[([\d\s()*+-]+)\]", lambda found: f"[{eval(found[1], {})}]", self._expanded(declarator))
 
     def _expanded(self, text: str) -> str:
         """The text with the values of its macros and constants, except those that a launch may set."""
@@ -257,14 +256,19 @@ class Source:
             head = self.code[item.start : item.body]
             name = self._kernel.search(head)
             template = _TEMPLATE.match(head)
-            defined = self.code[item.body] == "{"
-            mine = not head.startswith("template") or (template and template[3] == self._name and defined)
+            wanted = template and template[3] == self._name and self.code[item.body] == "{"
+            mine = wanted or not head.startswith("template")
             mine = mine and (self.name, item.start) not in self.left_out and "__global__" in self._expanded(head)
             if mine and name and not has_c_name(self.code, item.start + name.start()):
                 at = item.start + (template.end(1) if template else 0)
                 words = re.finditer(r"\b(?:static|inline)\b", self.code[at : item.body])
                 edits += [(at, at, 'extern "C" '), *((at + w.start(), at + w.end(), "") for w in words)]
         return edits
+
+    def others(self, kernel: str) -> list[TopLevel]:
+        """The kernels of the text but for this one, which needs none of them."""
+        found = [(item, self._kernel.search(self.code[item.start : item.body])) for item in items(self.code)]
+        return [item for item, name in found if name and name[1] in self.kernels and name[1] != kernel]
 
     def with_kernel(self, text: str, name: str) -> "Source":
         """Another text for a kernel of this file; the file without its kernels is compiled ahead of it."""
@@ -303,10 +307,8 @@ class Source:
     @cached_property
     def _texts(self) -> list[str]:
         """The reader's texts and those that they include, without comments and strings."""
-        return [
-            blank(text)
-            for text in (*(each.text for each in self.chain), *(p.read_text(errors="replace") for p in self.included))
-        ]
+        included = (path.read_text(errors="replace") for path in self.included)
+        return [blank(text) for text in (*(each.text for each in self.chain), *included)]
 
     @property
     def _name(self) -> str:  # of the kernel whose template has arguments
@@ -315,9 +317,7 @@ class Source:
     def _head(self, kernel: str) -> re.Match[str] | None:  # `template <typename T, int N = 4> __global__ void k(`
         heads = [each for each in _TEMPLATE.finditer(self.code) if each[3] == kernel]
         ends = [matching(self.code, each.end() - 1, "()") + 1 for each in heads]
-        return next(
-            (each for each, end in zip(heads, ends, strict=True) if self.code[end:][:80].lstrip()[:1] != ";"), None
-        )
+        return next((head for head, end in zip(heads, ends, strict=True) if not _NO_BODY.match(self.code, end)), None)
 
     def is_open(self, kernel: str) -> bool:
         """True for a kernel that is a template without arguments."""

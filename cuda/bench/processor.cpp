@@ -1,4 +1,4 @@
-// The limits of one core: its multiplications and additions, and the bytes that it reads.
+// The limits of the cores: their multiplications and additions, and the bytes that they read, each alone or all at once.
 
 #include "recurrent/vectors.h"
 
@@ -8,7 +8,7 @@ EXPORT const int operations = 2 * ACCUMULATORS * LANES;  // of one turn of the f
 
 // x = x * 0.999 + 0.999, n times in each of as many registers as a tile has sums. The sum is returned, so that a
 // compiler must compute it.
-EXPORT real multiply_add(int64_t n) {
+static real multiply_add(int64_t n) {
     vector x[ACCUMULATORS], total = {};
     const vector factor = vector{} + real(0.999);
 #pragma GCC unroll 32
@@ -29,7 +29,7 @@ EXPORT real multiply_add(int64_t n) {
 }
 
 // All numbers are read n times; count is a multiple of 8 vectors'.
-EXPORT real read_again(const real* from, int64_t count, int64_t n) {
+static real read_again(const real* from, int64_t count, int64_t n) {
     vector sum[8] = {}, total = {};
     for (int64_t i = 0; i < n; i++) {
         for (int64_t at = 0; at < count; at += 8 * LANES) {
@@ -44,4 +44,23 @@ EXPORT real read_again(const real* from, int64_t count, int64_t n) {
         total += sum[j];
     }
     return total[0];
+}
+
+// The same by so many threads at once; the sum of all, of reading each thread's own `count` numbers.
+EXPORT real multiply_add_together(int64_t n, int64_t threads) {
+    real total = 0;
+#pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(+ : total)
+    for (int64_t i = 0; i < threads; i++) {
+        total += multiply_add(n);
+    }
+    return total;
+}
+
+EXPORT real read_together(const real* from, int64_t count, int64_t n, int64_t threads) {
+    real total = 0;
+#pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(+ : total)
+    for (int64_t i = 0; i < threads; i++) {
+        total += read_again(from + i * count, count, n);
+    }
+    return total;
 }

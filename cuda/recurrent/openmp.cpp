@@ -103,9 +103,9 @@ struct Bound {
 #endif
 };
 
-// [schedule] All threads of a team call this together; `groups` groups of them each do the same n things. static: a group
-// has its share of the threads, and each thread the same things at every step. dynamic: the things go in chunks as small
-// as they can be, the next one to whoever is free.
+// [schedule] All threads of a team call this together: n things in each of some groups. static: each thread has the same
+// chunk at every step, and a group as many threads as another. dynamic: chunks are as small as they can be, and the next
+// one is for whoever is free.
 template <class Work>
 static void share(const Team& team, int groups, int n, int smallest, Work work) {
     const int each = team.dynamic ? (n + smallest - 1) / smallest : team.threads / groups;
@@ -156,9 +156,8 @@ EXPORT void batch(const Layer& layer, const Team& team) {
     }
 }
 
-// [both] Groups of threads own sequences, and within a group each thread owns units. All are one team: OpenMP ends the
-// threads that a smaller team, as one of a group's first threads, has no use for, and to start them anew takes longer
-// than a step.
+// [both] Groups of threads own sequences, and within a group each thread owns units. Still all are one team: OpenMP ends
+// the threads that a smaller team has no use for, and starting them anew takes longer than a step.
 EXPORT void both(const Layer& layer, const Team& team) { units(layer, team, team.groups); }
 
 // [wavefront] Each layer is `lag` steps behind the one below it, and all of them share a barrier. So the product with

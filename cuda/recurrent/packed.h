@@ -28,16 +28,22 @@ struct Layer {
 // 0, of input 1, ... in the order in which they are read, without a gap. Panels follow gate by gate, block by block;
 // the last block is filled up with zeros.
 constexpr int WIDTH = 2 * LANES;
-constexpr int ROWS = 6;  // inputs that a tile multiplies at once
-constexpr int GROUP = 8 * ROWS;  // whose sums are held in the L1 cache
+constexpr int ROWS = ACCUMULATORS < 24 ? 6 : 8;  // inputs that a tile multiplies at once
+constexpr int GROUP = 48;  // whose sums are held in the L1 cache
 constexpr int PANELS = 6;  // at most, beside each other in it
 
 constexpr int panels_of(int rows) { return 8 * rows <= ACCUMULATORS ? 4 : 4 * rows <= ACCUMULATORS ? 2 : 1; }
 
 // [tile] The sums of `panels` panels for `rows` inputs stay in registers, while k passes over the inputs' numbers:
 // two vectors of weights and `rows` numbers are read for 2 * rows multiplications. A sum has one order in every tile.
+//
+// The L3 cache is slow: a core waits for the weights that do not fit into its L2. So a whole tile asks for others ahead
+// of time, `stride` numbers for each k: they are on their way while it multiplies.
 template <int panels, int rows>
-static void tile(const real* weights, const real* bias, int64_t size, const real* const* from, real* const* to) {
+static void tile(
+    const real* weights, const real* bias, int64_t size, const real* const* from, real* const* to, const real* ahead,
+    int64_t stride
+) {
     vector sum[panels][2][rows];
     const real* row[rows];
     for (int i = 0; i < rows; i++) {
@@ -48,6 +54,12 @@ static void tile(const real* weights, const real* bias, int64_t size, const real
         }
     }
     for (int64_t k = 0; k < size; k++, weights += WIDTH) {
+        if constexpr (rows == ROWS) {
+            __builtin_prefetch(ahead + k * stride, 0, 2);
+            if (stride > LANES) {
+                __builtin_prefetch(ahead + k * stride + LANES, 0, 2);
+            }
+        }
         for (int p = 0; p < panels; p++) {
             vector low = load(weights + p * size * WIDTH), high = load(weights + p * size * WIDTH + LANES);
             for (int i = 0; i < rows; i++) {
@@ -64,7 +76,8 @@ static void tile(const real* weights, const real* bias, int64_t size, const real
     }
 }
 
-// [tiles] The same with the panels that are left over by twos and ones, and tile after tile of inputs beside the same panels.
+// [tiles] The same with the panels that are left over by twos and ones, and tile after tile of inputs beside the same
+// panels. Each of these tiles asks for its part of the panels that come next.
 template <int panels, int rows>
 static void tiles(
     const real* weights, const real* bias, int64_t size, int count, const real* const* from, real* const* to, int n
@@ -76,7 +89,9 @@ static void tiles(
             at[i] = to[i] + p * WIDTH;
         }
         for (int i = 0; i + rows <= n; i += rows) {
-            tile<panels, rows>(weights + p * size * WIDTH, bias + p * WIDTH, size, from + i, at + i);
+            const int64_t stride = panels * WIDTH / (n / rows);
+            const real* next = weights + (p + panels) * size * WIDTH + i / rows * stride * size;
+            tile<panels, rows>(weights + p * size * WIDTH, bias + p * WIDTH, size, from + i, at + i, next, stride);
         }
     }
     if constexpr (panels > 1) {
@@ -102,6 +117,8 @@ static void multiply(
         case 3: return tiles<panels_of(3), 3>(weights, bias, size, count, from, to, 3);
         case 4: return tiles<panels_of(4), 4>(weights, bias, size, count, from, to, 4);
         case 5: return tiles<panels_of(5), 5>(weights, bias, size, count, from, to, 5);
+        case 6: return tiles<panels_of(6), 6>(weights, bias, size, count, from, to, 6);
+        case 7: return tiles<panels_of(7), 7>(weights, bias, size, count, from, to, 7);
     }
 }
 
@@ -161,6 +178,7 @@ static void activate(const real* from_x, const real* from_h, const real* before,
 }
 
 // [step] One step of a part: the products with h, group by group of those sequences that have not ended, and the cell.
+// Each step takes the blocks in the other direction than the one before, and so begins with those still in the cache.
 template <int cell>
 static void step(const Layer& layer, Part part, int t) {
     constexpr int each = gates(cell), at_once = PANELS / each;
@@ -177,7 +195,9 @@ static void step(const Layer& layer, Part part, int t) {
                 n++;
             }
         }
-        for (int block = part.first_block; block < part.last_block; block += at_once) {
+        const int turns = (part.last_block - part.first_block + at_once - 1) / at_once;
+        for (int turn = 0; turn < turns; turn++) {
+            const int block = part.first_block + (t % 2 ? turns - 1 - turn : turn) * at_once;
             const int64_t panel = int64_t(block) * each;
             const int count = block + at_once < part.last_block ? at_once : part.last_block - block;
             const real* weights = layer.weights_hh + panel * layer.hidden * WIDTH;

@@ -1,4 +1,5 @@
 #include "matmul/arithmetic.cuh"
+#include "recurrent/halves.cuh"
 #include "recurrent/persistent.cuh"
 
 #ifndef MROWS
@@ -19,6 +20,20 @@ __device__ inline void to_fragment(unsigned (&out)[2], const Four<bfloat16>& fou
 __device__ inline void to_fragment(unsigned (&out)[4], const Four<float>& four) {
     for (int i = 0; i < 4; ++i) out[i] = __float_as_uint(four.at[i]);
     ARITHMETIC::round(out);
+}
+__device__ inline void to_fragment(unsigned (&out)[4], const Four<Halves>& four) {
+    for (int i = 0; i < 2; ++i) {
+        unsigned one = four.at[2 * i].bits, next = four.at[2 * i + 1].bits;
+        out[i] = one & 0xffff | next << 16;           // big
+        out[2 + i] = one >> 16 | next & 0xffff0000u;  // small
+    }
+}
+
+// c += a @ b for 16 k.
+template <int N, class Arithmetic>
+__device__ void multiply(float (&c)[4], const unsigned (&a)[N][4], const unsigned (&b)[2 * N], Arithmetic) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) Arithmetic::multiply(c, a[i], &b[2 * i]);
 }
 
 // The same number, of which the compiler knows nothing. 3xTF32 splits each weight in two; the compiler would do so before the
@@ -84,13 +99,13 @@ struct Fragments {
             // [products]
             float sums[AT_ONCE][MROWS][4] = {};
 #pragma unroll
-            for (int i = 0; i < K / 16 * MROWS * HALVES; ++i) {
-                int step = i / (MROWS * HALVES), m = i / HALVES % MROWS, half = i % HALVES;
-                unsigned a[4];
-                for (int j = 0; j < 4; ++j) a[j] = as_new(w[m][step][half][j]);
+            for (int i = 0; i < K / 16 * MROWS; ++i) {
+                int step = i / MROWS, m = i % MROWS;
+                unsigned a[HALVES][4];
+                for (int j = 0; j < 4 * HALVES; ++j) a[j / 4][j % 4] = as_new(w[m][step][j / 4][j % 4]);
 #pragma unroll
                 for (int one = 0; one < AT_ONCE; ++one) {
-                    ARITHMETIC::multiply(sums[one][m], a, &b[one * (K / 16) + step][2 * half]);
+                    ::multiply(sums[one][m], a, b[one * (K / 16) + step], ARITHMETIC());
                 }
             }
             // [partial sums]

@@ -61,10 +61,11 @@ def kernels(kind: str, on_gpu: bool) -> dict[str, Kernel]:
         cooperative=not on_gpu, ROWS=(1, 2, 3, 4), K=KS, SEQS=SEQS, SPLIT=SPLITS,
         THREADS=threads, CLUSTER=tuple(range(CLUSTER, 0, -1)),
     )  # fmt: skip
-    for precision in ARITHMETIC:
+    bounded = {"3xtf32": "Half3"} if kind != "relu" else {}  # h lies within +-1, in the range of a half
+    for precision, arithmetic in (ARITHMETIC | bounded).items():
         made[precision] = Kernel(
             "recurrent/persistent_tensor_cores.cu", "recurrent_persistent_tensor_cores", *blocks,
-            {**cell, "ARITHMETIC": ARITHMETIC[precision]}, None, "bytes",
+            {**cell, "ARITHMETIC": arithmetic}, None, "bytes",
             cooperative=True, MROWS=(2, 1, 4), K=KS, EIGHTS=(1, 2, 4, 8), THREADS=threads,
         )  # fmt: skip
     return made
@@ -77,8 +78,9 @@ class CUDA(Runner):
     ahead; "persistent", one launch for a sequence, whose blocks keep their weights and meet at a barrier each step;
     "cluster", the same within clusters of blocks, which hand on h in their shared memory; "wavefront", one launch for
     all layers, each a step behind the one below. By `mg.precision` the products with x that are made ahead round their
-    factors, and "persistent" and "wavefront" use tensor cores. `mg.graph(lambda x: runner(x)[0])` captures the launches
-    of a sequence as a graph. `CUDA["meet"]` shows a part of the kernels, and `CUDA.parts()` has all of them by title.
+    factors, and "persistent" and "wavefront" use tensor cores: in 3xtf32 by halves, unless the cell is relu, so that
+    weights and a first state beyond 65504 become infinite. `mg.graph(lambda x: runner(x)[0])` captures the launches of
+    a sequence as a graph. `CUDA["meet"]` shows a part of the kernels, and `CUDA.parts()` has all of them by title.
     """
 
     host = False
@@ -181,8 +183,16 @@ class CUDA(Runner):
         return [self._none if w is None else w for w in self.weights[at]]
 
     def projected(self, x: Array, at: str) -> Array:
-        """x W_ih^T + b_ih for all steps at once."""
+        """x W_ih^T + b_ih for all steps at once.
+
+        In 3xTF32 as a convolution of 1 x 1 over an image of steps x sequences: matmul has no wgmma for it, conv2d has.
+        """
         (steps, batch, inputs), (w_ih, _, b_ih, _) = x.shape, self.filled(at)
+        if current() == "3xtf32" and x.dtype == np.float32 and inputs % 32 == w_ih.shape[0] % 64 == 0:
+            image = Array(x.device, (1, inputs, steps, batch), x.dtype, x.buffer, x.address, True)
+            kernels = w_ih.reshape((*w_ih.shape, 1, 1))
+            made: Any = OPS["conv2d"](Tensor(image), Tensor(kernels), Tensor(b_ih)).array
+            return Array(x.device, (steps * batch, w_ih.shape[0]), x.dtype, made.buffer, made.address)
         y: Any = affine(Tensor(x.reshape((steps * batch, inputs))), Tensor(w_ih).T, Tensor(b_ih)).array
         return y
 

@@ -129,15 +129,19 @@ class OpenMP(Runner):
         """A layer in a direction for this x: pointers to the arrays themselves, where their rows have no gaps."""
         steps, batch, inputs = x.shape
         w_ih, w_hh, b_ih, b_hh = self.weights[at]
-        x, h, c = *map(np.ascontiguousarray, (x, state[0])), np.array(state[-1])
-        y = (np.empty if lengths is None else np.zeros)((steps, batch, self.module.hidden_size), self.dtype)
-        from_x = aligned((steps * batch, b_ih.size), self.dtype)
+        x, h = map(np.ascontiguousarray, (x, state[0]))
+        hidden = self.module.hidden_size
+        shapes = (steps, batch, hidden), (batch, hidden), (steps * batch, b_ih.size)
+        y, c, from_x = (aligned(shape, self.dtype) for shape in shapes)
+        c[...] = state[-1]
+        if lengths is not None:
+            y[...] = 0
         end_h = h.copy()  # the end of a sequence of no steps
         limits = None if lengths is None else np.ascontiguousarray(lengths, np.int64)
         arrays = (x, h, w_ih, w_hh, b_ih, b_hh, limits, from_x, y, c, end_h)
         cell, reverse = list(CELLS).index(self.module.kind), at.endswith(DIRECTIONS[1])
         addresses = (None if array is None else array.ctypes.data for array in arrays)
-        layer = NativeLayer(cell, reverse, steps, batch, inputs, self.module.hidden_size, *addresses)
+        layer = NativeLayer(cell, reverse, steps, batch, inputs, hidden, *addresses)
         return Prepared(layer, y, (end_h, c)[: self.module.parts], arrays)
 
 
@@ -177,7 +181,7 @@ def panels(weights: np.ndarray, gates: int, width: int) -> np.ndarray:
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An array that begins with a line of the cache: a vector then never lies in two of them."""
+    """An array that begins with a line of the cache: no vector lies in two, and no two blocks of units share one."""
     nbytes = prod(shape) * dtype.itemsize
     buffer = np.empty(nbytes + LINE, np.uint8)
     start = -buffer.ctypes.data % LINE

@@ -65,7 +65,7 @@ class Translation:
     evaluate_once: bool = False  # each index becomes a statement
     note_updates: bool = False  # of variables that may not be set
     host: bool = False  # a program for the processor, of which no function is left out
-    kernel: str = ""  # the only one that gets an entry point; "" for all of them
+    kernel: str = ""  # the only one that is compiled; "" for all of the file
     text: str = ""
     parts: dict[str, str] = field(default_factory=dict)  # the source texts, by their names in messages
     files: list[Path] = field(default_factory=list)  # included
@@ -76,7 +76,7 @@ class Translation:
 def translate(
     source: Source, evaluate_once: bool = False, note_updates: bool = False, host: bool = False, kernel: str = ""
 ) -> Translation:
-    """The file with its includes inlined, as C++. The settings are those of a Translation."""
+    """The file with its includes inlined, as C++. The flags are those of a Translation."""
     settings = evaluate_once, note_updates, host, kernel
     translation = translate(source.before, *settings) if source.before else Translation(*settings)
     translation.text += f'\n#line 1 "{source.name}"\n' + _translate(source, source.folder, translation)
@@ -137,22 +137,22 @@ def _tokens(code: str) -> list[Edit]:
 
 
 def _entries(source: Source, code: str, kernel: str) -> list[Edit]:
-    """An entry point after the kernel, or each kernel, on its last line; the others give way to their directives.
-
-    None where a brace stays open, or for a template.
+    """An entry point after the kernel, or each kernel, on its last line; none where a brace stays open, or for a
+    template. The other kernels give way to their directives.
     """
-    edits = []
+    edits: list[Edit] = []
     for name, at in source.kernels.items():
-        if at.stop > len(code) or source.is_open(name) or not code[at.start : at.stop].strip():
-            continue
-        if kernel in ("", name):
+        if (
+            kernel in ("", name)
+            and at.stop <= len(code)
+            and not source.is_open(name)
+            and code[at.start : at.stop].strip()
+        ):
             edits += [(stop, stop, f" MINIGRAD_KERNEL({name})") for stop in at.stops]
-        else:
-            head = next(re.compile(rf"\b{name}\s*\(").finditer(code, at.start)).start()
-            start = max(at.start, *(code.rfind(sign, at.start, head) + 1 for sign in ";{}"))  # others are in its line
-            stay = [span for found in DIRECTIVE.finditer(code, start, at.stop) for span in found.span()]
-            ends = [start, *stay, at.stop]
-            edits += [(a, b, "\n" * code.count("\n", a, b)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
+    for item in source.others(kernel) if kernel else ():
+        stay = [place for found in DIRECTIVE.finditer(code, item.start, item.stop) for place in found.span()]
+        ends = [item.start, *stay, item.stop]
+        edits += [(a, b, "\n" * code.count("\n", a, b)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
     return edits
 
 

@@ -37,16 +37,27 @@ def test_the_table_shows_the_fastest_run_beside_its_rival_and_limit():
 
 def test_the_limit_is_that_of_what_is_slower(monkeypatch):
     module = recurrent.network(GRU, 100)
-    monkeypatch.setattr(recurrent, "multiplications", lambda: 1e6)
-    monkeypatch.setattr(recurrent, "bandwidth", lambda nbytes: {120_000: 1e9, 60_000: 1e9}[nbytes])
+    monkeypatch.setattr(recurrent, "multiplications", lambda threads: 1e6)
+    monkeypatch.setattr(
+        recurrent, "bandwidth", lambda nbytes, threads: {(120_000, 1): 1e9, (60_000, 2): 1e9}[nbytes, threads]
+    )
     assert recurrent.limit(module, 8, 2) == pytest.approx(2 * 2 * 8 * 30_000 / 2e6)
-    monkeypatch.setattr(recurrent, "bandwidth", lambda nbytes: 1e3)
+    monkeypatch.setattr(recurrent, "bandwidth", lambda nbytes, threads: 1e3)
     assert recurrent.limit(module, 8, 1) == pytest.approx(2 * 8 * 30_000 / 1e6 + 120_000 / 1e3)
 
 
-def test_the_limits_of_a_core_are_measured():
-    assert 1e8 < recurrent.multiplications() < 1e12
-    assert 1e8 < recurrent.bandwidth(2**16) < 1e12
+def test_the_limits_of_the_cores_are_measured_at_once():
+    assert all(1e8 < recurrent.multiplications(n) < 1e12 for n in (1, 2))
+    assert all(1e8 < recurrent.bandwidth(2**16, n) < 1e12 for n in (1, 2))
+    assert recurrent.multiplications(8 * len(os.sched_getaffinity(0))) < recurrent.multiplications(1) / 3
+
+
+def test_what_the_cores_do_at_once_is_timed_by_threads(monkeypatch):
+    monkeypatch.setattr(recurrent, "multiplications", lambda threads: 1e9 / threads)
+    monkeypatch.setattr(recurrent, "bandwidth", lambda nbytes, threads: nbytes / 1e-3)
+    found = recurrent.core_times([1, 2])
+    assert found["multiplies, 2 threads"].seconds == 2 * found["multiplies, 1 thread"].seconds == 2e-3
+    assert found["reads 16 MiB, 1 thread"].seconds == 1e-3 and len(found) == 6
 
 
 def test_a_barrier_takes_time_where_there_are_two_threads():

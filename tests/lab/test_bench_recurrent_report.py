@@ -11,7 +11,7 @@ from minigrad.lab.bench.timer import Timing
 
 
 def times(**seconds):
-    return {label.replace("_", " "): Timing(s, s, s, 3) for label, s in seconds.items()}
+    return {label.replace("__", ", ").replace("_", " "): Timing(s, s, s, 3) for label, s in seconds.items()}
 
 
 def measured(device="NVIDIA H200"):
@@ -27,6 +27,10 @@ def measured(device="NVIDIA H200"):
         label: Timing(ms * 1e-3, ms * 1e-3, ms * 1e-3, 3, True)
         for label, ms in {"1 rank": 8, "1 rank, messages": 0.1, "4 ranks": 2, "4 ranks, messages": 0.5}.items()
     }
+    steps["cores at once"] = times(
+        multiplies__1_thread=1e-5, reads_1_MiB__1_thread=1e-5, reads_16_MiB__1_thread=1e-3,
+        multiplies__4_threads=2e-5, reads_1_MiB__4_threads=1e-5, reads_16_MiB__4_threads=4e-3,
+    )  # fmt: skip
     steps["barriers"] = times(a_block=2e-8, a_grid_of_8_blocks=6e-7)
     return Record(device, "2026-01-01", "minigrad bench --rnn", {}, steps=steps, folder=RECURRENT)
 
@@ -49,9 +53,10 @@ def test_limits_in_microseconds_are_for_their_gpu_alone():
 
 def test_tables_by_part():
     found = RecurrentReport(measured())
-    assert [len(found.tables(part)) for part in (None, *report.PARTS)] == [5, 2, 2, 2, 2]
+    assert [len(found.tables(part)) for part in (None, *report.PARTS)] == [6, 2, 2, 3, 2]
     assert found.barriers.rows == (("a block", "0.020", "10"), ("a grid of 8 blocks", "0.600", "307"))
     assert found.gpu.rows[0] == ("RNN H512 B32 T512, float32", "persistent", "1000", "1.95", "0.12")
+    assert found.cores.rows[1] == ("4 threads", "200", "2.0", "419", "17")
     assert len(found.processor.rows) == 3 and [row[:2] for row in found.ranks.rows][1] == (
         "LSTM H1024 B32 T64, batch", "4 ranks",
     )  # fmt: skip
@@ -81,7 +86,7 @@ def test_the_command_measures_and_records_without_a_gpu(tmp_path, monkeypatch, c
     (path,) = (tmp_path / "recurrent").glob("*.json")
     found = records.load(path)
     one = [f"{cell} 8, batch 2, float32" for cell in ("tanh", "lstm", "gru")]
-    assert [*found.steps] == [*one, "lstm 8, 2 layers, batch 2, float32"]
+    assert [*found.steps] == ["cores at once", *one, "lstm 8, 2 layers, batch 2, float32"]
     assert "wavefront, 1 thread" in found.steps["lstm 8, 2 layers, batch 2, float32"]
     assert "units close, 1 thread" in found.steps["lstm 8, batch 2, float32"]
     assert "processor" in found.device and {"load", "processors"} <= found.versions.keys()

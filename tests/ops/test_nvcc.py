@@ -41,8 +41,8 @@ CASES = [
     for real, flags in (("float", UNOPTIMIZED), ("float", ()), ("double", UNOPTIMIZED))
     if real == "float" or files[0] not in PTX or "cluster" in files[0]
 ]
-BF16 = ("recurrent/persistent_tensor_cores.cu",), "float", FEW, ("-DBF16=1", "-DCELL=2", *UNOPTIMIZED)
-CASES.append(pytest.param(BF16, id="recurrent/persistent_tensor_cores.cu-BF16"))
+HALVES = ("recurrent/persistent_tensor_cores.cu",), "float", FEW, ("-DARITHMETIC=Half3", "-DCELL=2", *UNOPTIMIZED)
+CASES.append(pytest.param(HALVES, id="recurrent/persistent_tensor_cores.cu-Half3"))
 NARROW = tuple(name for name in TOGETHER if not name.startswith(EXACT))
 CASES += [
     pytest.param((files, *how), id=f"small files-{name}", marks=pytest.mark.soak)

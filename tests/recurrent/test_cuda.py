@@ -12,9 +12,10 @@ import minigrad as mg
 from minigrad import nn
 from minigrad.devices.caches import Cache
 from minigrad.errors import LaunchError
+from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
 from minigrad.ops import recurrence
-from minigrad.recurrent import CUDA, cuda
+from minigrad.recurrent import CUDA, NumPy, cuda
 from minigrad.recurrent.cuda import RUNGS
 from minigrad.recurrent.tile import ARITHMETIC, WARP, Layers, Room, Tile, choose, tiles
 from minigrad.rounding import DROPPED, rounded
@@ -94,6 +95,48 @@ def test_float32_stays_float32(precision, device):
     module = nn.LSTM(5, 9, device=device)
     with mg.precision(precision):
         compare(CUDA(module), module, 9, 3)
+
+
+SPLIT = """#include "recurrent/halves.cuh"
+extern "C" __global__ void split(const real* x, int* bits, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    Halves both;
+    if (i < n) both = x[i], bits[i] = both.bits;
+}
+"""
+
+
+def test_two_halves_hold_22_digits_of_a_float(device):
+    if device == "numpy":
+        pytest.skip("NumPy has no kernels")
+    x = np.random.default_rng(0).standard_normal(4000) * 2.0 ** np.random.default_rng(1).uniform(-30, 15, 4000)
+    edges = [0.0, -0.0, 1.0, -(2.0**-14), 2.0**-24, 2.0**-25, 65519.0, 1 + 2.0**-11, 1 + 3 * 2.0**-11]
+    x = np.r_[x, edges, 65520.0, -np.inf, np.nan].astype(np.float32)
+    bits = mg.zeros(len(x), dtype="int32", device=device)
+    Kernel(Source(SPLIT, "split.cu", CUDA_FILES), "split")(
+        mg.tensor(x, device=device), bits, len(x), grid=-(-len(x) // 128), block=128
+    )
+    big, small = bits.numpy().view(np.float16).reshape(-1, 2).T
+    with np.errstate(over="ignore"):
+        assert np.array_equal(big, x.astype(np.float16), equal_nan=True)
+    found, true, small = (a[:-3].astype(np.float64) for a in (big, x, small))
+    assert (np.abs(found + small / 2048 - true) <= 2.0**-23 * np.abs(true) + 2.0**-36).all()
+
+
+@pytest.mark.parametrize("kind", ["tanh", "gru"])
+def test_three_products_have_the_error_of_float32(kind, device):
+    if device == "numpy":
+        pytest.skip("NumPy has no kernels")
+    mg.manual_seed(0)
+    module, wide = MAKERS[kind](32, 64, 2, device=device), MAKERS[kind](32, 64, 2, device="numpy", dtype="float64")
+    wide.load_state_dict({name: w.numpy().astype(np.float64) for name, w in module.named_parameters()})
+    found, x = {}, np.random.default_rng(0).standard_normal((12, 9, 32)).astype(np.float32)
+    exact = NumPy(wide)(mg.tensor(x.astype(np.float64), device="numpy"))[0].numpy()
+    for precision in ("float32", "3xtf32"):
+        with mg.precision(precision):
+            y = CUDA(module)(mg.tensor(x, device=device))[0].numpy()
+        found[precision] = np.abs(y - exact).mean()
+    assert found["3xtf32"] < 2 * found["float32"] < 2e-7
 
 
 @pytest.mark.parametrize("kind", ["registers", "cluster", *ARITHMETIC])

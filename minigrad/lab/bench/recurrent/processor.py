@@ -2,7 +2,8 @@
 
 The limit is that of a program that does nothing but the work: the product with the inputs and that with the state, each
 at the peak of its multiplications; the second one no faster than all weights can be read once, from where an array of
-that size lies.
+that size lies. Both are what the threads reach when all of them do it at once: two of them may share a core, and all
+share caches, memory and the clock.
 
 PyTorch runs in a process of its own: the threads of two OpenMP libraries in one process would wait for their work by
 spinning, on the same cores. Numbers of threads do not take turns, as OpenMP starts new threads where the number grows.
@@ -43,6 +44,7 @@ BOUND = tuple(f"units {how}" for how in (*AFFINITIES[1:], *SCHEDULES[1:]))  # "u
 MEASURED = ("packed", "units", "batch", "both")  # formula takes a second a step; wavefront is units in one layer
 STEPS = 64  # of a sequence, at batch 1; 8 at batch 32: a short run may find all processors free
 LIMIT, BARRIER, PROCESSOR = "limit", "barrier", "bench/processor.cpp"  # beside the rungs; the limit's C++
+CORES, MULTIPLY, READ = "cores at once", "multiplies", (1, 16)  # of what is measured, and MiB that each thread reads
 
 
 @dataclass(frozen=True, repr=False)
@@ -120,12 +122,24 @@ def recurrent_times(
     return RecurrentTimes(place, date.today().isoformat(), os.getloadavg()[0], times)
 
 
+def core_times(threads: Sequence[int]) -> Times:
+    """Seconds in which each of so many threads at once does a million multiplications and additions, or reads."""
+    found: Times = {}
+    for n in threads:
+        words = plural(n, "thread")
+        found[f"{MULTIPLY}, {words}"] = Timing.of([1e6 / multiplications(n)], host=True)
+        for mebibytes in READ:
+            nbytes = mebibytes * 2**20
+            found[f"reads {mebibytes} MiB, {words}"] = Timing.of([nbytes / bandwidth(nbytes, n)], host=True)
+    return found
+
+
 def _times(
     work: Layered, threads: Sequence[int], rungs: Sequence[str], against: Sequence[str], repeats: int
 ) -> Times:  # fmt: skip
     """The times of one network."""
     module, x = work.made()
-    truth, found = _y(NumPy(module), x), dict[str, Timing]()
+    truth, given, found = _y(NumPy(module), x), tensor(x, device="numpy"), dict[str, Timing]()
     if "torch" in against:
         y, found = elsewhere().submit(torch_times, work, threads, repeats).result()
         must_agree("torch", y, truth)
@@ -133,9 +147,9 @@ def _times(
         works: dict[str, Call] = {}
         for rung in rungs:
             if n == 1 or rung not in ALONE:
-                works[f"{rung}, {plural(n, 'thread')}"] = partial(_y, made(module, rung, n), x)
+                works[f"{rung}, {plural(n, 'thread')}"] = partial(made(module, rung, n), given)
         for name, call in works.items():
-            must_agree(name, np.asarray(call()), truth)
+            must_agree(name, call()[0].numpy(), truth)
         found |= a_step(works, repeats, work.steps)
     for n in threads:
         floors = {LIMIT: limit(module, work.batch, n), BARRIER: barrier(n)}
@@ -201,14 +215,14 @@ def must_agree(label: str, y: np.ndarray, truth: np.ndarray, atol: float = 1e-5)
 
 
 def limit(module: Recurrent, batch: int, threads: int) -> float:
-    """Seconds a step that no program can undercut by this many cores, each as fast as one alone.
+    """Seconds a step that no program can undercut by this many threads.
 
     All layers have the sizes of the first.
     """
     weights = [w.array for w in module.weights("_l0")[:2]]
-    inputs, state = (2 * batch * w.size / threads / multiplications() for w in weights)
-    share = weights[1].nbytes // threads
-    return module.num_layers * (inputs + max(state, share / bandwidth(max(share, 1024))))
+    inputs, state = (2 * batch * w.size / threads / multiplications(threads) for w in weights)
+    share = max(weights[1].nbytes // threads, 1024)
+    return module.num_layers * (inputs + max(state, share / bandwidth(share, threads)))
 
 
 @cache
@@ -221,21 +235,21 @@ def barrier(threads: int) -> float:
 
 
 @cache
-def multiplications() -> float:
-    """Multiplications and additions a second in float32, of one core."""
+def multiplications(threads: int) -> float:
+    """Multiplications and additions a second in float32, of each of so many threads at once."""
     n, native = 20_000, library("float32", PROCESSOR)[0]
     each = ctypes.c_int.in_dll(native, "operations").value
-    return n * each / fastest(partial(native.multiply_add, ctypes.c_int64(n)))
+    return n * each / fastest(partial(native.multiply_add_together, *map(ctypes.c_int64, (n, threads))))
 
 
 @cache
-def bandwidth(nbytes: int) -> float:
-    """Bytes a second of one core that reads an array of this size again and again."""
-    array = aligned((nbytes // 1024 * 256,), np.dtype(np.float32))
+def bandwidth(nbytes: int, threads: int) -> float:
+    """Bytes a second that each of so many threads reads at once, again and again from an array of its own."""
+    count, n = nbytes // 1024 * 256, max(1, 2**22 // nbytes)
+    array, native = aligned((threads, count), np.dtype(np.float32)), library("float32", PROCESSOR)[0]
     array[:] = 0
-    n, native = max(1, 2**22 // nbytes), library("float32", PROCESSOR)[0]
-    numbers = (array.ctypes.data, array.size, n)
-    return n * array.nbytes / fastest(partial(native.read_again, *map(ctypes.c_int64, numbers)))
+    numbers = (array.ctypes.data, count, n, threads)
+    return n * array[0].nbytes / fastest(partial(native.read_together, *map(ctypes.c_int64, numbers)))
 
 
 def fastest(call: Call, seconds: float = 0.3) -> float:

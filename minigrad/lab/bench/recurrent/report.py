@@ -20,12 +20,23 @@ from minigrad.lab.bench.jobs import attempt, known_part
 from minigrad.lab.bench.record import RECURRENT, Record, Times, records, versions
 from minigrad.lab.bench.recurrent import gpu, ranks
 from minigrad.lab.bench.recurrent.goals import goals_table
-from minigrad.lab.bench.recurrent.processor import BATCHES, BOUND, HIDDEN, MEASURED, RecurrentTimes, recurrent_times
+from minigrad.lab.bench.recurrent.processor import (
+    BATCHES,
+    BOUND,
+    CORES,
+    HIDDEN,
+    MEASURED,
+    MULTIPLY,
+    READ,
+    RecurrentTimes,
+    core_times,
+    recurrent_times,
+)
 
 PARTS, RIVALS = ("gpu", "barriers", "processor", "ranks"), ("torch",)
 ON_GPU, BARRIERS = PARTS[:2], PARTS[1]
 LAYERS = 4  # of the network that is timed as a wavefront
-CORES = (1, 2, 4, 8, 16)  # threads that are timed, as far as the machine has them
+THREADS = (1, 2, 4, 8, 16)  # that are timed, as far as the machine has them
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,6 +62,7 @@ class RecurrentReport(Tabular):
         """The goals and every table with rows, or those of one part of the benchmark."""
         parts = {name: getattr(self, name) for name in PARTS}
         chosen = [self.table(), *(parts.values() if part is None else [parts[part]])]
+        chosen += [self.cores] if part in (None, "processor") else []
         return [found for found in chosen if found.rows]
 
     @property
@@ -73,6 +85,22 @@ class RecurrentReport(Tabular):
         rows = [(who, f"{t.seconds * 1e6:.3f}", f"{t.seconds * 512e6:.0f}") for who, t in times.items()]
         caption = f"What a barrier costs on {self.record.place}, blocks of {gpu.THREADS} threads"
         return table(rows, ("who meets", "us", "us for 512 steps"), caption)
+
+    @property
+    def cores(self) -> Table:
+        """The limits of the processor: multiplications and bytes a second of so many threads at once."""
+        times = self.record.steps.get(CORES, {})
+        rows = []
+        for label in times:
+            if label.startswith(MULTIPLY):
+                words = label.partition(", ")[2]
+                n, did = int(words.split()[0]), 1e6 / times[label].seconds
+                reads = [times[f"reads {size} MiB, {words}"].seconds for size in READ]
+                speeds = (f"{n * size * 2**20 / s / 1e9:.0f}" for size, s in zip(READ, reads, strict=True))
+                alone = 1e6 / times[f"{MULTIPLY}, 1 thread"].seconds
+                rows.append((words, f"{n * did / 1e9:.0f}", f"{n * did / alone:.1f}", *speeds))
+        headers = ("at once", "GFLOP/s", "of 1 thread", *(f"GB/s, {size} MiB each" for size in READ))
+        return table(rows, headers, f"What the cores do at once, {self.host}")
 
     @property
     def processor(self) -> Table:
@@ -98,6 +126,7 @@ def jobs(only: str | None, against: Sequence[str]) -> dict[str, Callable[[], dic
     if BARRIERS in chosen:
         found[BARRIERS] = lambda: {BARRIERS: gpu.barrier_times()}
     if "processor" in chosen:
+        found[CORES] = lambda: {CORES: core_times(counts())}
         works = [*product(("tanh", "lstm", "gru"), HIDDEN, BATCHES)]
         found |= {f"{cell} {h}, batch {b}": partial(_threads, cell, h, b, against) for cell, h, b in works}
         found |= {f"{LAYERS} layers, batch {b}": partial(_layers, b, against) for b in BATCHES}
@@ -127,7 +156,7 @@ def _layers(batch: int, against: Sequence[str]) -> dict[str, Times]:
 
 def counts() -> list[int]:
     """The numbers of threads that this machine has processors for."""
-    return [n for n in CORES if n <= len(cores())]
+    return [n for n in THREADS if n <= len(cores())]
 
 
 def _ranks(hidden: int, batch: int) -> dict[str, Times]:

@@ -122,8 +122,8 @@ class PyTorch:
                 return torch.nn.functional.scaled_dot_product_attention(*xs, **shown)
             case "self_attention":
                 batch, length, size = xs[0].shape
-                heads = xs[0].view(batch, length, 3, params["heads"], -1).permute(2, 0, 3, 1, 4)
-                y = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=params["causal"])
+                heads = xs[0].view(batch, length, 3, params.get("heads", 1), -1).permute(2, 0, 3, 1, 4)
+                y = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=params.get("causal", False))
                 return y.transpose(1, 2).reshape(batch, length, size // 3)
             case "layer_norm" | "rms_norm":
                 return getattr(torch.nn.functional, name)(xs[0], xs[0].shape[-1:], *xs[1:], eps=params.get("eps", 1e-5))

@@ -67,7 +67,7 @@ def test_every_split_of_mpi_gives_pytorchs_numbers():
 import sys
 sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]!r}
 from mpi4py import MPI
-from test_against_torch import check_splits
+from test_runners_torch import check_splits
 check_splits(MPI.COMM_WORLD)
 done = True
 """
