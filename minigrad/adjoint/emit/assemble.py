@@ -34,8 +34,8 @@ class Entry:
 
 
 HOST_HEADER = re.compile(
-    r"#\s*include\s*<(?:c?(?:stdio|stdlib|string|time|assert)(?:\.h)?|(?:io|f|s|string)stream|iomanip|chrono|vector|map|set"
-    r"|memory|algorithm|random|sys/time\.h|unistd\.h|helper_\w+\.h)>"
+    r"#\s*include\s*[<\"](?:c?(?:stdio|stdlib|string|time|assert)(?:\.h)?|(?:io|f|s|string)stream|iomanip|chrono|vector|map|set"
+    r"|memory|algorithm|random|sys/time\.h|unistd\.h|helper_\w+\.h)[>\"]"
 )
 
 
