@@ -325,7 +325,7 @@ class Source:
 
     @cached_property
     def template_values(self) -> list[tuple[str, str, str]]:
-        """The parameters of that template: name, kind and argument, e.g. ("BM", "int", "64")."""
+        """The parameters of the kernel's template: name, kind and argument, e.g. ("BM", "int", "64")."""
         if not self.template:
             return []
         if not (head := self._head(self._name)):

@@ -69,44 +69,50 @@ __device__ inline Tile describe(const void* tile, int next) {
 // instructions, so that the compiler moves no use of one across either.
 #define FOUR(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
 #define SIXTEEN(i) FOUR(i), FOUR(i + 4), FOUR(i + 8), FOUR(i + 12)
-#define ALL_64 SIXTEEN(0), SIXTEEN(16), SIXTEEN(32), SIXTEEN(48)
+#define ALL_16 SIXTEEN(0)
+#define ALL_32 ALL_16, SIXTEEN(16)
+#define ALL_64 ALL_32, SIXTEEN(32), SIXTEEN(48)
 #define ALL_128 ALL_64, SIXTEEN(64), SIXTEEN(80), SIXTEEN(96), SIXTEEN(112)
+#define NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define NAMES_32 NAMES_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define NAMES_64                                                                                                              \
-    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"  \
-    "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61," \
-    "%62,%63"
+    NAMES_32                                                                                                                  \
+    ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,"   \
+    "%61,%62,%63"
 #define NAMES_128                                                                                                             \
     NAMES_64                                                                                                                  \
     ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,"   \
     "%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,"  \
     "%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
-__device__ inline void wgmma_fence(float (&c)[64]) { asm volatile("wgmma.fence.sync.aligned;" : ALL_64 : : "memory"); }
-__device__ inline void wgmma_fence(float (&c)[128]) { asm volatile("wgmma.fence.sync.aligned;" : ALL_128 : : "memory"); }
 __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int PENDING>
-__device__ void wgmma_wait(float (&c)[64]) {
-    asm volatile("wgmma.wait_group.sync.aligned %64;" : ALL_64 : "n"(PENDING) : "memory");
-}
-template <int PENDING>
-__device__ void wgmma_wait(float (&c)[128]) {
-    asm volatile("wgmma.wait_group.sync.aligned %128;" : ALL_128 : "n"(PENDING) : "memory");
-}
 
-// c += a @ b: (64, 16) @ (16, 256) of bfloat16, by four warps, asynchronously. TURNED: the tile is stored
-// transposed, with the sum down the columns. Each lane has 128 numbers of c: pairs, 8 columns apart, of two rows.
-template <bool A_TURNED, bool B_TURNED>
-__device__ void wgmma(float (&c)[128], Tile a, Tile b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" NAMES_128 "}, %128, %129, 1, 1, 1, %130, %131;"
-        : ALL_128 : "l"(a), "l"(b), "n"(A_TURNED), "n"(B_TURNED));
-}
-// The same with 128 columns.
-template <bool A_TURNED, bool B_TURNED>
-__device__ void wgmma(float (&c)[64], Tile a, Tile b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" NAMES_64 "}, %64, %65, 1, 1, 1, %66, %67;"
-        : ALL_64 : "l"(a), "l"(b), "n"(A_TURNED), "n"(B_TURNED));
-}
+// With N numbers of c in each lane, pairs, 8 columns apart, of two rows, these are the fence, the wait until all groups but
+// the last PENDING ones are complete, and two products by four warps, asynchronous, of bfloat16:
+// c += a @ b, (64, 16) @ (16, 2 N), and without ADD c = a @ b; then the same with the first factor in registers, where a
+// lane holds what it would of c, in bfloat16. TURNED: the tile is stored transposed, with the sum down the columns.
+// P: the numbers of the operands that come after c.
+#define WGMMA(N, COLUMNS, P0, P1, P2, P3, P4, P5, P6)                                                                         \
+    __device__ inline void wgmma_fence(float (&c)[N]) { asm volatile("wgmma.fence.sync.aligned;" : ALL_##N : : "memory"); }    \
+    template <int PENDING>                                                                                                    \
+    __device__ void wgmma_wait(float (&c)[N]) {                                                                               \
+        asm volatile("wgmma.wait_group.sync.aligned " P0 ";" : ALL_##N : "n"(PENDING) : "memory");                             \
+    }                                                                                                                         \
+    template <bool A_TURNED, bool B_TURNED, bool ADD = true>                                                                  \
+    __device__ void wgmma(float (&c)[N], Tile a, Tile b) {                                                                    \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" COLUMNS "k16.f32.bf16.bf16 {" NAMES_##N "}, " P0 ", " P1 ", " P2     \
+                     ", 1, 1, " P3 ", " P4 ";"                                                                                \
+                     : ALL_##N : "l"(a), "l"(b), "n"(ADD), "n"(A_TURNED), "n"(B_TURNED));                                     \
+    }                                                                                                                         \
+    template <bool B_TURNED, bool ADD = true>                                                                                 \
+    __device__ void wgmma(float (&c)[N], const unsigned (&a)[4], Tile b) {                                                    \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" COLUMNS "k16.f32.bf16.bf16 {" NAMES_##N "}, {" P0 ", " P1 ", " P2    \
+                     ", " P3 "}, " P4 ", " P5 ", 1, 1, " P6 ";"                                                               \
+                     : ALL_##N : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ADD), "n"(B_TURNED));                \
+    }
+WGMMA(16, "32", "%16", "%17", "%18", "%19", "%20", "%21", "%22")
+WGMMA(32, "64", "%32", "%33", "%34", "%35", "%36", "%37", "%38")
+WGMMA(64, "128", "%64", "%65", "%66", "%67", "%68", "%69", "%70")
+WGMMA(128, "256", "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 
 // The same of TF32: (64, 8) @ (8, 256 or 128), with the sum along the rows of both tiles, the only way that it takes.
 __device__ inline void wgmma_tf32(float (&c)[128], Tile a, Tile b) {
@@ -119,10 +125,28 @@ __device__ inline void wgmma_tf32(float (&c)[64], Tile a, Tile b) {
 }
 #undef FOUR
 #undef SIXTEEN
+#undef ALL_16
+#undef ALL_32
 #undef ALL_64
 #undef ALL_128
+#undef NAMES_16
+#undef NAMES_32
 #undef NAMES_64
 #undef NAMES_128
+#undef WGMMA
+
+// Makes this thread's stores to shared memory visible to later copies and products, once a barrier has followed.
+__device__ inline void stores_ready() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// The registers of a thread from here on, for all threads of four warps: what some give up, others can take.
+template <int COUNT>
+__device__ void give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT)); }
+template <int COUNT>
+__device__ void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT)); }
+
+// A barrier of the first COUNT threads of a block.
+template <int COUNT>
+__device__ void first_threads_meet() { asm volatile("bar.sync 1, %0;" ::"n"(COUNT) : "memory"); }
 
 // Two neighbors, rounded to bfloat16.
 __device__ inline unsigned to_bf16(float first, float second) {

@@ -28,10 +28,10 @@ class DataParallel(Module):
 
     With batches of b rows on each of `size()` ranks, a step is that of one process with the mean over b * size rows.
     All ranks start with the parameters and buffers of rank 0; later each has buffers, such as running statistics, of
-    its own. Gradients travel in messages of about bucket_mb MiB, in the order in which backward gives them: on GPUs,
-    from the second pass on, each as soon as its last gradient is there, while the rest is computed. `mg.graph` captures
-    that, too. `.module` is the module itself, whose state has names without a prefix. Raises ValueError on every rank
-    where the modules differ.
+    its own. Gradients travel in messages of about bucket_mb MiB, in the order in which backward gave them first: on
+    GPUs, from the second pass on, each as soon as its last gradient is there, while the rest is computed. `mg.graph`
+    captures that, too. `.module` is the module itself, whose state has names without a prefix. Raises ValueError on
+    every rank where the modules differ.
     """
 
     def __init__(self, module: Module, bucket_mb: float = 8):
@@ -80,36 +80,39 @@ class DataParallel(Module):
     def _reduce(self, reached: Sequence[Tensor], sent: Sequence[Sequence[Any]]) -> None:
         """Average all gradients. reached: the leaves of a backward pass; sent: the means of the plan's first messages.
 
-        The next backward pass sends its gradients in the order of this one, on which all ranks agree here.
+        All ranks send in the order of one plan, whatever comes first on one of them. It is that in which rank 0 got its
+        gradients when backward first came to these leaves.
         """
         named = dict(self.module.named_parameters())
-        numbers = {id(x): i for i, x in enumerate(named.values())}
-        order = [x for x in reached if id(x) in numbers]
+        parameters = [*named.values()]
+        numbers = {id(x): i for i, x in enumerate(parameters)}
+        order = [numbers[id(x)] for x in reached if id(x) in numbers]
         if reached and not order:
             return  # the backward pass of another module
         if reached and not self._synchronized:
             self._kept += 1
             return
-        grads = (f" with{'out' * (x.grad is None)} a gradient" for x in named.values())
+        grads = (f" with{'out' * (x.grad is None)} a gradient" for x in parameters)
         details = map(add, _described(named), grads)
-        way = f"gradients in the order {' '.join(str(numbers[id(x)]) for x in order)}"
+        way = f"gradients for {sorted(order)}"
         kept = f"{plural(self._kept, 'backward pass', 'backward passes')} in no_sync" if reached else "reduce_gradients"
         init().agree(MEAN, f"DataParallel number {self._number}", *details, way, kept)
         self._kept = 0
         for backend in {backend for backend, _ in self._plan[: len(sent)]}:
             backend.join()
         messages = [(bucket, means) for (_, bucket), means in zip(self._plan, sent, strict=False)]
+        if order and {id(parameters[number]) for number in order} != self._message_of.keys():
+            self._plan = [*self._buckets(parameters[number] for number in init().of_first(order))]
+            self._message_of = {id(x): number for number, (_, bucket) in enumerate(self._plan) for x in bucket}
         done = {id(x) for bucket, _ in messages for x in bucket}
-        rest = {id(x): x for x in (*order, *reversed(named.values())) if x.grad is not None and id(x) not in done}
+        every = (*(x for _, bucket in self._plan for x in bucket), *reversed(parameters))
+        rest = {id(x): x for x in every if x.grad is not None and id(x) not in done}
         messages += [
             (bucket, backend.all_reduce(_grads(bucket), "mean")) for backend, bucket in self._buckets(rest.values())
         ]
         for bucket, means in messages:
             for x, mean in zip(bucket, means, strict=True):
                 x.grad = Tensor(mean)
-        if order and [id(x) for x in order] != [*self._message_of]:
-            self._plan = [*self._buckets(order)]
-            self._message_of = {id(x): number for number, (_, bucket) in enumerate(self._plan) for x in bucket}
 
     def check_parameters(self) -> None:
         """Raise ValueError, on every rank, unless all ranks have the same parameters, to the last bit."""

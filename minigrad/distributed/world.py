@@ -5,6 +5,7 @@ import mmap
 import os
 import sys
 import threading
+import warnings
 from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import zip_longest
@@ -12,6 +13,7 @@ from typing import Any
 from zlib import crc32
 
 from minigrad.devices import canonical, check, gpus, in_use, why_not
+from minigrad.display import plural
 from minigrad.distributed.job import INSTALL
 from minigrad.errors import DeviceError, RankError
 from minigrad.replay import graph
@@ -59,27 +61,34 @@ class World:
             if self._gathered(call, mine) != mine * self.size:
                 raise self._difference(self.comm.allgather((call, *details)), way_out)
 
+    def of_first(self, value: Any) -> Any:
+        """The value of rank 0, on every rank, after they have agreed."""
+        return self.comm.bcast(value) if self.size > 1 else value
+
     def numbers(self, call: str, calls: int, number: int) -> tuple[int, ...]:
         """The numbers of all ranks, which come here with the same call and checksum of calls; see `graph.Ranks`."""
         tag = _checksum((call, str(calls)))[:4]
-        each = self._gathered(call, tag + number.to_bytes(4, "little"))
+        mine = tag + number.to_bytes(4, "little")
+        if (each := self._gathered(call, mine)) == mine * self.size:
+            return (number,) * self.size
         parts = [each[at : at + 8] for at in range(0, len(each), 8)]
         if any(part[:4] != tag for part in parts):
             raise self._difference(self.comm.allgather((call, f"calls with the checksum {calls:08x}")), SAME_CALLS)
         return tuple(int.from_bytes(part[4:], "little") for part in parts)
 
-    def _gathered(self, call: str, mine: bytes) -> bytes:
+    def _gathered(self, call: str, mine: bytes) -> bytearray:
         """The 8 bytes of every rank."""
-        self._thread = self._thread or threading.get_ident()
-        if self._thread != threading.get_ident() and call != END:
+        thread = threading.get_ident()
+        self._thread = self._thread or thread
+        if self._thread != thread and call != END:
             raise RuntimeError(f"{call}: another thread of this rank has called the others; call them from one thread.")
         if self._ended:
             raise RankError(f"{call}: a rank has come to the end of its program, and answers no more.")
-        each = bytearray(8 * self.size)
-        self._note[:] = WAITS + _padded(call, len(self._note) - len(WAITS))
+        each, note = bytearray(8 * self.size), self._note
+        note[:] = _waits(call, len(note))
         self.comm.Allgather(mine, each)
-        self._note[: len(PASSED)] = PASSED
-        return bytes(each)
+        note[: len(PASSED)] = PASSED
+        return each
 
     def _difference(self, said: list[tuple[str, ...]], way_out: str) -> Exception:
         """The error for ranks that differ: first in the call, then in one detail after the other."""
@@ -117,8 +126,9 @@ def _note() -> Any:
 
 
 @lru_cache
-def _padded(call: str, size: int) -> bytes:
-    return call.encode()[:size].ljust(size)
+def _waits(call: str, size: int) -> bytes:
+    """The note of a rank that waits at a call."""
+    return (WAITS + call.encode())[:size].ljust(size)
 
 
 @lru_cache
@@ -166,6 +176,13 @@ def local_rank() -> int:
 
 def device(without: str = "numpy") -> str:
     """The device of this rank: the GPU `cuda:<local rank>`, or `without`, "numpy" or "sim", on all ranks of a machine
-    that has fewer GPUs than ranks."""
-    name = f"cuda:{local_rank()}"
-    return check(without) if init().local_size > gpus() or why_not(name) else canonical(name)
+    that has fewer GPUs than ranks; where it has some, a warning says so."""
+    name, ranks = f"cuda:{local_rank()}", init().local_size
+    if 0 < gpus() < ranks and local_rank() == 0:
+        warnings.warn(
+            f"{ranks} ranks on a machine with {plural(gpus(), 'GPU')}, and NCCL needs one for each: all compute on "
+            f"{without!r}. Start as many ranks as there are GPUs to use these.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return check(without) if ranks > gpus() or why_not(name) else canonical(name)

@@ -92,6 +92,7 @@ class Graph:
 
     def _first(self, like: tuple, inputs: Sequence[Tensor]) -> Any:
         """Run the step, and note that the next call captures it, and its collectives."""
+        outside = [ranks.agreed for ranks in RANKS] or [0]  # those of a step that calls this one
         for ranks in RANKS:
             ranks.agreed = 0
         result = self.step(*inputs)
@@ -99,6 +100,7 @@ class Graph:
             if ranks.agreed and not self._meet:
                 self._meet = partial(ranks.numbers, f"{ranks.first} in mg.graph({self.name})", ranks.agreed)
                 like = self._key(like)
+            ranks.agreed = max(ranks.agreed, *outside)
         self._ran.add(like)
         return result
 

@@ -14,11 +14,11 @@ struct TensorMap {
 
 __device__ inline void barrier_init(Barrier* barrier, int count) { *barrier = (Barrier)count << 16 | count; }
 __device__ inline volatile int* counters() {
-    __shared__ int both[6];  // of the threads of each group that are here, and of their meetings
+    __shared__ int both[8];  // of the threads of each group that are here, and of their meetings; the same of several
     return both;
 }
 __device__ inline void barriers_ready() {
-    for (int i = 0; i < 6; ++i) counters()[i] = 0;
+    for (int i = 0; i < 8; ++i) counters()[i] = 0;
 }
 __device__ inline void barrier_arrive(Barrier* barrier) {
     if ((--*barrier & 0xffff) == 0) *barrier = (*barrier ^ 1ull << 32) | (*barrier >> 16 & 0xffff);
@@ -79,19 +79,44 @@ __device__ void wgmma_fence(float (&)[N]) {}
 __device__ inline void wgmma_commit() {}
 template <int PENDING, int N>
 __device__ void wgmma_wait(float (&)[N]) { together(); }
+__device__ inline void stores_ready() {}
+template <int COUNT>
+__device__ void give_registers() {}
+template <int COUNT>
+__device__ void take_registers() {}
+template <int COUNT>
+__device__ void first_threads_meet() {
+    volatile int *here = counters() + 6, *round = here + 1;
+    int now = *round;
+    if (++*here == COUNT) *here = 0, ++*round;
+    while (*round == now) __nanosleep(0);
+}
 
-template <int N, class Number>
+template <bool ADD = true, int N, class Number>
 __device__ void multiplied(float (&c)[N], int depth, Number number) {
     int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4;
     for (int i = 0; i < N; ++i) {
         int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        if (!ADD) c[i] = 0;
         for (int k = 0; k < depth; ++k) c[i] += number(true, row + i / 2 % 2 * 8, k) * number(false, column, k);
     }
 }
-template <bool A_TURNED, bool B_TURNED, int N>
+template <bool A_TURNED, bool B_TURNED, bool ADD = true, int N>
 __device__ void wgmma(float (&c)[N], Tile a, Tile b) {
-    multiplied(c, 16, [=](bool left, int extent, int k) {
+    multiplied<ADD>(c, 16, [=](bool left, int extent, int k) {
         return left ? number(a, A_TURNED, extent, k) : number(b, B_TURNED, extent, k);
+    });
+}
+// The first factor is in the registers of the four lanes that share two rows.
+template <bool B_TURNED, bool ADD = true, int N>
+__device__ void wgmma(float (&c)[N], const unsigned (&a)[4], Tile b) {
+    unsigned all[4][4];
+    for (int i = 0; i < 16; ++i) all[i / 4][i % 4] = __shfl_sync(~0u, a[i % 4], threadIdx.x % 32 / 4 * 4 + i / 4);
+    int first = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+    multiplied<ADD>(c, 16, [&](bool left, int extent, int k) {
+        if (!left) return number(b, B_TURNED, extent, k);
+        unsigned pair = all[k % 8 / 2][k / 8 * 2 + (extent - first) / 8];
+        return __uint_as_float(k % 2 ? pair & 0xffff0000 : pair << 16);
     });
 }
 template <int N>

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -137,5 +138,7 @@ def test_the_device_of_a_rank_is_its_gpu_where_there_is_one(two_gpus, monkeypatc
         monkeypatch.setattr(world.init(), "local_size", ranks)
         for local_rank in range(ranks):
             monkeypatch.setattr(world.init(), "local_rank", local_rank)
-            found.append(dist.device("sim"))
+            said = "3 ranks on a machine with 2 GPUs, and NCCL needs one for each: all compute on 'sim'"
+            with pytest.warns(RuntimeWarning, match=said) if (ranks, local_rank) == (3, 0) else nullcontext():
+                found.append(dist.device("sim"))
     assert found == ["cuda", "cuda:1", "sim", "sim", "sim"]

@@ -132,6 +132,20 @@ tied.check_parameters()
 assert (dist.all_gather(tied.module.parts[0].weight.grad).numpy() == tied.module.parts[1].weight.grad.numpy()).all()
 
 from contextlib import nullcontext
+branches = dist.DataParallel(nn.Sequential(*(nn.Linear(1, 1, bias=False, device="numpy") for _ in range(3))), 1e-9)
+first, second, third = branches.module.parts
+for turn in range(3):  # the order in which gradients come is another on rank 1, and later on rank 0
+    optimizer = mg.optim.SGD(branches.parameters(), lr=0.1)
+    z = mg.tensor([[1.0 + rank]], device="numpy")
+    a, b = (second, third) if (rank == 1) == (turn < 2) else (third, second)
+    optimizer.zero_grad()
+    (b(first(z)) * 2 + a(z)).sum().backward()
+    wanted = dist.all_reduce(np.stack([second.weight.grad.numpy(), third.weight.grad.numpy()]), "mean")
+    assert (wanted == [second.weight.grad.numpy(), third.weight.grad.numpy()]).all()
+    optimizer.step()
+branches.check_parameters()
+
+from contextlib import nullcontext
 found = [said(lambda: dist.DataParallel(nn.Linear(3, 2 + (rank == 1), device="numpy")))]
 two = dist.DataParallel(nn.Sequential(nn.Linear(2, 2, device="numpy"), nn.Linear(2, 2, device="numpy")))
 x = mg.ones(1, 2, device="numpy")
@@ -164,8 +178,8 @@ SENTENCES = [
     r"ValueError: check_parameters: ranks? 0.* ha(s|ve) 1.weight, float32 \(2, 2\) with checksum .*; "
     r"rank 1 has 1.weight, .*\. Every rank must change parameters in the same way",
     rf"{MEAN} 0 backward passes in no_sync; rank 1 has 1 backward pass in no_sync\. Every rank must",
-    rf"{MEAN} DataParallel number 7; "
-    r"rank 1 has DataParallel number 8\. Every rank must make the same calls",
+    rf"{MEAN} DataParallel number 8; "
+    r"rank 1 has DataParallel number 9\. Every rank must make the same calls",
     r"ValueError: DataParallel: ranks? 0.* ha(s|ve) bucket_mb=1.0; rank 1 has bucket_mb=1e-05\. Every rank must make",
     r"ValueError: DataParallel: ranks? 0.* ha(s|ve) 1.weight, float32 \(2, 2\); rank 1 has 1.weight, which is 0.weight",
     rf"{MEAN} 1.weight, float32 \(2, 2\) with a gradient; "

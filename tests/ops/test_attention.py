@@ -5,7 +5,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import rounding
-from minigrad.devices import get
+from minigrad.devices import check, get
 from minigrad.devices.array import Array, spec_of
 from minigrad.devices.dry_run import dry_run
 from minigrad.errors import LaunchError
@@ -115,14 +115,36 @@ def test_without_a_mask_there_may_be_more_scores_than_an_array_has_elements():
 # --- in tiles ---
 
 PRECISIONS = {"register_tile": "float32", "mma_3xtf32": "float32", "mma_tf32": "tf32", "mma_bf16": "bf16"}
+PRECISIONS |= {"wgmma_bf16": "bf16"}
 # batch, heads, queries, width, keys, heads of keys, causal: tiles that divide nothing, queries that see nothing
 SIZES = [
     (1, 2, 127, 64, 127, 2, True), (1, 4, 33, 40, 129, 2, True), (1, 2, 70, 64, 31, 1, True),
     (2, 1, 1, 64, 1000, 1, False), (1, 2, 2, 64, 300, 2, False), (1, 1, 31, 5, 2, 1, False), (1, 1, 3, 64, 0, 1, False),
 ]  # fmt: skip
-# In few queries float32 takes no tensor cores; the rung without tiles has two kernels.
-RULED = [(rung, size, one) for rung in ("forward", *PRECISIONS) for size in SIZES for one in (False, True)
-         if not (one and rung == "forward") and not (rung == "mma_3xtf32" and size[2] < flash.FEW)]  # fmt: skip
+OF_HOPPER = [(1, 4, 333, 128, 200, 2, True), (2, 2, 130, 72, 390, 2, False), (1, 2, 400, 24, 400, 1, True)]
+
+
+def takes(rung, size):
+    """Of few queries or keys float32 takes no tensor cores; wgmma takes runs of 16 bytes, and at least one key."""
+    if rung == "wgmma_bf16":
+        return size[3] % 8 == 0 and size[4] > 0
+    return size not in OF_HOPPER and not (rung == "mma_3xtf32" and min(size[2], size[4]) < flash.FEW)
+
+
+def on_devices(*rungs):
+    """Each rung with each device that runs it: that of wgmma is emulated elsewhere."""
+    on_sim = [pytest.param(rung, "sim") for rung in rungs if rung != "wgmma_bf16"]
+    return on_sim + [pytest.param(rung, "cuda", marks=pytest.mark.gpu) for rung in rungs]
+
+
+# The rung without tiles has two kernels.
+RULED = [
+    pytest.param(*pair.values, size, one, marks=pair.marks)
+    for pair in on_devices("forward", *PRECISIONS)
+    for size in SIZES + OF_HOPPER
+    for one in (False, True)
+    if takes(pair.values[0], size) and not (one and pair.values[0] == "forward")
+]
 
 
 def in_tiles(rung, one=False):
@@ -140,7 +162,7 @@ def results(op, hosts, dy, device, **params):
 
 
 def dtype_of(rung):
-    return pytest.importorskip("ml_dtypes").bfloat16 if rung == "mma_bf16" else np.float32
+    return pytest.importorskip("ml_dtypes").bfloat16 if PRECISIONS.get(rung) == "bf16" else np.float32
 
 
 def naive(hosts, dy, causal, precision):
@@ -160,15 +182,15 @@ def naive(hosts, dy, causal, precision):
     return [given(x).astype(float) for x in (r(p) @ v, r(ds) @ k * scale, dk, dv)]
 
 
-@pytest.mark.parametrize("rung, size, one", RULED, ids=str)
-def test_attention_is_as_exact_as_three_products(rung, size, one, kernel_device):
+@pytest.mark.parametrize("rung, on, size, one", RULED, ids=str)
+def test_attention_is_as_exact_as_three_products(rung, on, size, one):
     """At most twice, gradients three times, their error, and half of a last bit."""
     batch, heads, queries, width, keys, shared, causal = size
-    dtype, bit = dtype_of(rung), 2.0**-9 if rung == "mma_bf16" else 2.0**-24
+    dtype, bit = dtype_of(rung), 2.0**-9 if PRECISIONS.get(rung) == "bf16" else 2.0**-24
     rng, many, few = np.random.default_rng(0), (batch, heads, queries, width), (batch, shared, keys, width)
     *hosts, dy = (rng.standard_normal(shape).astype(dtype) for shape in (many, few, few, many))
     exact = results(mg.attention, [x.astype(float) for x in hosts], dy.astype(float), "numpy", causal=causal)
-    found = results(in_tiles(rung, one), hosts, dy, kernel_device, causal=causal)
+    found = results(in_tiles(rung, one), hosts, dy, check(on), causal=causal)
     wanted = naive(hosts, dy, causal, PRECISIONS.get(rung, "float32"))
     for got, right, other, times in zip(found, exact, wanted, (2, 3, 3, 3), strict=True):
         limit = times * np.abs(other - right).max(initial=0) + bit * np.abs(right).max(initial=0)
@@ -176,15 +198,15 @@ def test_attention_is_as_exact_as_three_products(rung, size, one, kernel_device)
 
 
 @pytest.mark.parametrize("one", [False, True], ids=["two kernels", "one kernel"])
-@pytest.mark.parametrize("rung", PRECISIONS)
-def test_what_is_hidden_cannot_leak_in_tiles(rung, one, kernel_device):
+@pytest.mark.parametrize("rung, on", on_devices(*PRECISIONS))
+def test_what_is_hidden_cannot_leak_in_tiles(rung, one, on):
     """With causal the last keys may be NaN for all but the last queries, and the first query for other keys."""
     rng, dtype, first = np.random.default_rng(0), dtype_of(rung), np.arange(75)[:, None] < 70
     hosts = [rng.standard_normal((1, 1, 75, 8)).astype(dtype) for _ in range(4)]
     late = [np.where(first, x, dtype(np.nan)) for x in hosts[1:3]]
     begin = np.where(np.arange(75)[:, None] < 1, dtype(np.nan), hosts[0])
     clean, spoiled, other = (
-        results(in_tiles(rung, one), each, hosts[3], kernel_device, causal=True)
+        results(in_tiles(rung, one), each, hosts[3], check(on), causal=True)
         for each in (hosts[:3], [hosts[0], *late], [begin, *hosts[1:3]])
     )
     unit = 2**-7 if dtype is not np.float32 else 2**-10 if rung == "mma_tf32" else 2**-18
@@ -204,15 +226,15 @@ def test_blocks_of_many_pairs_do_each_their_own_rows(kernel_device):
         np.testing.assert_allclose(found, right, atol=1e-5)
 
 
-@pytest.mark.parametrize("rung", PRECISIONS)
-def test_large_scores_do_not_overflow_in_tiles(rung, kernel_device):
+@pytest.mark.parametrize("rung, on", on_devices(*PRECISIONS))
+def test_large_scores_do_not_overflow_in_tiles(rung, on):
     """Also where a maximum grows from tile to tile, and where all scores are far below 0."""
     dtype = dtype_of(rung)
     k, v = np.zeros((1, 1, 200, 8), dtype), np.random.default_rng(0).standard_normal((1, 1, 200, 8)).astype(dtype)
     k[..., 0] = np.arange(200)
     for sign in (1, -1):
         q = np.full((1, 1, 3, 8), sign * 100, dtype)
-        y = in_tiles(rung)(*(mg.tensor(x, device=kernel_device) for x in (q, k, v)), scale=1.0).numpy()
+        y = in_tiles(rung)(*(mg.tensor(x, device=check(on)) for x in (q, k, v)), scale=1.0).numpy()
         np.testing.assert_allclose(y.astype(float)[0, 0, 0], v.astype(float)[0, 0, -1 if sign > 0 else 0], rtol=1e-2)
 
 
@@ -241,7 +263,8 @@ def test_the_choice_follows_dtype_precision_mask_and_width():
     assert [chosen(precision=p) for p in ("float32", "3xtf32", "tf32", "bf16")] == [
         "register_tile", "mma_3xtf32", "mma_tf32", "mma_tf32",
     ]  # fmt: skip
-    assert chosen("bfloat16") == "mma_bf16" and chosen(width=129) is None and chosen("float64") is None
+    assert chosen("bfloat16") == "wgmma_bf16" and chosen("bfloat16", width=60) == "mma_bf16"
+    assert chosen("bfloat16", width=136) is None and chosen(width=129) is None and chosen("float64") is None
     assert chosen(mask=True) is None and chosen(op=mg.attention.using("forward")) is None
     assert chosen(precision="3xtf32", queries=flash.FEW - 1) == "register_tile"
 

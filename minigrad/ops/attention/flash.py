@@ -1,16 +1,18 @@
 """Attention in tiles, which never holds scores in memory: the kernels, their tiles, and the choice of a rung."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.device import MAX_GRID
 from minigrad.devices.dtypes import is_bfloat16
+from minigrad.devices.tensor_map import TensorMap
 from minigrad.errors import LaunchError
+from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
 from minigrad.layouts import typed
@@ -21,7 +23,12 @@ WAYS = ("", "_backward_queries", "_backward_keys", "_backward_all")
 FILES = dict(zip(WAYS, ("", "_backward", "_backward", "_backward_all"), strict=True))
 # Of rows that pass by: stages, tiles (of keys and values, or of queries and upstream gradients), and numbers of a row.
 STAGES, TILES, NUMBERS = 2, 2, 3
-FEW = 16  # queries that leave most of a strip of tensor cores empty, so that float32 itself is as fast as 3xTF32
+# Of wgmma, each group of whose warps owns 64 rows: queries of a block by width, keys of a tile, bytes of two barriers.
+# At width 64, B4 H16 S4096 takes 627 us on an H100, and 774 with 128 queries.
+QUERIES, KEYS, BARRIERS = {64: 192, 128: 128}, 128, 16
+# Queries, or keys, that leave most of a tile of tensor cores empty, so that float32 itself is as fast as 3xTF32. It is
+# more exact in short sums, since tensor cores round toward zero.
+FEW = 16
 Tiles = dict[str, int]
 
 
@@ -44,10 +51,16 @@ class FlashRung:
     exchanges: bool = False
     sizes: dict[str, dict[int, Tiles]] = field(default_factory=dict)
 
+    ways: ClassVar[tuple[str, ...]] = WAYS  # those for which it has a kernel
+
     @property
     def bytes(self) -> int:
         """Of a number."""
         return 2 if self.dtype == "bfloat16" else 4
+
+    def given(self, way: str, *arrays: Array) -> Sequence[Any]:
+        """The first arguments of a kernel, q, k and v, or before them dy."""
+        return arrays
 
     def fits(self, q: Any, k: Any, v: Any, mask: Any, scale: float) -> bool:
         """True for arrays that it takes."""
@@ -97,6 +110,61 @@ class FlashRung:
         )
 
 
+class HopperRung(FlashRung):
+    """The way that multiplies by wgmma: a thread of each block feeds the copy engine (TMA), which brings whole tiles.
+
+    It has one kernel for all gradients. By two, they are those of mma_bf16.
+    """
+
+    ways = (WAYS[0], WAYS[3])
+
+    def fits(self, q: Any, k: Any, v: Any, mask: Any, scale: float) -> bool:
+        """The copy engine takes no empty arrays, and rows that are multiples of 16 bytes."""
+        return super().fits(q, k, v, mask, scale) and q.shape[3] % 8 == 0 and q.size > 0 and k.size > 0
+
+    def takes(self) -> str:
+        return f"{super().takes()} that are multiples of 8, and at least one query and key"
+
+    def launch(self, kernels: Mapping[str, Kernel], way: str, rows: int, pairs: int, width: int) -> Launch:
+        if way not in self.ways:
+            return RUNGS["mma_bf16"].launch(kernels, way, rows, pairs, width)
+        wide, queries = self.block(way, width)
+        row = wide * self.bytes
+        if way:  # keys and values, ds twice, and stages of tiles of q and dy with two numbers of each query
+            memory = 2 * KEYS * row + 2 * KEYS * queries * self.bytes + STAGES * (2 * queries * (row + 4) + BARRIERS)
+        else:  # the block's queries, and two stages of keys and of values
+            memory = queries * row + 2 * STAGES * (KEYS * row + BARRIERS)
+        groups, blocks = queries // 64 + 1 if not way else KEYS // 64 + 1, ceil_div(rows, KEYS if way else queries)
+        return kernels[f"{self.name}{way}"].launch(blocks, pairs, memory + BARRIERS, WIDTH=wide, GROUPS=groups)
+
+    def block(self, way: str, width: int) -> tuple[int, int]:
+        """The width of tiles, 64 or 128, and their queries: in a forward pass, those of a block."""
+        wide = 64 if width <= 64 else 128
+        return wide, 64 if way else QUERIES[wide]
+
+    def given(self, way: str, *arrays: Array) -> Sequence[Any]:
+        """Maps of tiles with 64 columns, 128 bytes."""
+        if way not in self.ways:
+            return arrays
+        rows = [self.block(way, arrays[0].shape[3])[1]] * (len(arrays) - 2) + [KEYS] * 2
+        return [
+            TensorMap(x, (x.shape[0] * x.shape[1], *x.shape[2:]), (1, count, 64))
+            for x, count in zip(arrays, rows, strict=True)
+        ]
+
+    def kernel(self, way: str) -> Kernel:
+        return Kernel(
+            f"attention/wgmma{FILES[way]}.cu",
+            f"attention_{self.name}{way}",
+            grid=("blocks", "pairs"),
+            block=("128*GROUPS",),
+            sizes="blocks pairs shared",
+            shared="shared",
+            WIDTH=(64, 128),
+            GROUPS=(3,) if way else (3, 4),
+        )
+
+
 # Measured on an H200 at widths 64 and 128; narrower rows take the tiles of 64.
 def sizes(*by_way: tuple[Tiles, Tiles]) -> dict[str, dict[int, Tiles]]:
     """The tiles of each way, for widths up to 64 and for 128."""
@@ -118,9 +186,10 @@ RUNGS = {
         FlashRung("mma_tf32", "float32", 16, False, TF32),
         FlashRung("mma_bf16", "bfloat16", 16, False, BF16),
         FlashRung("mma_3xtf32", "float32", 16, False, TF32X3),
+        HopperRung("wgmma_bf16", "bfloat16", 16),
     )
 }
-kernels = {f"{name}{way}": rung.kernel(way) for name, rung in RUNGS.items() for way in WAYS}
+kernels = {f"{name}{way}": rung.kernel(way) for name, rung in RUNGS.items() for way in rung.ways}
 # Role -> kernel, until `using` selects another kernel. One kernel makes all gradients in less time, but the
 # last bits of dq differ from run to run; after `using` there are two, and they do not.
 FAST = {f"fast_{name}": name for name in RUNGS} | {f"all_{name}": f"{name}_backward_all" for name in RUNGS}
@@ -136,7 +205,7 @@ def choose(
     """
     for name, rung in RUNGS.items():
         selected = kernels["forward"] is kernels[name] or (f"all_{name}" in kernels and f"fast_{name}" not in kernels)
-        if selected or any(kernels[way[1:]] is kernels[f"{name}{way}"] for way in WAYS[1:3]):
+        if selected or any(kernels[way[1:]] is kernels.get(f"{name}{way}") for way in WAYS[1:3]):
             if not rung.fits(q, k, v, mask, scale):
                 raise LaunchError(
                     f"attention: {name} takes {rung.takes()}; q is {q.dtype} {q.shape}, scale {scale:.3g}, "
@@ -145,8 +214,10 @@ def choose(
             return rung
     if not has_tensor_cores(q.device.arch):  # or has not the shared memory
         return None
-    names = ["mma_bf16" if is_bfloat16(q.dtype) else PRECISIONS.get(precision, ""), "register_tile"]
-    if q.shape[2] < FEW and precision == "3xtf32":
+    names = [PRECISIONS.get(precision, ""), "register_tile"]
+    if is_bfloat16(q.dtype):
+        names = ["wgmma_bf16"] * (q.device.arch == "sm_90a") + ["mma_bf16"]
+    if min(q.shape[2], k.shape[2]) < FEW and precision == "3xtf32":
         names = names[1:]
     free = [RUNGS[name] for name in names if f"fast_{name}" in kernels]
     return next((rung for rung in free if rung.fits(q, k, v, mask, scale)), None)
@@ -163,7 +234,7 @@ def forward(
 ) -> None:  # fmt: skip
     """Write y, and what gradients need. spoiled: a whole number, set to 1 if y is not finite."""
     run = rung.launch(kernels, "", q.shape[2], q.shape[0] * q.shape[1], q.shape[3])
-    run(q, k, v, y, most, inverse, spoiled, scale, *lengths(q, k, causal))
+    run(*rung.given("", q, k, v), y, most, inverse, spoiled, scale, *lengths(q, k, causal))
 
 
 def gradients(
@@ -177,13 +248,18 @@ def gradients(
     dk, dv = (Array.empty(x.device, x.shape, x.dtype) for x in (k, v))
     ends, width = (spoiled, scale, *lengths(q, k, causal)), q.shape[3]
     of_queries, of_keys = ((x.shape[2], x.shape[0] * x.shape[1], width) for x in (q, k))
+
+    def launch(way: str, rows: tuple[int, ...], *outputs: Array) -> None:
+        run = rung.launch(kernels, way, *rows)
+        run(*rung.given(way, dy, q, k, v), *saved, *outputs, *ends)
+
     if f"all_{rung.name}" in kernels and needs[0] and (needs[1] or needs[2]):
         dq = Array.zeros(q.device, q.shape, np.dtype(np.float32))
-        rung.launch(kernels, "_backward_all", *of_keys)(dy, q, k, v, *saved, dq, dk, dv, *ends)
+        launch("_backward_all", of_keys, dq, dk, dv)
         return typed(dq, q.dtype), dk, dv
     dq = Array.empty(q.device, q.shape, q.dtype)
     if needs[0]:
-        rung.launch(kernels, "_backward_queries", *of_queries)(dy, q, k, v, *saved, dq, *ends)
+        launch("_backward_queries", of_queries, dq)
     if needs[1] or needs[2]:
-        rung.launch(kernels, "_backward_keys", *of_keys)(dy, q, k, v, *saved, dk, dv, *ends)
+        launch("_backward_keys", of_keys, dk, dv)
     return dq, dk, dv
