@@ -1,6 +1,8 @@
-// A float as two halves, numbers of 16 bits: x = big + small / 2^11. A half has 11 digits, so both together have 22. Tensor
-// cores multiply halves twice as fast as TF32, and both fit into the 4 bytes of the float: what is split once, a weight or h,
-// needs no splitting where it is multiplied. The price is their range: a half ends at 65504, and beyond it is infinity.
+// Halves, numbers of 16 bits with 11 digits, as TF32 has: tensor cores multiply them twice as fast, and they are half as
+// many bytes. The price is their range: below 2^-14 they have fewer digits, and beyond 65504 they are infinite.
+//
+// A float as two of them: x = big + small / 2^11, together 22 digits. Both fit into its 4 bytes, so what is split
+// once, a weight or h, needs no splitting where it is multiplied.
 #pragma once
 #include "matmul/mma.cuh"
 #include "vector.cuh"
@@ -46,6 +48,24 @@ __device__ inline void mma_half(float (&c)[4], const unsigned (&a)[4], unsigned 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #endif
 }
+
+struct Half {
+    unsigned short bits;
+
+    Half() = default;
+    __device__ Half& operator=(float x) {
+        bits = to_half(x);
+        return *this;
+    }
+};
+
+// For TF32.
+struct Half1 {
+    using T = Half;
+    static constexpr int PRODUCTS = 1;
+    template <int N> static __device__ void round(unsigned (&)[N]) {}
+    static __device__ void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned* b) { mma_half(c, a, b[0], b[1]); }
+};
 
 struct Halves {
     unsigned bits;  // small is the upper one

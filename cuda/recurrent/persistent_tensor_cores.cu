@@ -14,7 +14,8 @@
 using Moved = ARITHMETIC::T;  // h as it changes hands
 
 // The registers of four neighbors for mma: two pairs, or four numbers.
-__device__ inline void to_fragment(unsigned (&out)[2], const Four<bfloat16>& four) {
+template <class T>
+__device__ void to_fragment(unsigned (&out)[2], const Four<T>& four) {
     for (int i = 0; i < 2; ++i) out[i] = four.at[2 * i].bits | (unsigned)four.at[2 * i + 1].bits << 16;
 }
 __device__ inline void to_fragment(unsigned (&out)[4], const Four<float>& four) {

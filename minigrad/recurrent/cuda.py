@@ -61,7 +61,7 @@ def kernels(kind: str, on_gpu: bool) -> dict[str, Kernel]:
         cooperative=not on_gpu, ROWS=(1, 2, 3, 4), K=KS, SEQS=SEQS, SPLIT=SPLITS,
         THREADS=threads, CLUSTER=tuple(range(CLUSTER, 0, -1)),
     )  # fmt: skip
-    bounded = {"3xtf32": "Half3"} if kind != "relu" else {}  # h lies within +-1, in the range of a half
+    bounded = {"tf32": "Half1", "3xtf32": "Half3"} if kind != "relu" else {}  # h lies within +-1
     for precision, arithmetic in (ARITHMETIC | bounded).items():
         made[precision] = Kernel(
             "recurrent/persistent_tensor_cores.cu", "recurrent_persistent_tensor_cores", *blocks,
@@ -78,7 +78,7 @@ class CUDA(Runner):
     ahead; "persistent", one launch for a sequence, whose blocks keep their weights and meet at a barrier each step;
     "cluster", the same within clusters of blocks, which hand on h in their shared memory; "wavefront", one launch for
     all layers, each a step behind the one below. By `mg.precision` the products with x that are made ahead round their
-    factors, and "persistent" and "wavefront" use tensor cores: in 3xtf32 by halves, unless the cell is relu, so that
+    factors, and "persistent" and "wavefront" use tensor cores: in TF32 by halves, unless the cell is relu, so that
     weights and a first state beyond 65504 become infinite. `mg.graph(lambda x: runner(x)[0])` captures the launches of
     a sequence as a graph. `CUDA["meet"]` shows a part of the kernels, and `CUDA.parts()` has all of them by title.
     """

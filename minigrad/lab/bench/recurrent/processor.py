@@ -44,6 +44,7 @@ BOUND = tuple(f"units {how}" for how in (*AFFINITIES[1:], *SCHEDULES[1:]))  # "u
 MEASURED = ("packed", "units", "batch", "both")  # formula takes a second a step; wavefront is units in one layer
 STEPS = 64  # of a sequence, at batch 1; 8 at batch 32: a short run may find all processors free
 LIMIT, BARRIER, PROCESSOR = "limit", "barrier", "bench/processor.cpp"  # beside the rungs; the limit's C++
+LONG = 2**25  # bytes read in a call by each thread: a start of all threads is short beside it
 CORES, MULTIPLY, READ = "cores at once", "multiplies", (1, 16)  # of what is measured, and MiB that each thread reads
 
 
@@ -237,7 +238,7 @@ def barrier(threads: int) -> float:
 @cache
 def multiplications(threads: int) -> float:
     """Multiplications and additions a second in float32, of each of so many threads at once."""
-    n, native = 20_000, library("float32", PROCESSOR)[0]
+    n, native = LONG // 2**8, library("float32", PROCESSOR)[0]
     each = ctypes.c_int.in_dll(native, "operations").value
     return n * each / fastest(partial(native.multiply_add_together, *map(ctypes.c_int64, (n, threads))))
 
@@ -245,7 +246,7 @@ def multiplications(threads: int) -> float:
 @cache
 def bandwidth(nbytes: int, threads: int) -> float:
     """Bytes a second that each of so many threads reads at once, again and again from an array of its own."""
-    count, n = nbytes // 1024 * 256, max(1, 2**22 // nbytes)
+    count, n = nbytes // 1024 * 256, max(1, LONG // nbytes)
     array, native = aligned((threads, count), np.dtype(np.float32)), library("float32", PROCESSOR)[0]
     array[:] = 0
     numbers = (array.ctypes.data, count, n, threads)

@@ -45,7 +45,7 @@ extern "C" __global__ void polynomial(const float* x, const float* c, float* y, 
         "read x[i] into a variable before the loop, add up in another one, and write y[i] once, after the loop.",
     ],
     wrong=[
-        Wrong("float sum = 0;", "float sum;", "value",
+        Wrong("float sum = 0;", "float sum;", "uninitialised",
               "`float sum;` begins with whatever lies in its place. Set it to 0."),
         Wrong("float sum = 0", "int sum = 0", "value", "An int drops everything after the decimal point."),
         Wrong("float v", "int v", "value", "An int drops everything after the decimal point."),

@@ -36,7 +36,7 @@ extern "C" __global__ void scale_backward(
         "and what is in a variable of C++ before anything is stored in it?",
     ],
     wrong=[
-        Wrong("float sum = 0;", "float sum;", "value",
+        Wrong("float sum = 0;", "float sum;", "uninitialised",
               "`sum` begins with whatever lies in its place, which may be 0 by luck. Set it: float sum = 0."),
         Wrong("float sum = 0;", "int sum = 0;", "value", "An int drops what is behind the point. The sum is a float."),
         Wrong("dy[i * cols + j] * x[i * cols + j]", "dy[i * rows + j] * x[i * rows + j]", "value",
