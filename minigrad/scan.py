@@ -314,6 +314,13 @@ def _alignment(found: re.Match[str]) -> str:
     return f"minigrad_align_{size[1]}" if size else " "
 
 
+@lru_cache(64)
+def type_words(code: str) -> frozenset[str]:
+    """The words in the heads of structs, classes, unions and enums, and those behind a closing brace."""
+    heads = re.findall(r"\b(?:struct|class|union|enum)\b([^{};]*)|\}\s*(\w+)\s*;", code)
+    return frozenset(word for head in heads for text in head for word in _WORD.findall(text))
+
+
 def enum_type(code: str, name: str) -> str:
     """The integer type of an enum of that name, or an empty text."""
     head = re.search(rf"\benum\b(?:\s+(?:class|struct))?\s+{name}\s*(?::\s*([\w\s:]+?)\s*)?\{{", code)

@@ -31,6 +31,7 @@ from minigrad.scan import (
     members,
     renamed,
     split,
+    type_words,
     without_directives,
 )
 from minigrad.scan import Param as Param
@@ -131,7 +132,7 @@ class Source:
         if "::" in param.type and "<" not in param.type and not param.type.startswith("std::"):
             return self._parameter(text.replace(param.type, param.type.rpartition("::")[2]))
         kind = param.type
-        known = kind in READ or not kind.isidentifier()
+        known = kind in READ or not kind.isidentifier() or kind not in type_words(self._all)
         if not known and (base := enum_type(self._all, kind)):
             return param._replace(type=base)
         if not known and re.search(rf"\b(?:struct|class|union)\b[^{{}};]*\b{kind}\b|\}}\s*{kind}\s*;", self._all):
