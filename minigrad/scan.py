@@ -280,12 +280,13 @@ def outside(code: str, sign: str, opening: str, closing: str) -> Iterator[int]:
 def members(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
     """The type and the declarators of each line of a struct, e.g. ("float", ["x", "v[3]"]); None: it is not here.
 
-    A base class, a bit-field, a pointer or an alignment gives a member with an empty type: its layout is not read.
+    A base class, a bit-field or a pointer gives a member with an empty type: its layout is not read. An alignment and
+    the word union come first, as the members ("alignas", ["16"]) and ("union", [""]).
     """
     word, code = re.escape(struct), _ATTRIBUTE.sub(_alignment, code)
-    head = re.search(rf"\b(?:struct|class)\s+(?P<more>[^{{}};()=]*?)\b{word}(?P<base>[^{{}};()=]*)\{{", code)
+    head = re.search(rf"\b(?P<key>struct|class|union)\s+(?P<more>[^{{}};()=]*?)\b{word}(?P<base>[^{{}};()=]*)\{{", code)
     if not head and (alias := re.search(rf"\}}\s*{word}\s*;", code)):  # typedef struct { ... } Name;
-        typedefs = re.finditer(r"\btypedef\s+struct(?P<more>)(?P<base>)[^{};]*\{", code)
+        typedefs = re.finditer(r"\btypedef\s+(?P<key>struct|union)(?P<more>)(?P<base>)[^{};]*\{", code)
         head = next((each for each in typedefs if matching(code, each.end() - 1, "{}") == alias.start()), None)
     if not head:
         return None
@@ -293,6 +294,7 @@ def members(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
     found = (
         [("alignas", [aligned[1]])] if aligned else [("", [""])] * bool(head["more"].strip() or head["base"].strip())
     )
+    found += [("union", [""])] * (head["key"] == "union")
     body = code[head.end() : matching(code, head.end() - 1, "{}")]
     body = re.sub(r"\b(?:public|private|protected)\s*:", " ", body)
     for item in items(body):
@@ -310,6 +312,13 @@ def _alignment(found: re.Match[str]) -> str:
     """An alignment as a word, other attributes as none."""
     size = re.fullmatch(r"(?:alignas|__align__)\s*\(\s*(\d+)\s*\)", found[0])
     return f"minigrad_align_{size[1]}" if size else " "
+
+
+@lru_cache(64)
+def type_words(code: str) -> frozenset[str]:
+    """The words in the heads of structs, classes, unions and enums, and those behind a closing brace."""
+    heads = re.findall(r"\b(?:struct|class|union|enum)\b([^{};]*)|\}\s*(\w+)\s*;", code)
+    return frozenset(word for head in heads for text in head for word in _WORD.findall(text))
 
 
 def enum_type(code: str, name: str) -> str:

@@ -31,6 +31,7 @@ from minigrad.scan import (
     members,
     renamed,
     split,
+    type_words,
     without_directives,
 )
 from minigrad.scan import Param as Param
@@ -45,6 +46,8 @@ _KERNEL = re.compile(rf"(?:\b(?:{_WORDS})\s+|{BOUNDS.pattern}\s*)+(\w+)\s*\(")
 _TEMPLATE = re.compile(rf"(template\s*<([^{{}};]*?)>\s*){_KERNEL.pattern}")  # its head, its parameters, the name
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)\n]*\))?[ \t]+((?:\\\n|[^\n])*)", re.M)
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_NO_BODY = re.compile(r"\s*;")
+_HOST_LIBRARY = re.compile(r"cu(?:blas|dnn|fft|rand|solver|sparse)|nccl|npp")  # whose headers NVRTC cannot read
 _HEADERS = ("include", "inc", "common", "Common", "src")
 _ON_DEVICE = {"__global__", "__device__", "__constant__", "__managed__", "__shared__", "constexpr"}
 _CONSTANT = re.compile(r"\b(?:const|constexpr)\s+(?:unsigned\s+)?(?:int|unsigned|size_t)\s+(\w+)\s*=\s*(\d+)\s*;")
@@ -85,8 +88,8 @@ class Source:
     def _compiled(self) -> tuple[list[str], dict[str, str]]:
         """The same of each text that it includes and of its own; and the values of macros and constants."""
         texts = [*(path.read_text(errors="replace") for path in reversed(self.included)), self.text]
-        macros: dict[str, str | None] = {name: None for text in texts for name, _ in _TUNABLE.findall(text)}
-        macros |= dict(self.macros)
+        tunables = dict.fromkeys(name for text in texts for name, _ in _TUNABLE.findall(text))
+        macros: dict[str, str | None] = tunables | dict(self.macros)
         found = [live(blank(text), macros) for text in texts]
         constants = dict(each for code in found for each in _CONSTANT.findall(code))
         return found, constants | {name: value for name, value in macros.items() if value}
@@ -107,8 +110,7 @@ class Source:
             said = self._expanded(match[0]).split()
             if not {"__global__", "void"} <= set(said) or body < 0 or code[close + 1 : body].strip():
                 continue  # another function, or a declaration only
-            declared = without_directives(code[match.end() : close])
-            declared = self._expanded(declared)
+            declared = self._expanded(without_directives(code[match.end() : close]))
             params = () if declared.strip() in ("", "void") else tuple(map(self._parameter, split(declared)))
             start = _first_line(self.text, code.rfind("\n", 0, match.start()) + 1)
             stop = matching(code, body, "{}") + 1
@@ -130,10 +132,10 @@ class Source:
         if "::" in param.type and "<" not in param.type and not param.type.startswith("std::"):
             return self._parameter(text.replace(param.type, param.type.rpartition("::")[2]))
         kind = param.type
-        known = kind in READ or not kind.isidentifier()
+        known = kind in READ or not kind.isidentifier() or kind not in type_words(self._all)
         if not known and (base := enum_type(self._all, kind)):
             return param._replace(type=base)
-        if not known and re.search(rf"\b(?:struct|class)\b[^{{}};]*\b{kind}\b|\}}\s*{kind}\s*;", self._all):
+        if not known and re.search(rf"\b(?:struct|class|union)\b[^{{}};]*\b{kind}\b|\}}\s*{kind}\s*;", self._all):
             lines = members(self._all, kind) or []
             inner = [
                 (self._parameter(f"{its or '?'} {name or '?'}"), self._extents(name) or "?")
@@ -145,8 +147,7 @@ class Source:
 
     def _extents(self, declarator: str) -> str:
         """`v[N * 2]` -> `v[6]`"""
-        numbers = r"\[([\d\s()*+-]+)\]"
-        return re.sub(numbers, lambda found: f"[{eval(found[1], {})}]", self._expanded(declarator))
+        return re.sub(r"\[([\d\s()*+-]+)\]", lambda found: f"[{eval(found[1], {})}]", self._expanded(declarator))
 
     def _expanded(self, text: str) -> str:
         """The text with the values of its macros and constants, except those that a launch may set."""
@@ -193,8 +194,8 @@ class Source:
             for item in items(self.code)
             if (self.name, item.start) in self.left_out or other.match(self.code, item.start, item.body)
         ]
-        removed = [(item.start, item.stop) for item in (*self.host_code, *gone)]
-        return apply([(*span, re.sub(r"[^\n]", " ", self.text[slice(*span)])) for span in removed], self.text)
+        spans = [(item.start, item.stop) for item in (*self.host_code, *gone)]
+        return apply([(*span, re.sub(r"[^\n]", " ", self.text[slice(*span)])) for span in spans], self.text)
 
     @cached_property
     def edits(self) -> list[Edit]:
@@ -224,7 +225,7 @@ class Source:
 
     @property
     def host_names(self) -> list[str]:
-        return list(dict.fromkeys(item_name(self.code[item.start : item.body]) for item in self.host_code))
+        return list(dict.fromkeys(item_name(self.code[at.start : at.body]) for at in self.host_code))
 
     @cached_property
     def tunables(self) -> dict[str, int]:
@@ -244,7 +245,8 @@ class Source:
             line = self.text.count("\n", 0, found.start()) + 2
             if not self.find(asked(found), self.folder) and "#" in self.code[slice(*found.span())]:
                 name = f'"{found["near"]}"' if found["near"] else f"<{found['far']}>"
-                guarded = f'#if __has_include({name})\n{found[0]}\n#endif\n#line {line} "{self.name}"'
+                host = " && !defined(__CUDACC_RTC__)" if _HOST_LIBRARY.match(asked(found)) else ""
+                guarded = f'#if __has_include({name}){host}\n{found[0]}\n#endif\n#line {line} "{self.name}"'
                 edits.append((*found.span(), guarded))
         return edits
 
@@ -255,8 +257,8 @@ class Source:
             head = self.code[item.start : item.body]
             name = self._kernel.search(head)
             template = _TEMPLATE.match(head)
-            defined = self.code[item.body] == "{"
-            mine = not head.startswith("template") or (template and template[3] == self._name and defined)
+            wanted = template and template[3] == self._name and self.code[item.body] == "{"
+            mine = wanted or not head.startswith("template")
             mine = mine and (self.name, item.start) not in self.left_out and "__global__" in self._expanded(head)
             if mine and name and not has_c_name(self.code, item.start + name.start()):
                 at = item.start + (template.end(1) if template else 0)
@@ -306,10 +308,8 @@ class Source:
     @cached_property
     def _texts(self) -> list[str]:
         """The reader's texts and those that they include, without comments and strings."""
-        return [
-            blank(text)
-            for text in (*(each.text for each in self.chain), *(p.read_text(errors="replace") for p in self.included))
-        ]
+        included = (path.read_text(errors="replace") for path in self.included)
+        return [blank(text) for text in (*(each.text for each in self.chain), *included)]
 
     @property
     def _name(self) -> str:  # of the kernel whose template has arguments
@@ -317,8 +317,8 @@ class Source:
 
     def _head(self, kernel: str) -> re.Match[str] | None:  # `template <typename T, int N = 4> __global__ void k(`
         heads = [each for each in _TEMPLATE.finditer(self.code) if each[3] == kernel]
-        bodies = [self.code[matching(self.code, each.end() - 1, "()") + 1 :][:200].lstrip() for each in heads]
-        return next((each for each, body in zip(heads, bodies, strict=True) if body[:1] != ";"), None)
+        ends = [matching(self.code, each.end() - 1, "()") + 1 for each in heads]
+        return next((head for head, end in zip(heads, ends, strict=True) if not _NO_BODY.match(self.code, end)), None)
 
     def is_open(self, kernel: str) -> bool:
         """True for a kernel that is a template without arguments."""
@@ -352,7 +352,7 @@ class Source:
 
     def find(self, name: str, here: Path) -> Path | None:
         """The file of an include: by the including text, by the source, or where a project keeps its headers."""
-        near = (here / name, self.folder / name)
+        near = (here / name, *(each.folder / name for each in reversed(self.chain)))
         above = (folder / each / name for folder in [*self.folder.parents][:3] for each in ("", *_HEADERS))
         return next((p for p in (*near, *(above if self.folder != CUDA else ())) if p.is_file()), None)
 
@@ -393,7 +393,8 @@ def _first_line(text: str, start: int) -> int:
     while start > 0:
         previous = text.rfind("\n", 0, start - 1) + 1
         line = text[previous : start - 1].strip()
-        if not line.startswith(("//", "template", 'extern "C"')) or MARK.match(text[previous:start]):
+        head = line.startswith(("template", 'extern "C"')) and line[-1:] not in ("}", ";")  # not of another item
+        if not (head or line.startswith("//")) or MARK.match(text[previous:start]):
             break
         start = previous
     return start

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,8 +42,9 @@ class Adjoint:
         self.defines = {**primal.defines, **tunables}
         source = primal.source
         self.file = parse(
-            source.device_text, source.name, primal.name, self.defines, source.template_values, self._included
-        )
+            source.device_text, source.name, primal.name, self.defines, source.template_values, self._included,
+            "\n".join(each.device_text for each in source.chain[:-1]),
+        )  # fmt: skip
         kernel = self.file.kernel
         try:
             self._deciding = "iubf" if floats_decide(kernel) else "iub"  # kinds that decide on elements touched
@@ -72,10 +74,14 @@ class Adjoint:
         """The kernels for these extents of shared arrays that a launch gives."""
         key = tuple(extents.items())
         if key not in self._built:
-            source = Source(self.source, f"{self.primal.name}_adjoint.cu", self.primal.source.folder)
-            defines = {**self.defines, **extents}
+            of, defines = self.primal.source, {**self.defines, **extents}
+            ahead = of.before and replace(of.before, text="")  # its folder has files that the head includes
+            source = Source(self.source, f"{self.primal.name}_adjoint.cu", of.folder, ahead)
             made = SourceKernel if isinstance(self.primal, SourceKernel) else Kernel
-            self._built[key] = tuple(made(source, entry.name, defines=defines) for entry in self.assembled.entries)
+            self._built[key] = tuple(
+                made(replace(source, kernel=of.kernel and entry.name), entry.name, defines=defines)
+                for entry in self.assembled.entries
+            )
             for kernel in self._built[key]:
                 kernel.waits = True
         return self._built[key]

@@ -23,7 +23,10 @@ def layout(struct: str, members: tuple) -> tuple[np.dtype, int]:
     formats: list[Any] = []
     offsets: list[int] = []
     end, most = 0, 1
+    union = any(kind == "union" for kind, _, _ in members)
     for kind, declarator, inner in members:
+        if kind == "union":
+            continue
         if kind == "alignas":
             most = max(most, int(declarator))
             continue
@@ -32,8 +35,8 @@ def layout(struct: str, members: tuple) -> tuple[np.dtype, int]:
             raise _unread(struct, declarator)
         dtype, align = layout(kind, inner) if inner else _element(struct, kind)
         shape = tuple(map(int, extents))
-        offset = -(-end // align) * align
-        end, most = offset + dtype.itemsize * prod(shape), max(most, align)
+        offset = 0 if union else -(-end // align) * align
+        end, most = max(end, offset + dtype.itemsize * prod(shape)), max(most, align)
         names.append(name)
         formats.append((dtype, shape) if shape else dtype)
         offsets.append(offset)

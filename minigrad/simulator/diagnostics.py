@@ -18,19 +18,19 @@ _CALL = re.compile(r"^(.*)\n(.*):(?:(\d+)|\?)(?: \(discriminator \d+\))?$", re.M
 _ERROR = re.compile(r"^(.+?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$")
 _NO_FILE = re.compile(r"'?([\w./]+)'?(?:: No such file| file not found)")
 _HEADERS = (
-    "Of CUDA's own headers the simulator has those of the runtime, of half precision, bfloat16 and cooperative groups; "
-    "CUB, Thrust and cuRAND run only on a GPU."
+    "Of CUDA's own headers the simulator has those of the runtime, of half precision, bfloat16, cooperative groups and "
+    "mma.h; CUB, Thrust and cuRAND run only on a GPU."
 )
 # A pattern in the message, one in the line, and what it means.
 _ON_A_GPU = (
-    ("", r"\b(?:tex(?:[123]D|ture|ref)|surf[123]D|cudaTextureObject_t|surface\s*<)",
+    ("", r"\b(?:tex(?:[123]D|ture|ref)|surf[123]D|(?:cuda|CU)(?:[Tt]ex|[Ss]urf)\w*Object|surface\s*<)",
      "textures and surfaces run only on a GPU; read the array itself."),
     ("expected|<<<", "<<<", "a kernel that launches another one runs only on a GPU; launch both from Python."),
     ("declared|name|namespace|class", r"\b(?:cub|thrust|cuda)::",
      "CUB, Thrust and libcu++ run only on a GPU; cooperative groups have reduce and scan, here as well."),
     ("declared", r"\bcurand", "random numbers of cuRAND run only on a GPU; give the kernel an array of them."),
     ("declared|name|class", r"\bwmma::",
-     "the classes of mma.h run only on a GPU; the simulator has the tensor cores of cuda/matmul/mma.cuh."),
+     "fragments of tensor cores are in mma.h: write #include <mma.h>. It has no products of less than 8 bits."),
     ("declared", r"\b__(?:shfl\w*|ballot|any|all)\b(?<!_sync)",
      "since CUDA 9 it ends in _sync and begins with the mask of its lanes: __shfl_down_sync(0xffffffff, x, 1)."),
 )  # fmt: skip

@@ -216,6 +216,17 @@ def test_shared_memory_of_the_launch():
         made.vjp(x, np.zeros(8), dy=[w], grid=1, block=8, shared=32768)
 
 
+def test_chars_of_shared_memory_used_as_one_type_and_default_values():
+    body = "extern __shared__ unsigned char s[]; T* p = reinterpret_cast<T*>(s); p[threadIdx.x] = x[threadIdx.x];"
+    body += " __syncthreads(); y[threadIdx.x] = p[n - threadIdx.x] * p[0] * m;"
+    head = "template <typename T> __global__ void"
+    params = "const T* x, T* y, int n, T* z = nullptr, int m = min(2, (3 + 1) * 4)"
+    made = mg.adjoint(mg.kernel(f"{head} f({params}) {{ {body} }}\n{head} g({params}) {{ {body} }}", "f<double>"))
+    x, dy = np.array([1.0, 2, 3]), np.array([1.0, 10, 100])
+    (dx,) = made.vjp(x, x * 0, 2, x, 2, dy=[dy], grid=1, block=3, shared=24)
+    assert dx.tolist() == [2 * (100 + 3 + 20 + 100), 20, 2]
+
+
 def test_constant_memory_has_the_values_of_the_kernel():
     made = mg.kernel(kernel("y[i] = C[i % 2] * x[i] * x[i];", "__constant__ double C[2];"), "f")
     f, x, y = mg.adjoint(made), np.arange(1.0, 5), np.zeros(4)

@@ -116,7 +116,6 @@ def test_refused_where_it_is_used(case):
 
 
 @pytest.mark.parametrize(("params", "message"), [
-    ("const double* x, double* y, int n = 3", "2:64: n has a default value; leave it out and pass it every time"),
     ("const double* x, double* y, int", "2:61: expected the parameter's name, found ')'"),
     ("double** x", "2:37: references and pointers to pointers"),
     ("double& x", "2:36: references and pointers to pointers"),

@@ -65,6 +65,18 @@ def test_a_dtype_that_does_not_fit_is_told_the_one_that_does(dtype):
     assert eval(wanted, {"np": np}) == NODE
 
 
+@pytest.mark.parametrize("head", ["union Word {", "typedef union {"])
+def test_members_of_a_union_begin_together(head, kernel_device):
+    text = f"{head} unsigned whole; unsigned char bytes[4]; double number; }}{' Word' * ('typedef' in head)};"
+    text += "__global__ void k(Word* w, Word one) { w[0].whole = w[1].bytes[1] + one.whole; }"
+    formats = {"names": ["whole", "bytes", "number"], "formats": ["u4", ("u1", 4), "f8"], "offsets": [0, 0, 0]}
+    words = np.zeros(2, np.dtype(formats | {"itemsize": 8}))
+    words["whole"] = 5, 0x0700
+    w = mg.tensor(words, device=kernel_device)
+    mg.kernel(text, "k")(w, words[0], grid=1, block=1)
+    assert w.numpy()["whole"].tolist() == [12, 0x0700]
+
+
 def test_a_struct_by_value_is_one_value_of_its_dtype():
     nodes, boxes = arrays()
     with pytest.raises(TypeError, match=r"takes one P; give np\.array\(\(\.\.\.\), np\.dtype\(.*align=True\)\)\."):

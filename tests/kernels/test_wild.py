@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.devices.cuda import compiler
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*left out")
 
@@ -19,7 +20,7 @@ PROJECT = {
 #include "config.h"
 #include "nowhere.h"
 using namespace std;
-class Timer { cudaEvent_t start; public: Timer() { cudaEventCreate(&start); } float stop(); };
+class Timer { cudnnHandle_t handle; cudaEvent_t start; public: Timer() { cudaEventCreate(&start); } float stop(); };
 struct Image { cv::Mat host; uchar4* pixels; };
 texture<float, 1> table;
 __device__ float lane() { int x; asm("mov.u32 %0, %laneid;" : "=r"(x)); return x; }
@@ -85,7 +86,7 @@ def test_an_error_is_that_of_the_function_which_the_kernel_needs(project):
         ("y[0] = cub::ThreadReduce(y, 1);", "CUB, Thrust and libcu"),
         ("y[0] = __shfl_down(y[0], 1);", "__shfl_down_sync"),
         ("curandState state;", "random numbers of cuRAND"),
-        ("wmma::fill_fragment(y, 0);", "mma.cuh"),
+        ("wmma::fill_fragment(y, 0);", "#include <mma.h>"),
     ],
 )
 def test_what_only_a_gpu_runs_is_told_with_its_line(body, words):
@@ -208,5 +209,19 @@ def test_a_kernel_in_a_file_that_the_named_one_includes(name, wanted, tmp_path, 
     kernel(y, grid=1, block=3)
     assert y.numpy().tolist() == wanted and kernel.source.name == "scale_kernel.cu"
     assert mg.inspect(kernel, numbers(3), grid=1, block=3).problems == []
+    if name == "scale":
+        (dy,) = mg.adjoint(kernel).vjp(numbers(3), dy=[numbers(3)], grid=1, block=3)
+        assert dy.numpy().tolist() == [0, 2, 4]
     with pytest.raises(ValueError, match=r"main\.cu has no kernel 'other'"):
         mg.kernel(tmp_path / "main.cu", "other")
+
+
+def test_nvrtc_is_given_headers_without_functions_of_the_host(tmp_path):
+    for file, text in INCLUDED.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text)
+    headers = compiler._headers(mg.kernel(tmp_path / "main.cu", "scale").source)
+    assert headers["cuda.h"] == INCLUDED["kernels/cuda.h"]
+    assert headers["config.c"].split() == ["#define", "SIZE", "8", "typedef", "float", "fp;"]
+    unit = mg.kernel("#include <cublas_v2.h>\n#include <cuda_fp16.h>\n__global__ void k(half* x) {}", "k").source.unit
+    assert unit.count("#if __has_include(<cublas_v2.h>) && !defined(__CUDACC_RTC__)") == 1

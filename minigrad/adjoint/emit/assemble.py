@@ -22,10 +22,10 @@ THREAD_3D = (
 )
 EXTENT = 256  # of a shared array whose extent the launch gives, where nobody gives it
 THREADS_3D = "(size_t)gridDim.x * gridDim.y * gridDim.z * blockDim.x * blockDim.y * blockDim.z"
-
-
-# Headers that hold nothing for what an adjoint itself consists of: arithmetic, and CUDA's own functions.
-HOST_HEADER = re.compile(r"#\s*include\s*<(?!float|cfloat|limits|climits|math|cmath|stdint|cstdint|cuda_fp|cuda_bf)")
+HOST_HEADER = re.compile(
+    r"#\s*include\s*[<\"](?:c?(?:stdio|stdlib|string|time|assert)(?:\.h)?|(?:io|f|s|string)stream|iomanip|chrono|vector"
+    r"|map|set|memory|algorithm|random|sys/time\.h|unistd\.h|helper_\w+\.h)[>\"]"
+)
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,8 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
     types = needed(file, blank("\n".join([text, *tables])))
     extents = [f"#ifndef {m}\n#define {m} {EXTENT}\n#endif" for m in file.dynamic.values() if m in text]
     tables = [t for t in [*types, *tables] if t]
-    own = any(f.text in functions for f in file.functions.values())
-    lines = [line for line in file.tokens.head if own or not HOST_HEADER.match(line)]
-    macros = needed_macros(lines, blank("\n".join([text, *tables])))
-    head = [*sum_functions(text), "\n".join([*macros, *extents]), "\n".join(tables)]  # our macros come first
+    lines = needed_lines(file.tokens.head, blank("\n".join([*extents, text, *tables])))
+    head = [*sum_functions(text), "\n".join([*lines, *extents]), "\n".join(tables)]  # our macros come first
     note = f"// The adjoint of {file.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
     parts = [*head, *functions, f"{note}\n{kernels[0]}", *kernels[1:]]
     return AdjointFile("\n\n".join(filter(None, parts)) + "\n", tuple(entries), tuple(functions))
@@ -79,26 +77,29 @@ def needed(file: KernelFile, text: str) -> list[str]:
     return sorted(_reached(list(file.definitions.items()), text), key=file.tokens.text.index)
 
 
-def needed_macros(head: list[str], text: str) -> list[str]:
-    """The preprocessor lines without the definitions of macros that neither the text nor these lines use."""
+def needed_lines(head: list[str], text: str) -> list[str]:
+    """The directives without the host's headers and without macros that neither the text nor these lines use.
+
+    A macro ahead of a file that is included may be used there.
+    """
+    head = [line for line in head if "std::" in text or not HOST_HEADER.match(line)]
+    last = max((n for n, line in enumerate(head) if re.match(r'#\s*include\s*"', line)), default=-1)
     blocks: list[tuple[str, str]] = []  # the macro that each defines, and its lines
-    for line in head:
-        defined = re.match(r"#define (\w+)", line)
+    for n, line in enumerate(head):
+        defined = re.match(r"#\s*define\s+(\w+)", line) if n > last else None
         blocks.append((defined[1] if defined else "", line))
         if line == "#endif" and len(blocks) > 2 and (name := blocks[-2][0]) and blocks[-3][1] == f"#ifndef {name}":
             blocks[-3:] = [(name, "\n".join(own for _, own in blocks[-3:]))]
-    others = "\n".join([text, *(own for name, own in blocks if not name)])
-    used = _reached(blocks, others)
+    used = _reached(blocks, "\n".join([text, *(own for name, own in blocks if not name)]))
     return [own for name, own in blocks if not name or own in used]
 
 
 def _reached(named: list[tuple[str, str]], text: str) -> list[str]:
     """The texts whose names occur in a text, or in one of those, each once."""
-    found: dict[str, None] = {}
-    size = -1
-    while size != (size := len(found)):
-        whole = blank("\n".join([text, *found]))
-        found |= {own: None for name, own in named if name and re.search(rf"\b{name}\b", whole)}
+    words, found = set(re.findall(r"\w+", text)), set[str]()
+    while more := {own for name, own in named if name in words and own not in found}:
+        found |= more
+        words.update(word for own in more for word in re.findall(r"\w+", own))
     return [own for own in dict.fromkeys(own for _, own in named) if own in found]
 
 

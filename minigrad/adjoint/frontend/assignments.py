@@ -11,7 +11,6 @@ from minigrad.adjoint.language.dataflow import target_name
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ZERO
 from minigrad.adjoint.language.values import (
-    Kind,
     Pointer,
     PointerVariable,
     Struct,
@@ -23,7 +22,6 @@ from minigrad.adjoint.language.values import leaves as numbers
 class AssignmentParser(DeclarationParser):
     """Appends assignments to the pending statements."""
 
-    returns: Kind = "void"  # the type that the function being parsed returns
     result: Value | None = None  # where the value of a function goes that is written in place of its call
     returned: Value | None = None  # that value, where it has one return at its end
     inside_call = False

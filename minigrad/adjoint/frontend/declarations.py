@@ -33,6 +33,7 @@ STORAGE = ("const", "__shared__", "extern", "static", "volatile", "constexpr", "
 class DeclarationParser(ExpressionParser):
     """Parses parameters, variables, arrays and pointers."""
 
+    returns: Kind = "void"  # the type that the function being parsed returns
     declared_parameter: ast.Parameter  # as the text has it
 
     def copy_changed(self, params: list[ast.Parameter], scope: dict) -> None:
@@ -81,6 +82,8 @@ class DeclarationParser(ExpressionParser):
             if tokens.next.text != "]":
                 self.expression()
             tokens.expect("]")
+        if tokens.next.text == "=" and self.returns == "void":  # a kernel's default value, which is for the host
+            tokens.at = min(n for n in range(tokens.at, len(tokens.tokens)) if self.ends_parameter(tokens.at, n))
         tokens.forbid(f"{name.text} has a default value; leave it out and pass it every time.", "=")
         own = ast.Parameter(name.text, str(kind), pointer, const, name.place, restrict)
         self.declared_parameter = own
@@ -88,6 +91,12 @@ class DeclarationParser(ExpressionParser):
             scope[name.text] = own
             return [own]
         return self.struct_parameter(own, kind, scope)
+
+    def ends_parameter(self, start: int, at: int) -> bool:
+        """True for a comma or a bracket outside of those that open behind `start`, and for the end of the file."""
+        found = self.tokens.tokens
+        depth = sum((t.text == "(") - (t.text == ")") for t in found[start:at])
+        return found[at].kind == "end" or (not depth and found[at].text in (",", ")"))
 
     def struct_parameter(self, own: ast.Parameter, kind: StructType, scope: dict) -> list[ast.Parameter]:
         """The numbers in a struct, or in an array of structs: parameters x[].a, which are printed as x[i].a."""

@@ -43,13 +43,14 @@ class KernelFile:
 
 def parse(
     text: str, name: str, kernel: str, defines: Mapping[str, Any],
-    template: Sequence[tuple[str, str, str]] = (), find: Find = lambda _: None,
+    template: Sequence[tuple[str, str, str]] = (), find: Find = lambda _: None, ahead: str = "",
 ) -> KernelFile:  # fmt: skip
     """Parse a kernel of a file of this name. Raises NotDifferentiable with line and column.
 
-    template: name, kind and argument of each template parameter of the kernel; find: the text of an included file.
+    template: name, kind and argument of each template parameter of the kernel; find: the text of an included file;
+    ahead: the text of the file that includes this one, up to there.
     """
-    tokens = tokenize(text, name, defines, find)
+    tokens = tokenize(text, name, defines, find, ahead)
     defined = {name: [Token("number", str(value), Place(0, 0))] for name, value in defines.items() if name != "real"}
     macros, formulas = _typed_macros(tokens, tokens.macros | defined)
     parser = FileParser(tokens, SymbolTable(tokens, macros))
@@ -67,8 +68,9 @@ def parse(
             raise tokens.error(f.place, f"the name {f.name}_adjoint is taken in this file; the adjoint needs it.")
     values = _whole_numbers({**formulas, **{t.name: t.value for t in parser.tables}})
     definitions = parser.definitions | {n: s.text for n, s in parser.functions.structs.items()}
-    definitions = {n: own for n, own in definitions.items() if own in text}  # the head includes all others
-    tables = [t for t in parser.tables if t.text in text]
+    here = f"{ahead}\n{text}"  # the head includes all others
+    definitions = {n: own for n, own in definitions.items() if own in here}
+    tables = [t for t in parser.tables if t.text in here]
     formulas = {name: e for name, e in formulas.items() if name not in values and e.type == "int"}
     dynamic = parser.statements.symbols.dynamic
     return KernelFile(tokens, parser.kernel, functions, tables, values, formulas, definitions, dynamic)

@@ -33,11 +33,12 @@ class TextLine(NamedTuple):
 
 
 def tokenize(
-    text: str, name: str, defines: Mapping[str, Any] | None = None, find: Find = lambda _: None
+    text: str, name: str, defines: Mapping[str, Any] | None = None, find: Find = lambda _: None, ahead: str = ""
 ) -> TokenStream:
     """Cut a file of this name into tokens, with its macros expanded and its conditions decided.
 
-    defines: macros of the compiler's command line. Raises NotDifferentiable at a comment or #if without an end.
+    defines: macros of the compiler's command line; ahead: a text that is read first.
+    Raises NotDifferentiable at a comment or #if without an end.
     """
     stream = TokenStream(name, text)
     code = blank(text)
@@ -45,6 +46,9 @@ def tokenize(
         place = Place(code.count("\n", 0, at) + 1, at - code.rfind("\n", 0, at))
         raise stream.error(place, "this comment has no end; close it with */.")
     work = Preprocessor(stream, {k: str(v) for k, v in (defines or {}).items() if k != "real"}, find)
+    if ahead:
+        stream.text += f"\n{ahead}"
+        work.file(ahead, len(text) + 1)
     work.file(text)
     last = code.rfind("\n") + 1
     end = Token("end", "", Place(code.count("\n") + 1, len(code) - last + 1), len(text), len(text))

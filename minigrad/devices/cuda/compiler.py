@@ -12,7 +12,24 @@ from minigrad.devices.device import MAX_SHARED
 from minigrad.devices.hints import hint
 from minigrad.devices.leave_out import RejectedText, Rejection, build_without
 from minigrad.errors import CompileError, DeviceError, LaunchError
+from minigrad.scan import INCLUDE, asked
 from minigrad.source import Source
+
+WIDTHS = ("char", 8), ("short", 16), ("int", 32), ("long", 64)
+LIMITS = {
+    "NAN": "__int_as_float(0x7fffffff)", "INFINITY": "__int_as_float(0x7f800000)",
+    "INT_MIN": "(-2147483647 - 1)", "INT_MAX": "2147483647", "UINT_MAX": "4294967295u",
+    "FLT_MIN": "1.17549435e-38f", "FLT_MAX": "3.40282347e+38f", "FLT_EPSILON": "1.1920929e-07f",
+    "DBL_MIN": "2.2250738585072014e-308", "DBL_MAX": "1.7976931348623157e+308", "DBL_EPSILON": "2.220446049250313e-16",
+}  # fmt: skip
+# The names of C's headers, of which NVRTC has none.
+NVRTC_NAMES = "".join(
+    [
+        "typedef unsigned short ushort; typedef unsigned uint; typedef unsigned long ulong;\n",
+        *(f"typedef signed {kind} int{bits}_t; typedef unsigned {kind} uint{bits}_t;\n" for kind, bits in WIDTHS),
+        *(f"#define {name} {value}\n" for name, value in LIMITS.items()),
+    ]
+)
 
 
 class WrongGPU(CompileError):
@@ -69,19 +86,42 @@ def _nvrtc(source: Source, options: list[str]) -> bytes:
             "python -m minigrad.lab.install_cuda brings one."
         ) from error
     options = [*options, *(f"-I{folder}" for folder in headers_without_nvcc())]
-    _, program = nvrtc.nvrtcCreateProgram(source.unit.encode(), source.name.encode(), 0, [], [])
+    headers = _headers(source)
+    texts, names = ([each.encode() for each in part] for part in (headers.values(), headers))
+    text = f"{NVRTC_NAMES}{source.unit}".encode()
+    _, program = nvrtc.nvrtcCreateProgram(text, source.name.encode(), len(headers), texts, names)
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         log = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
         nvrtc.nvrtcGetProgramLog(program, log)
-        raise explain(source, log.decode().rstrip("\0"))
+        raise explain(source, log.decode().rstrip("\0"), headers)
     image = b" " * nvrtc.nvrtcGetCUBINSize(program)[1]
     nvrtc.nvrtcGetCUBIN(program, image)
     return image
 
 
-def explain(source: Source, log: str) -> Exception:
-    """The compiler's log as an exception: its errors alone, each with its source line and at most one hint."""
+def _headers(source: Source) -> dict[str, str]:
+    """The included files by their names, without the functions of the host, of which NVRTC takes none."""
+    found: dict[str, str] = {}
+
+    def follow(text: str, here: Path) -> None:
+        for each in INCLUDE.finditer(text):
+            name = asked(each)
+            if name and name not in found and (path := source.find(name, here)):
+                words, text = source.device_words, path.read_text(errors="replace")
+                found[name] = Source(text, name, path.parent, left_out=source.left_out, words=words).device_text
+                follow(text, path.parent)
+
+    for one in source.chain:
+        follow(one.text, one.folder)
+    return found
+
+
+def explain(source: Source, log: str, headers: Mapping[str, str] | None = None) -> Exception:
+    """The compiler's log as an exception: its errors alone, each with its source line and at most one hint.
+
+    headers: the texts of included files of which items may be left out.
+    """
     if too_much := re.search(r"Entry function '(\w+)' uses too much shared data \(0x([0-9a-f]+)", log):
         return LaunchError(
             f"{too_much[1]}: static shared memory of {int(too_much[2], 16)} bytes; a block may use {MAX_SHARED}. "
@@ -98,7 +138,7 @@ def explain(source: Source, log: str) -> Exception:
             faults.append(Rejection(f"{found[1]}({number}): error: {found[3]}\n    {shown}", [(found[1], number)]))
     if not faults:
         return CompileError(log.strip() + hint(log.strip()))
-    return RejectedText(faults, {each.name: each.text for each in source.chain}, _shown)
+    return RejectedText(faults, {each.name: each.text for each in source.chain} | dict(headers or {}), _shown)
 
 
 def _shown(faults: list[Rejection]) -> CompileError:

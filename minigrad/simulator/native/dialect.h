@@ -43,6 +43,7 @@ extern "C" void quick_exit(int) noexcept MINIGRAD_HOST_ONLY;
 extern "C" void abort() noexcept MINIGRAD_HOST_ONLY;
 #endif
 
+#include "dialect/host_api.h"
 #include "dialect/instrumentation.h"
 #include "dialect/vectors.h"
 #include "dialect/block.h"

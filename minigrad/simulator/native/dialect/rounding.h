@@ -16,11 +16,12 @@ MINIGRAD_INLINE auto rounded(int mode, T x, T y, T z, Operation operation) {
     return result;
 }
 
-// As on the GPU a number out of range converts to the nearest integer, and NaN to 0; in C++ both are undefined.
-template <class I>
+// As on the GPU a number out of range converts to the nearest integer, and NaN to the integer of the highest bit alone,
+// or to 0 from a float to 32 bits; in C++ both are undefined.
+template <class I, class T>
 MINIGRAD_INLINE I saturated(double x) {
-    constexpr I least = I(-1) < 0 ? I(1ull << (sizeof(I) * 8 - 1)) : 0, most = ~least;
-    if (x != x) return 0;
+    constexpr I high = I(1ull << (sizeof(I) * 8 - 1)), least = I(-1) < 0 ? high : 0, most = ~least;
+    if (x != x) return sizeof(I) == 4 && sizeof(T) == 4 ? 0 : high;
     if (x <= double(least)) return least;
     return x >= double(most) ? most : I(x);
 }
@@ -95,10 +96,10 @@ MINIGRAD_INLINE double __ull2double_rn(unsigned long long x) { return double(x);
 MINIGRAD_INLINE double __uint2double_rn(unsigned x) { return x; }
 
 #define MINIGRAD_TO(I, name, T)                                                                           \
-    MINIGRAD_INLINE I name##_rn(T x) { return minigrad::saturated<I>(::rint(double(x))); }                \
-    MINIGRAD_INLINE I name##_rz(T x) { return minigrad::saturated<I>(x); }                                \
-    MINIGRAD_INLINE I name##_ru(T x) { return minigrad::saturated<I>(::ceil(double(x))); }                \
-    MINIGRAD_INLINE I name##_rd(T x) { return minigrad::saturated<I>(::floor(double(x))); }
+    MINIGRAD_INLINE I name##_rn(T x) { return minigrad::saturated<I, T>(::rint(double(x))); }                \
+    MINIGRAD_INLINE I name##_rz(T x) { return minigrad::saturated<I, T>(x); }                                \
+    MINIGRAD_INLINE I name##_ru(T x) { return minigrad::saturated<I, T>(::ceil(double(x))); }                \
+    MINIGRAD_INLINE I name##_rd(T x) { return minigrad::saturated<I, T>(::floor(double(x))); }
 MINIGRAD_TO(int, __float2int, float)
 MINIGRAD_TO(unsigned, __float2uint, float)
 MINIGRAD_TO(long long, __float2ll, float)
