@@ -95,8 +95,8 @@ class RecurrentReport(Tabular):
             if label.startswith(MULTIPLY):
                 words = label.partition(", ")[2]
                 n, did = int(words.split()[0]), 1e6 / times[label].seconds
-                reads = [times[f"reads {size} MiB, {words}"].seconds for size in READ]
-                speeds = (f"{n * size * 2**20 / s / 1e9:.0f}" for size, s in zip(READ, reads, strict=True))
+                reads = [(size, times.get(f"reads {size} MiB, {words}")) for size in READ]
+                speeds = (f"{n * size * 2**20 / t.seconds / 1e9:.0f}" if t else "" for size, t in reads)
                 alone = 1e6 / times[f"{MULTIPLY}, 1 thread"].seconds
                 rows.append((words, f"{n * did / 1e9:.0f}", f"{n * did / alone:.1f}", *speeds))
         headers = ("at once", "GFLOP/s", "of 1 thread", *(f"GB/s, {size} MiB each" for size in READ))
