@@ -3,9 +3,9 @@
 `translate` turns a kernel's file into C++ for the host compiler; `compiled_file` builds and loads it. The C++ runtime
 in `native/`, loaded by `runtime`, runs it: blocks on the processor's cores, a block's threads as fibers that switch at
 barriers. In a cooperative launch the blocks of a core take turns, too. Device memory is bounded by unmapped pages. The
-instructions of tensor cores in `cuda/matmul/mma.cuh` are functions of the runtime; a block has as much shared memory
-for them as on an H100. `faults` turns a failed launch into a KernelError, `diagnostics` the host compiler's errors into
-a CompileError.
+instructions of tensor cores in `cuda/matmul/mma.cuh` are functions of the runtime, the fragments of `mma.h` are made of
+shuffles; a block has as much shared memory for them as on an H100. `faults` turns a failed launch into a KernelError,
+`diagnostics` the host compiler's errors into a CompileError.
 """
 
 import copy
