@@ -3,6 +3,7 @@
 A file may be one as downloaded: its host code is left out, a kernel gets its C name, a template its arguments.
 """
 
+import os
 import re
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -131,7 +132,6 @@ class Source:
             param = parameter(f"{'const ' * param.const}{self.aliases[kind]} {'*' * param.pointer} {param.name}")
         if "::" in param.type and "<" not in param.type and not param.type.startswith("std::"):
             return self._parameter(text.replace(param.type, param.type.rpartition("::")[2]))
-        kind = param.type
         known = kind in READ or not kind.isidentifier() or kind not in type_words(self._all)
         if not known and (base := enum_type(self._all, kind)):
             return param._replace(type=base)
@@ -296,9 +296,9 @@ class Source:
     @property
     def folders(self) -> list[Path]:
         """Where a compiler finds them: the folder of the text first, then those of a project's headers."""
-        other = [path for path in self.included if not path.is_relative_to(self.folder) and CUDA not in path.parents]
-        others = dict.fromkeys(folder for path in other for folder in (path.parent, path.parent.parent))
-        return list(dict.fromkeys([*(source.folder for source in reversed(self.chain)), *others]))
+        far = [path for path in self.included if not path.is_relative_to(self.folder) and CUDA not in path.parents]
+        own = [source.folder for source in reversed(self.chain)]
+        return list(dict.fromkeys([*own, *(folder for path in far for folder in (path.parent, path.parent.parent))]))
 
     @property
     def chain(self) -> "list[Source]":
@@ -353,8 +353,8 @@ class Source:
     def find(self, name: str, here: Path) -> Path | None:
         """The file of an include: by the including text, by the source, or where a project keeps its headers."""
         near = (here / name, *(each.folder / name for each in reversed(self.chain)))
-        above = (folder / each / name for folder in [*self.folder.parents][:3] for each in ("", *_HEADERS))
-        return next((p for p in (*near, *(above if self.folder != CUDA else ())) if p.is_file()), None)
+        above = (f / each / name for f in [*self.folder.parents][:3] for each in ("", *_HEADERS) if self.folder != CUDA)
+        return next((Path(os.path.normpath(p)) for p in (*near, *above) if p.is_file()), None)
 
     def signature(self, kernel: str) -> Signature:
         """The kernel's signature. Raises ValueError if the text lacks it, or C++ would change its name."""

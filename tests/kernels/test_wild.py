@@ -196,7 +196,8 @@ template <int N> __global__ void fill(fp* y);
 template <int N> __global__ void fill(fp* y) { y[threadIdx.x] = twice(N); }
 __global__ void scale(fp* y) { if (threadIdx.x < SIZE) y[threadIdx.x] = twice(y[threadIdx.x]) + OWN; }
 """,
-    "kernels/cuda.h": "#define OFFSET 1000\n",  # a project's own header of this name
+    "kernels/cuda.h": '#include "../kernels/more.h"\n#define OFFSET 1000\n',
+    "kernels/more.h": '#pragma once\n#include "../kernels/cuda.h"\n',  # a project's own header of this name
 }
 
 
@@ -221,7 +222,7 @@ def test_nvrtc_is_given_headers_without_functions_of_the_host(tmp_path):
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(text)
     headers = compiler._headers(mg.kernel(tmp_path / "main.cu", "scale").source)
-    assert headers["cuda.h"] == INCLUDED["kernels/cuda.h"]
+    assert headers["cuda.h"] == INCLUDED["kernels/cuda.h"] and "../kernels/more.h" in headers
     assert headers["config.c"].split() == ["#define", "SIZE", "8", "typedef", "float", "fp;"]
     unit = mg.kernel("#include <cublas_v2.h>\n#include <cuda_fp16.h>\n__global__ void k(half* x) {}", "k").source.unit
     assert unit.count("#if __has_include(<cublas_v2.h>) && !defined(__CUDACC_RTC__)") == 1
