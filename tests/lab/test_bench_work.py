@@ -75,7 +75,8 @@ def test_a_work_is_planned_for_the_gpu_that_is_there(monkeypatch):
 
 def test_the_set_holds_every_op_that_launches_a_kernel():
     measured = {work.op.name for work in bench.suite()}
-    assert measured == {op.name for op in OPS.values() if op.kernels}
+    borrows = {"matmul_transposed"}  # the kernels of matmul
+    assert measured == borrows | {op.name for op in OPS.values() if op.kernels}
     assert len({work.title for work in bench.suite()}) == len(bench.suite())
     assert {work.op.name for work in bench.suite("softmax")} == {"softmax"}
     with pytest.raises(ValueError, match="only='sofmax' is not an op; the ops are add, "):
