@@ -15,10 +15,11 @@ EXERCISES = all_exercises()
 @pytest.mark.parametrize(
     ("name", "changes", "kind", "words"),
     [
-        ("bias_backward", {"sum": "s", "float s = 0": "float s"}, "value", "begins with whatever lies in its place"),
+        ("bias_backward", {"sum": "s", "float s = 0": "float s"}, "uninitialised",
+         "begins with whatever lies in its place"),
         ("bias_backward", {"float sum = 0": "int sum = 0"}, "value", "An int drops"),
         ("bias_backward", {"float sum = 0;": "db[j] = db[j];", "sum += ": "db[j] += ", "db[j] = sum": ""},
-         "nan", "`db` is not 0 when the kernel starts"),
+         "uninitialised", "`db` is not 0 when the kernel starts"),
         ("clip", {"v < low ? low : v > high ? high : v": "min(max(v, low), high)"},
          "value", "fmaxf and fminf take the other number"),
         ("clip", {"v < low ? low : v > high ? high : v": "(low < v < high) ? v : 0.0f"},

@@ -286,7 +286,10 @@ class CaseRun:
         return self._value(wrong) if wrong else None
 
     def outcome(self) -> str | None:
-        """The problems, or without any the arrays, as a string to compare; None for a launch that had to be stopped."""
+        """The problems, or without any the arrays, as a string to compare; None for a launch that had to be stopped.
+
+        What nobody has set has the same pattern each time, so the arrays tell of it, whatever the variable's name.
+        """
         try:
             with through(self.device.using(timeout=SHORT_TIMEOUT)):
                 pairs, launches = self._watch(0)
@@ -294,7 +297,8 @@ class CaseRun:
             return fault.kind
         if any(each.kind == "timeout" for record in launches for each in record.problems):
             return None
-        problems = {(each.kind, each.variable, each.access) for record in launches for each in record.problems}
+        found = [each for record in launches for each in record.problems if each.kind != "uninitialised"]
+        problems = {(each.kind, each.variable, each.access) for each in found}
         return repr(sorted(map(str, problems)) or [(got.numpy() + 0).tolist() for _, got, *_ in pairs])
 
     def _run(self) -> list[Pair]:
