@@ -27,6 +27,8 @@ OPTIONAL = ["-march=native", "-fno-finite-loops", "-fno-stack-protector", "-fsta
 LINK = ["-shared", "-O2", "-pthread", "-lm"]  # without -O2 zig would add a sanitizer of its own
 if sys.platform == "darwin":
     LINK += ["-undefined", "dynamic_lookup"]  # names that are missing are looked up when the object is loaded
+# GCC: two mappings an object in place of five. A process may have 65,530, and a long session loads many objects.
+MAPPINGS = ["-Wl,-z,noseparate-code", "-Wl,-z,norelro"]
 
 
 class BuildError(Exception):
@@ -46,7 +48,8 @@ class Compiler:
         file, compiled, linked = folder / name, folder / "compiled.o", folder / "linked.so"
         file.write_text(text)
         self._compile(file, flags, compiled)
-        if error := _error_of([*self.linker, str(compiled), *LINK, *link, "-o", str(linked)]):
+        link = [*LINK, *link, *(() if self.is_clang else MAPPINGS)]
+        if error := _error_of([*self.linker, str(compiled), *link, "-o", str(linked)]):
             raise BuildError(error)
         return linked
 

@@ -67,8 +67,8 @@ class Microscope:
         self.simulator: Any = getattr(sim, "simulator", sim).using(workers=1)  # block after block, in order
 
     def build(self, source: Source, defines: Mapping[str, str], kernel: str) -> CompiledFile:
-        """The checking build. Raises CompileError."""
-        return compile_file(source, defines, kernel, native.recipe())
+        """The checking build of the whole file, which is not optimised and so takes little longer than a kernel."""
+        return compile_file(source, defines, "", native.recipe())
 
     def store(self, module: CompiledFile, name: str, host: np.ndarray) -> None:
         """Set a __constant__ or __device__ variable; a launch that resets them resets it to this."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from minigrad.devices import caches
-from minigrad.devices.host_compiler import LINK, OPTIONAL, BuildError, find_compiler, processor
+from minigrad.devices.host_compiler import LINK, MAPPINGS, OPTIONAL, BuildError, find_compiler, processor
 
 NATIVE = Path(__file__).parent / "native"
 DIALECT = str(NATIVE / "dialect.h")
@@ -59,7 +59,7 @@ def load(
     stem: str, text: str, flags: tuple[str, ...], link: Sequence[str] = (), mode: int = ctypes.DEFAULT_MODE
 ) -> tuple[Any, Path]:
     """Compile the text, or take it from the cache: the loaded object and its file. Raises BuildError, OSError."""
-    key = text, link, LINK, _key(flags)
+    key = text, link, LINK, MAPPINGS, _key(flags)
 
     def build(folder: Path) -> Path:
         compiler, header, name = find_compiler(), _precompiled(flags), f"{stem}.cu"

@@ -54,7 +54,7 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
         name = "_".join(filter(None, [file.kernel.name, "adjoint", launch.of]))
         entries.append(Entry(name, tuple(parameters(file.kernel, derived, launch, body)), launch.extents))
         kernels.append(function(f'extern "C" __global__ void {name}', map(parameter, entries[-1].params), body))
-    functions = _reached(named, "\n".join(kernels))
+    functions = _reached(named, blank("\n".join(kernels)))
     text = "\n".join([*functions, *kernels])
     tables = needed_tables(file, text)
     types = needed(file, blank("\n".join([text, *tables])))
@@ -99,7 +99,7 @@ def _reached(named: list[tuple[str, str]], text: str) -> list[str]:
     words, found = set(re.findall(r"\w+", text)), set[str]()
     while more := {own for name, own in named if name in words and own not in found}:
         found |= more
-        words.update(word for own in more for word in re.findall(r"\w+", own))
+        words.update(word for own in more for word in re.findall(r"\w+", blank(own)))
     return [own for own in dict.fromkeys(own for _, own in named) if own in found]
 
 
