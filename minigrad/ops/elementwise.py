@@ -50,9 +50,9 @@ def kernels_of(name: str, file: str = "") -> dict[str, Any]:
     The vectorized kernels take the roles of the plain ones.
     """
     file = file or f"{name}.cu"
-    known, vectorized = Source.read(file).kernels, {"forward": "vectorized", "backward": "vectorized_backward"}
-    kernels = {way: per_element(file, f"{name}_{way}") for way in vectorized if f"{name}_{way}" in known}
-    fast = {way: kernel for way, kernel in vectorized.items() if f"{name}_{kernel}" in known}
+    text, vectorized = Source.read(file).text, {"forward": "vectorized", "backward": "vectorized_backward"}
+    kernels = {way: per_element(file, f"{name}_{way}") for way in vectorized if f" {name}_{way}(" in text}
+    fast = {way: kernel for way, kernel in vectorized.items() if f" {name}_{kernel}(" in text}  # found unparsed: quick
     return {"kernels": kernels | {k: per_four(file, f"{name}_{k}") for k in fast.values()}, "fast": fast}
 
 
