@@ -45,7 +45,7 @@ extern "C" __global__ void add_bounds(const float* a, const float* b, float* y, 
               "Every element has a thread, but neighboring threads have elements far apart: a block should take "
               "blockDim.x neighbors, beginning at blockIdx.x * blockDim.x."),
         Wrong("b[i]", "b[n - 1 - i]", "value", "Element i of y is made from element i of a and element i of b."),
-        Wrong("y[i] =", "y[i] +=", "nan", "`+=` reads y first, and nothing has been written there yet."),
+        Wrong("y[i] =", "y[i] +=", "uninitialised", "`+=` reads y first, and nothing has been written there yet."),
     ],
     reference=lambda a, b: a + b,
     arguments=lambda a, b: {"y": a.shape, "n": a.size},

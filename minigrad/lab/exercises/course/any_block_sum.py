@@ -65,7 +65,7 @@ extern "C" __global__ void any_block_sum(const float* x, float* y, int n) {
               "`left` numbers are sums[0] to sums[left - 1]: t + half has to be less than left."),
         Wrong("    if (t == 0) {\n        y[0] = sums[0];\n    }\n", "    y[0] = sums[0];\n", "race",
               "All threads write y[0], and most of them read sums[0] before it is complete. One thread is enough."),
-        Wrong("y[0] = ", "y[0] += ", "nan",
+        Wrong("y[0] = ", "y[0] += ", "uninitialised",
               "`+=` reads y[0] first, which may hold any number: the check puts nan there. One thread writes it: `=`."),
         Wrong("if (t == 0)", "if (t == BLOCK - 1)", "race",
               "Thread 0 writes sums[0] last. It may go on without a barrier, any other thread has to wait for it."),

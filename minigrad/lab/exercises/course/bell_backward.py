@@ -64,7 +64,7 @@ extern "C" __global__ void bell_backward(const float* dy, const float* x, float*
               "Each factor of x * t3 gets the other one: x gets t3."),
         Wrong("float total = dy[i] * t3;", "float total = 0;", "value",
               "The factor x of the product gets a portion, too."),
-        Wrong("dx[i] = total;", "dx[i] += total;", "nan", "dx holds nothing yet: store with `=`."),
+        Wrong("dx[i] = total;", "dx[i] += total;", "uninitialised", "dx holds nothing yet: store with `=`."),
         Wrong("float t2 = -t1;", "float t2 = t1;", "value", "The way forward was right: the exponent is minus x * x."),
     ],
     bug=True,

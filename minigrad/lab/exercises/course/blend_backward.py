@@ -73,7 +73,8 @@ extern "C" __global__ void blend_backward(const float* dy, float* dx, int n) {
         Wrong("if (i < n - 2) sum += 0.25f * dy[i + 1];", "", "value",
               "Thread i + 1 reads x[i] as well: its portion is missing."),
         Wrong("i < n) {", "i <= n) {", "out-of-bounds", "The last element is n - 1: the outer guard is i < n."),
-        Wrong("float sum = 0", "float sum", "value", "sum starts with whatever lies in its place: set it to 0."),
+        Wrong("float sum = 0", "float sum", "uninitialised",
+              "sum starts with whatever lies in its place: set it to 0."),
         Wrong("if (i > 1) sum += 0.5f * dy[i - 1];\n        if (i > 0 && i < n - 1) sum += dy[i];\n"
               "        if (i < n - 2) sum += 0.25f * dy[i + 1];",
               "if (i > 0) sum += 0.5f * dy[i - 1];\n        sum += dy[i];\n"

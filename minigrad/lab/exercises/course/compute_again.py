@@ -91,7 +91,7 @@ extern "C" __global__ void compute_again(
         Wrong("float p = tape[i]", "float p = tape[(rounds - 1) * n + i]", "value",
               "That is the last row. The loop begins with the first one, which is x."),
         Wrong("float d_p = dy[i]", "float d_p = 1", "value", "The walk back starts from dy[i]."),
-        Wrong("dp[j * n + i] = d_p", "dp[j * n + i] += d_p", "nan",
+        Wrong("dp[j * n + i] = d_p", "dp[j * n + i] += d_p", "uninitialised",
               "dp may hold anything: one thread owns the element, and comes by once: store."),
         Wrong("d_p *= 2 * kept[j];\n            dp[j * n + i] = d_p;",
               "dp[j * n + i] = d_p;\n            d_p *= 2 * kept[j];", "value",

@@ -43,7 +43,7 @@ extern "C" __global__ void leaky_backward(const float* dy, const float* x, float
         Wrong("dx[i] = x[i] > 0 ? dy[i] : 0.1f * dy[i];", "if (x[i] > 0) {\n            dx[i] = dy[i];\n        }",
               "never-written", "Where x is not above 0, nothing is written. There dx is 0.1f * dy[i]."),
         Wrong("i < n", "i < n - 1", "never-written", "The last element is n - 1: this guard leaves it out."),
-        Wrong("dx[i] =", "dx[i] +=", "nan", "`+=` reads dx first, and nobody has written it yet."),
+        Wrong("dx[i] =", "dx[i] +=", "uninitialised", "`+=` reads dx first, and nobody has written it yet."),
     ],
     reference=lambda dy, x: np.where(x > 0, dy, np.float32(0.1) * dy),
     arguments=lambda dy, x: {"dx": x.shape, "n": x.size},

@@ -103,7 +103,7 @@ extern "C" __global__ void pool_backward(
               "A pixel that no window chose has the gradient 0, and that must be stored as well."),
         Wrong("sum += dy[p * out_width + q];\n                }",
               "{\n                        atomicAdd(&dx[h * width + v], dy[p * out_width + q]);\n"
-              "                    }\n                }", "value",
+              "                    }\n                }", "uninitialised",
               "Add up in a variable of your own: one thread owns this pixel."),
     ],
     reference=reference,

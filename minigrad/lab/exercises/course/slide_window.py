@@ -75,7 +75,7 @@ extern "C" __global__ void slide_window(
               "To the right of the last column begins the next row, and that belongs to other threads: ask for both "
               "directions."),
         Wrong("sum += x", "sum = x", "value", "`=` keeps the last product alone. Every product is added: `+=`."),
-        Wrong("float sum = 0", "float sum", "value",
+        Wrong("float sum = 0", "float sum", "uninitialised",
               "A variable of your own begins with whatever lies in its place. Set it: float sum = 0."),
         Wrong("r < rows", "r < columns", "value", "r counts the rows of the window, s its columns."),
         Wrong("        y[p * out_width + q] = sum;\n", "", "never-written", "The sum has to be stored in y."),

@@ -98,7 +98,7 @@ extern "C" __global__ void softmax_row(const float* x, float* y, int rows, int c
         Wrong("    most = part[0];\n", "    most = 0;\n", "nan",
               "Without the largest taken off, expf overflows to infinity, or all of a row are 0: infinity divided by "
               "infinity and 0 divided by 0 are both nan. M is in part[0]."),
-        Wrong("float sum = 0", "float sum", "value",
+        Wrong("float sum = 0", "float sum", "uninitialised",
               "A variable of your own begins with whatever lies in its place. Set it: float sum = 0."),
         Wrong("sum += expf(x[j] - most)", "sum += x[j] - most", "value",
               "What is added up are the exponentials: expf(x[j] - most)."),

@@ -49,7 +49,7 @@ extern "C" __global__ void stay_in_registers(const float* x, float* y, int n) {
         Wrong("own + 0.5f", "own + 1 / 2", "value", "1 / 2 is 0 in C++: whole numbers divide to a whole number."),
         Wrong("float t = own + 0.5f;", "int t = own + 0.5f;", "value",
               "An int drops what is behind the point: a float."),
-        Wrong("float own = x[i];", "float own = y[i];", "nan", "y holds nothing yet. The input is x."),
+        Wrong("float own = x[i];", "float own = y[i];", "uninitialised", "y holds nothing yet. The input is x."),
         Wrong("y[i] = t * own;", "t = t * own;", "never-written", "At the end the result has to go to y[i]."),
         Wrong("i < n", "i <= n", "out-of-bounds", "The last element is n - 1."),
     ],

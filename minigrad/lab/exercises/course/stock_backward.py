@@ -105,7 +105,7 @@ extern "C" __global__ void stock_backward(
               "The catch of year j and lake i is in element j * n + i, as in the way forward."),
         Wrong("j >= 0", "j > 0", "value", "The year 0 is a year as well: j >= 0."),
         Wrong("int j = years - 1", "int j = years", "out-of-bounds", "The last year is years - 1."),
-        Wrong("dcaught[j * n + i] = -", "dcaught[j * n + i] -= ", "nan",
+        Wrong("dcaught[j * n + i] = -", "dcaught[j * n + i] -= ", "uninitialised",
               "`dcaught` may hold anything at the start. One thread owns the element, and comes by once: store."),
         Wrong("dx[i] = d_p;", "", "never-written", "What is left of d_p at the end is the gradient of x[i]: store it."),
         Wrong("(i < n)", "(i <= n)", "out-of-bounds", "There are n lakes: the guard is i < n."),

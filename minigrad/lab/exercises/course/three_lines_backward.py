@@ -60,7 +60,7 @@ extern "C" __global__ void three_lines_backward(
         Wrong("db[i] = d_sum", "db[i] = d_scaled", "value",
               "b[i] is read by the sum alone. So it gets d_sum, and that takes the line in between."),
         Wrong("db[i] = d_sum", "db[i] = -d_sum", "value", "A sum hands its gradient to both terms as it is."),
-        Wrong("db[i] = d_sum", "db[i] += d_sum", "nan",
+        Wrong("db[i] = d_sum", "db[i] += d_sum", "uninitialised",
               "`db` may hold anything when the kernel starts: += adds to that. One thread owns the element, so store."),
         Wrong("db[i] = d_sum;", "", "never-written", "db[i] has no value yet: b[i] gets d_sum."),
         Wrong("i < n", "i <= n", "out-of-bounds", "The last element is n - 1: the guard is i < n."),
