@@ -80,8 +80,13 @@ class TopLevel(NamedTuple):
     stop: int
 
 
-def items(code: str) -> Iterator[TopLevel]:
+@lru_cache(256)
+def items(code: str) -> tuple[TopLevel, ...]:
     """The items of blanked code, also those in namespaces. Directives are none."""
+    return tuple(_items(code))
+
+
+def _items(code: str) -> Iterator[TopLevel]:
     start, body, depth = 0, -1, 0
     for sign in _SIGN.finditer(code):
         mark = sign[0]

@@ -7,6 +7,7 @@ shared memory; each kernel gets an entry point.
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -87,7 +88,7 @@ def _translate(source: Source, here: Path, translation: Translation) -> str:
     translation.parts[source.name] = source.text
     text = source.text if translation.host else source.device_text
     code = blank(text)
-    edits = [*source.edits, *_shared(code), *_device(code), *_tokens(code), *_entries(source, code, translation.kernel)]
+    edits = [*source.edits, *_edits(code), *_entries(source, code, translation.kernel)]
     edits += _includes(source, text, code, here, translation)
     if translation.evaluate_once:
         edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
@@ -128,6 +129,12 @@ def _includes(source: Source, whole: str, code: str, here: Path, translation: Tr
         inner = "" if again else _translate(header, path.parent, translation)
         edits.append((match.start(), match.end(), f'#line 1 "{name}"\n{inner}\n#line {line} "{source.name}"'))
     return edits
+
+
+@lru_cache(256)
+def _edits(code: str) -> list[Edit]:
+    """The edits that no wanted kernel changes. They are kept, as many files include the same headers."""
+    return [*_shared(code), *_device(code), *_tokens(code)]
 
 
 def _tokens(code: str) -> list[Edit]:

@@ -31,3 +31,12 @@ def make_tiny(monkeypatch):
 def find_gpu(monkeypatch):
     """Let `cuda` be found by its name, where a test has put a fake driver below it."""
     monkeypatch.setattr(sys.modules["minigrad.devices"], "why_not", lambda name: "")
+
+
+def tick(gpu, monkeypatch):
+    """Give a GPU a clock that shows a microsecond more at each event."""
+    clock = iter(range(10**6))
+    for name, method in {
+        "mark": lambda: next(clock), "passed": lambda event: False, "between": lambda a, b: (b - a) * 1e-6,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(gpu, name, method)

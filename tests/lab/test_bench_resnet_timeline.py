@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from bench_examples import find_gpu
+from bench_examples import find_gpu, tick
 
 import minigrad as mg
 from minigrad import nn
@@ -31,11 +31,7 @@ class Block(nn.Module):
 def step(gpu, monkeypatch):
     """A step on a GPU whose clock shows a microsecond more at each event."""
     find_gpu(monkeypatch)
-    clock = iter(range(10**6))
-    for name, method in {
-        "mark": lambda: next(clock), "passed": lambda event: False, "between": lambda a, b: (b - a) * 1e-6,
-    }.items():  # fmt: skip
-        monkeypatch.setattr(gpu, name, method)
+    tick(gpu, monkeypatch)
     first = nn.Conv2d(3, 8, 3, padding=1, bias=False, device="cuda")
     net = nn.Sequential(first, Block(), nn.GlobalAvgPool2d(), nn.Linear(8, 3, device="cuda"))
     updates, rng = mg.optim.SGD(net.parameters(), 0.1, 0.9), np.random.default_rng(0)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from bench_examples import find_gpu
+from bench_examples import find_gpu, tick
 
 import minigrad as mg
 from minigrad.lab.bench import record as records
@@ -65,11 +65,7 @@ def test_steps_eager_and_replayed_have_the_losses_of_numpy(mode):
 def test_parts_of_a_step_by_kind(gpu, monkeypatch, tmp_path):
     """All blocks together, over a fake driver whose clock shows a microsecond more at each event."""
     find_gpu(monkeypatch)
-    clock = iter(range(10**6))
-    for name, method in {
-        "mark": lambda: next(clock), "passed": lambda event: False, "between": lambda a, b: (b - a) * 1e-6,
-    }.items():  # fmt: skip
-        monkeypatch.setattr(gpu, name, method)
+    tick(gpu, monkeypatch)
     two = replace(TINY, layers=2)
     monkeypatch.setattr(report, "timer", lambda: SimpleNamespace(hold=lambda seconds: None))
     found = report.timeline_of(two, "tf32", ())
