@@ -50,8 +50,16 @@ def compare_rounded(module, precision, batch, steps):
     assert (off < 1e-5).mean() > 0.97 and off.max() < most
 
 
-@pytest.mark.parametrize("precision", ARITHMETIC)
-@pytest.mark.parametrize("kind", MAKERS)
+def some(firsts, seconds, every):
+    """Pairs that hold each first and each second one; the others, which `make soak` adds, are marked."""
+    return [
+        pytest.param(a, b, marks=[pytest.mark.soak] * ((i + j) % every > 0))
+        for i, a in enumerate(firsts)
+        for j, b in enumerate(seconds)
+    ]
+
+
+@pytest.mark.parametrize(("precision", "kind"), some(ARITHMETIC, MAKERS, 2))
 def test_tensor_cores_give_the_numbers_of_rounded_factors(kind, precision, device):
     if device == "numpy":
         pytest.skip("NumPy has no tensor cores")
@@ -66,8 +74,10 @@ def with_tile(monkeypatch, *shape):
 
 
 # rows, columns of a warp, sequences, lanes that share columns
-@pytest.mark.parametrize("shape", [(16, 16, 64, 1), (32, 128, 16, 1), (64, 32, 32, 1), (64, 64, 8, 1)])
-@pytest.mark.parametrize("precision", ARITHMETIC)
+@pytest.mark.parametrize(
+    ("precision", "shape"),
+    some(ARITHMETIC, [(16, 16, 64, 1), (32, 128, 16, 1), (64, 32, 32, 1), (64, 64, 8, 1)], 3),
+)
 def test_tensor_cores_by_tiles_of_any_shape(monkeypatch, precision, shape, device):
     if device == "numpy":
         pytest.skip("NumPy has no tiles")
@@ -76,8 +86,14 @@ def test_tensor_cores_by_tiles_of_any_shape(monkeypatch, precision, shape, devic
     compare_rounded(nn.GRU(7, 21, device=device), precision, 35, 3)
 
 
-@pytest.mark.parametrize("shape", [(64, 16, 3, 4), (64, 32, 16, 2), (96, 64, 2, 1), (128, 16, 8, 4), (32, 128, 4, 1)])
-@pytest.mark.parametrize("rung", ["wavefront", "cluster"])
+@pytest.mark.parametrize(
+    ("rung", "shape"),
+    some(
+        ("wavefront", "cluster"),
+        [(64, 16, 3, 4), (64, 32, 16, 2), (96, 64, 2, 1), (128, 16, 8, 4), (32, 128, 4, 1)],
+        2,
+    ),
+)
 def test_tiles_of_any_shape(monkeypatch, rung, shape, device):
     if device == "numpy":
         pytest.skip("NumPy has no tiles")
