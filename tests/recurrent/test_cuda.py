@@ -17,7 +17,7 @@ from minigrad.kernels.launch import Launch
 from minigrad.ops import recurrence
 from minigrad.recurrent import CUDA, NumPy, cuda
 from minigrad.recurrent.cuda import RUNGS
-from minigrad.recurrent.tile import ARITHMETIC, WARP, Layers, Room, Tile, choose, tiles
+from minigrad.recurrent.tile import ARITHMETIC, TENSOR_CORES, WARP, Layers, Room, Tile, choose, tiles
 from minigrad.rounding import DROPPED, rounded
 from minigrad.source import CUDA as CUDA_FILES
 from minigrad.source import Source
@@ -139,7 +139,7 @@ def test_three_products_have_the_error_of_float32(kind, device):
     assert found["3xtf32"] < 2 * found["float32"] < 2e-7
 
 
-@pytest.mark.parametrize("kind", ["registers", "cluster", *ARITHMETIC])
+@pytest.mark.parametrize("kind", ["registers", "cluster", *TENSOR_CORES])
 @pytest.mark.parametrize("cell", GATES)
 def test_a_chosen_tile_covers_the_work_and_fits(cell, kind):
     for hidden in (1, 31, 100, 256, 512, 1024):

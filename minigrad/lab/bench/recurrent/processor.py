@@ -126,7 +126,7 @@ def recurrent_times(
 def core_times(threads: Sequence[int]) -> Times:
     """Seconds in which each of so many threads at once does a million multiplications and additions, or reads.
 
-    The limits are measured anew, then and later.
+    It forgets the limits, which are measured again then and later.
     """
     for known in (multiplications, bandwidth, barrier):
         known.cache_clear()
