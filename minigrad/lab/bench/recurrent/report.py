@@ -155,7 +155,7 @@ def _threads(cell: str, hidden: int, batch: int, against: Sequence[str]) -> dict
 
 def _layers(batch: int, against: Sequence[str]) -> dict[str, Times]:
     """Layers that overlap, and the rungs that run one after the other."""
-    rungs = ("packed", "units", "wavefront")
+    rungs = (*MEASURED, "wavefront")
     return recurrent_times(against, ["lstm"], [HIDDEN[0]], [batch], counts(), rungs, REPEATS, layers=LAYERS).times
 
 
