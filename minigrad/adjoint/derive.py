@@ -11,7 +11,7 @@ from minigrad.adjoint.differentiate.sweep import Sweep
 from minigrad.adjoint.emit.assemble import AdjointFile, assemble
 from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, dataflow
-from minigrad.adjoint.language.ast import Stmt, is_float
+from minigrad.adjoint.language.ast import Stmt, gradient_type, is_float
 from minigrad.adjoint.language.control_flow import ends, structured
 from minigrad.adjoint.language.dataflow import names_used
 from minigrad.adjoint.language.rewrite import ZERO, flatten
@@ -41,10 +41,11 @@ def differentiate(facts: KernelFacts, plan: StoragePlan, passes: Sequence[Pass])
     totals = {p.name: active[p.name] for p in scalars}
     gradients |= {name: facts.names.fresh(f"{total}_own") for name, total in totals.items()}
     sweep = Sweep(facts, plan, gradients)
-    own: list[Stmt] = [ast.Declare(gradients[p.name], p.type, value=ZERO) for p in scalars]
+    own: list[Stmt] = [ast.Declare(gradients[p.name], gradient_type(p.type), value=ZERO) for p in scalars]
     add: list[Stmt] = []
     for p in scalars:
-        total, own_sum = ast.Index(totals[p.name], (ZERO,), p.type), ast.Name(gradients[p.name], p.type)
+        kind = gradient_type(p.type)
+        total, own_sum = ast.Index(totals[p.name], (ZERO,), kind), ast.Name(gradients[p.name], kind)
         add += [ast.Comment(f"the parameter {p.name} is shared by all threads"), ast.Assign(total, "+=", own_sum)]
     body = [*own, *sweep.both(facts.flow), *add]
     derived = Derived(facts, active, sweep.saved.registers, plan.fills)

@@ -16,13 +16,13 @@ from minigrad.adjoint.decide.accumulate import COPIES
 from minigrad.adjoint.decide.store_or_recompute import STORED, Tape
 from minigrad.adjoint.emit.assemble import AdjointFile
 from minigrad.adjoint.frontend.file import KernelFile
-from minigrad.adjoint.language.ast import Expr, Function, Place, is_float, own_name
+from minigrad.adjoint.language.ast import GRADIENTS, Expr, Function, Place, gradient_type, is_float, own_name
 from minigrad.adjoint.language.dataflow import written
 from minigrad.adjoint.language.printer import expression
 from minigrad.devices import device as base
 from minigrad.devices import kernel_device
 from minigrad.devices.array import Array
-from minigrad.devices.dtypes import convert, copied, move, to_host
+from minigrad.devices.dtypes import convert, copied, dtype_of, move, to_host
 from minigrad.errors import LaunchError, short
 from minigrad.kernels.arguments import bind
 from minigrad.kernels.extents import Extent
@@ -35,7 +35,7 @@ MAX_COPIED = 1 << 18  # elements in all copies of a gradient to which all blocks
 STATIC_SHARED = 48 * 1024  # bytes of shared memory of a block that a kernel may declare
 SLOTS = 64  # first guess for a tape whose length only the running kernel knows
 EXAMINED = 4096  # most threads of a launch that is searched for races
-DTYPES = {c: dtype for dtype, c in C_NAMES.items()}
+DTYPES: dict[str, Any] = {c: dtype for dtype, c in C_NAMES.items()} | {"__nv_bfloat16": "bfloat16"}
 
 
 @dataclass
@@ -105,7 +105,7 @@ class PrimalLaunch:
     def dtype(self, kind: str) -> np.dtype:
         """The dtype of a type; for `real` that of the first such array."""
         if kind != "real":
-            return DTYPES[kind]
+            return dtype_of(DTYPES[kind])
         reals = [p.name for p in self.file.kernel.params if p.pointer and p.type == "real"]
         return self.arrays[reals[0]].dtype if reals else np.dtype(np.float32)
 
@@ -165,19 +165,24 @@ def gradients_of(run: PrimalLaunch, upstream: Mapping[str, Array], code: Adjoint
     for p in run.file.kernel.own:
         members = [d for name, d in run.derived.gradients.items() if own_name(name) == p.name]
         if (d := upstream.get(p.name)) is not None:
-            made[p.name] = copied(d) if any(own_name(m) in changed for m in members) else d
+            if p.type in GRADIENTS:
+                made[p.name] = convert(d, np.dtype(np.float32))
+            else:
+                made[p.name] = copied(d) if any(own_name(m) in changed for m in members) else d
         elif members and members[0] != own_name(members[0]):  # structs
-            made[p.name] = Array.zeros(run.device, run.shape(p.name), run.arrays[p.name].dtype)
+            dtype = run.arrays[p.name].dtype
+            dtype = np.dtype(np.float32) if p.type in GRADIENTS else dtype
+            made[p.name] = Array.zeros(run.device, run.shape(p.name), dtype)
         elif is_float(p.type):
             shape = (COPIES, strides[p.name]) if strides.get(p.name) else run.shape(p.name)
             allocate = Array.empty if run.fills(p.name) else Array.zeros
-            made[p.name] = allocate(run.device, shape, run.dtype(p.type))
+            made[p.name] = allocate(run.device, shape, run.dtype(gradient_type(p.type)))
     return made
 
 
 def fitted(d: Array, value: Any) -> Array:
     """The gradient in shape and dtype of its argument: a number may come in shape (1,), a double as float32."""
-    if not isinstance(value, Tensor | Array | np.ndarray) or value.dtype.kind != "f":
+    if not isinstance(value, Tensor | Array | np.ndarray) or np.dtype(value.dtype).kind not in "fV":
         return d
     d = d if d.shape == value.shape else d.reshape(value.shape)
     return d if d.dtype == value.dtype else convert(d, value.dtype)

@@ -14,7 +14,7 @@ from minigrad.devices.tensor_map import TensorMap
 from minigrad.errors import LaunchError
 from minigrad.kernels import structs
 from minigrad.kernels.frame import Frame
-from minigrad.kernels.types import C_NAMES, ELEMENTS, SCALARS, plain
+from minigrad.kernels.types import BFLOATS, C_NAMES, ELEMENTS, SCALARS, plain
 from minigrad.kernels.view import View
 from minigrad.kernels.window import Window
 from minigrad.source import Param
@@ -100,12 +100,11 @@ def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype
     """Raise TypeError or LaunchError where the array does not match the pointer's type."""
     if param.members:
         return structs.check(_place(kernel, i, param), param, array.dtype)
-    if plain(param.type) == "bfloat16":
-        if not is_bfloat16(array.dtype):
-            raise TypeError(f"{_place(kernel, i, param)} takes bfloat16; got {array.dtype}. Use .astype('bfloat16').")
-        return
-    own = {"real": real, "wide": wide(real)}
-    dtype, lanes = (own[param.type], 1) if param.type in own else ELEMENTS.get(plain(param.type), (None, 1))
+    kind = plain(param.type)
+    if kind in BFLOATS and not is_bfloat16(array.dtype):
+        raise TypeError(f"{_place(kernel, i, param)} takes bfloat16; got {array.dtype}. Use .astype('bfloat16').")
+    own = {"real": (real, 1), "wide": (wide(real), 1), **{c: (array.dtype, n) for c, n in BFLOATS.items()}}
+    dtype, lanes = own[kind] if kind in own else ELEMENTS.get(kind, (None, 1))
     if dtype is None and param.type != "void":
         raise TypeError(
             f"{_place(kernel, i, param)}: pointers to {param.type} are not known here; those to numbers, vectors such "

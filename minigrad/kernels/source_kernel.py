@@ -72,14 +72,20 @@ def kernel(
     name = plain + less + given
     macros = tuple((key, str(int(v) if isinstance(v, bool) else v)) for key, v in (defines or {}).items())
     source = replace(source_of(f"mg.kernel {name}", source_or_path, plain), macros=macros)
-    source = replace(defining(source, plain), kernel=plain)
-    if plain != name:
-        source = replace(source, template=name)
+    source = wanted(defining(source, plain), plain, name if plain != name else "")
     made = SourceKernel(source, plain, defines=defines, cooperative=cooperative)
     made.waits = True
     _ = made.signature  # raises where the text has no such kernel
     if left := source.host_names:
         warnings.warn(f"{source.name}: code for the host is left out: {', '.join(left)}.", stacklevel=2)
+    return made
+
+
+def wanted(source: Source, kernel: str, template: str = "") -> Source:
+    """The same text for one of its kernels. The scans of the text are kept, but for those that know a template."""
+    made = replace(source, kernel=kernel, template=template)
+    kept = ("code", "_compiled", "_kernel", "_texts", "_all", *(() if template else ("kernels", "aliases")))
+    made.__dict__.update((name, source.__dict__[name]) for name in kept if name in source.__dict__)
     return made
 
 

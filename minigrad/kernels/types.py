@@ -28,10 +28,12 @@ ELEMENTS = {
     for dtype, (c, _, vectors) in _TYPES.items()
     for name, lanes in {c: 1, **vectors}.items()
 }
+BFLOATS = {"bfloat16": 1, "bfloat162": 2}  # of ml_dtypes, which need not be installed
 _ALIASES = {
     "dim3": "uint3", "long2": "longlong2", "ulong2": "ulonglong2", "cuComplex": "float2",
     "cuFloatComplex": "float2", "cuDoubleComplex": "double2",
     "__half": "half", "__half2": "half2", "__nv_bfloat16": "bfloat16", "nv_bfloat16": "bfloat16",
+    "__nv_bfloat162": "bfloat162", "nv_bfloat162": "bfloat162",
     "uint": "unsigned", "uchar": "unsigned char", "ushort": "unsigned short", "ulong": "unsigned long",
     "int8_t": "signed char", "int16_t": "short", "int32_t": "int", "int64_t": "long long", "ptrdiff_t": "long long",
     "uint8_t": "unsigned char", "uint16_t": "unsigned short", "uint32_t": "unsigned", "uint64_t": "unsigned long long",

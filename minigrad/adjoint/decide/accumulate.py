@@ -243,7 +243,8 @@ def cleared(d: ast.Declare, gradient: str, conditions: dict[str, Expr], limits: 
     own = {n for n, axis in chosen.items() if known.get(f"blockDim.{axis}") == d.dims[n]}
     conditions |= {f"blockDim.{chosen[n]}": d.dims[n] for n in own}
     indices = [thread[n] if n in own else ast.Name(f"{gradient}_{'ijk'[n]}", "int") for n in range(len(d.dims))]
-    body: list[Stmt] = [ast.Assign(ast.Index(gradient, tuple(indices), d.type), "=", ZERO)]
+    kind = ast.gradient_type(d.type)
+    body: list[Stmt] = [ast.Assign(ast.Index(gradient, tuple(indices), kind), "=", ZERO)]
     for n in reversed(range(len(d.dims))):
         if n not in own:
             step: Expr = ast.Name(f"blockDim.{chosen[n]}", "int") if n in chosen else ONE
@@ -251,7 +252,7 @@ def cleared(d: ast.Declare, gradient: str, conditions: dict[str, Expr], limits: 
     for axis in left:
         if axis not in chosen.values():
             body = [ast.If(comparison("==", ast.Name(f"threadIdx.{axis}", "int"), ZERO), body, [])]
-    return [ast.Declare(gradient, d.type, d.dims, shared=True), *body]
+    return [ast.Declare(gradient, kind, d.dims, shared=True), *body]
 
 
 def _distribution(dims: tuple[Expr, ...], axes: list[str], conditions: dict[str, Expr]) -> dict[int, str]:

@@ -7,7 +7,7 @@ from minigrad.adjoint.differentiate.derivatives import derivative, slopes
 from minigrad.adjoint.differentiate.saved import Saved, short_name
 from minigrad.adjoint.frontend.groups import SHUFFLES
 from minigrad.adjoint.language import ast, rewrite
-from minigrad.adjoint.language.ast import DERIVATIVES, Expr, Stmt, Target, base_name, is_float
+from minigrad.adjoint.language.ast import DERIVATIVES, HALVES, Expr, Stmt, Target, base_name, gradient_type, is_float
 from minigrad.adjoint.language.control_flow import branch
 from minigrad.adjoint.language.dataflow import derivative_sources, names_in, own_writes, target_name
 from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, minus, negative, over, plus, times
@@ -33,8 +33,16 @@ class Rules:
 
     def __init__(self, facts: KernelFacts, saved: Saved, gradients: Gradients):
         self.facts, self.saved, self.gradients = facts, saved, gradients
-        self.keep, self.fresh = saved.keep, facts.names.fresh
+        self.fresh = facts.names.fresh
         self.updated: Target | None = None  # the target of `t = a * t + b`, whose gradient is scaled instead
+
+    def keep(self, e: Expr) -> Expr:
+        """The value of an expression in the backward sweep, which computes with float where the kernel has halves."""
+        kept = self.saved.keep(e)
+        return ast.Cast("float", kept) if e.type in HALVES else kept
+
+    def gradient(self, name: str, kind: str) -> ast.Name:
+        return ast.Name(self.gradients[name], gradient_type(kind))
 
     def carries(self, e: Expr) -> bool:
         return bool(derivative_sources(e) & self.facts.active)
@@ -69,8 +77,9 @@ class Rules:
 
     def gradient_of(self, target: Target) -> Target:
         if isinstance(target, ast.Name):
-            return ast.Name(self.gradients[target.name], target.type)
-        return ast.Index(self.gradients[target.array], tuple(map(self.keep, target.indices)), target.type)
+            return self.gradient(target.name, target.type)
+        indices = tuple(map(self.keep, target.indices))
+        return ast.Index(self.gradients[target.array], indices, gradient_type(target.type))
 
     def call(self, e: ast.Call, seed: Expr) -> list[Stmt]:
         """f(x): `f_adjoint(x, seed, d_x)` adds to d_x."""
@@ -80,14 +89,14 @@ class Rules:
             if n in e.inactive:
                 continue
             if isinstance(a, ast.Name) and (p.pointer or self.carries(a)):
-                sinks.append(ast.Name(self.gradients[a.name], p.type))
+                sinks.append(self.gradient(a.name, p.type))
             else:
-                name = ast.Name(self.fresh(f"d_{p.name}_part"), p.type)
-                before.append(ast.Declare(name.name, p.type, value=ZERO))
+                name = ast.Name(self.fresh(f"d_{p.name}_part"), gradient_type(p.type))
+                before.append(ast.Declare(name.name, name.type, value=ZERO))
                 after += self.pull(a, name)
                 sinks.append(name)
         arrays = self.saved.plan.changed(self.saved.here, e)
-        own = [a if p.pointer else self.keep(a) for p, a in zip(function.params, e.arguments, strict=True)]
+        own = [a if p.pointer else self.saved.keep(a) for p, a in zip(function.params, e.arguments, strict=True)]
         stale = {p.name: a.names for p, a in zip(function.params, e.arguments, strict=True) if a.names & arrays}
         writes = tuple(n.name for n in sinks)
         return [*before, ast.CallStmt(f"{e.function}_adjoint", (*own, seed, *sinks), writes, stale=stale), *after]
@@ -132,7 +141,7 @@ class Rules:
         before, d = self.in_variable(seed)
         own = (self.keep(mask), d, *map(self.keep, rest))
         name = f"shuffle_{SHUFFLES[e.function]}_adjoint"
-        return [*before, ast.Assign(self.gradient_of(x), "+=", ast.Call(name, own, e.type))]
+        return [*before, ast.Assign(self.gradient_of(x), "+=", ast.Call(name, own, d.type))]
 
     def function(self, e: ast.Call, seed: Expr) -> list[Stmt]:
         name, args = base_name(e.function), e.arguments
@@ -162,9 +171,10 @@ class Rules:
             case ast.Declare(value=value) if value is not None:
                 if s.name not in after:  # then `keep` may read the value from the variable
                     self.saved.held = value, ast.Name(s.name, s.type)
-                return self.pull(value, ast.Name(self.gradients[s.name], s.type))
+                return self.pull(value, self.gradient(s.name, s.type))
             case ast.Declare(values=values) if values:
-                d = [ast.Index(self.gradients[s.name], (rewrite.int_literal(n),), s.type) for n in range(len(values))]
+                name, kind = self.gradients[s.name], gradient_type(s.type)
+                d = [ast.Index(name, (rewrite.int_literal(n),), kind) for n in range(len(values))]
                 return [t for e, seed in zip(values, d, strict=True) for t in self.pull(e, seed)]
             case ast.Assign():
                 return self.assignment(s, after)

@@ -9,7 +9,7 @@ from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import LOCAL_BYTES, Count, evaluate
 from minigrad.adjoint.decide.store_or_recompute import LoopPlan, Storage, StoragePlan, Tape, replace_header
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, Stmt, is_float
+from minigrad.adjoint.language.ast import HALVES, Expr, Stmt, is_float
 from minigrad.adjoint.language.dataflow import always_read, own_arrays, written
 from minigrad.adjoint.language.printer import expression
 from minigrad.adjoint.language.rewrite import ZERO, comparison, logical_not, replace_parts
@@ -96,7 +96,10 @@ class Saved:
         if (e, guards) not in self.captured:
             value = e
             for guard in reversed(guards):
-                value = ast.Ternary(guard, value, ast.Number("0", e.type), e.type)
+                zero: Expr = ast.Number("0", e.type)
+                if e.type in HALVES:
+                    zero = ast.Cast(e.type, ast.Number("0.0f", "float"))
+                value = ast.Ternary(guard, value, zero, e.type)
             save = {Storage.REGISTER: self.in_register, Storage.TAPE: self.on_tape, Storage.LOST: self.lost}
             self.captured[e, guards] = save[self.plan.saved_in(self.here, value)](value)
         return self.captured[e, guards]

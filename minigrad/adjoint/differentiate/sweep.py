@@ -87,7 +87,8 @@ class Sweep:
         for s in body:
             if isinstance(s, ast.Declare) and s.name in self.facts.active and not s.shared:
                 values: tuple[Expr, ...] | None = () if s.dims else None
-                made.append(ast.Declare(self.gradients[s.name], s.type, s.dims, None if s.dims else ZERO, values))
+                kind = ast.gradient_type(s.type)
+                made.append(ast.Declare(self.gradients[s.name], kind, s.dims, None if s.dims else ZERO, values))
         return made
 
     def hoisted(self, forward: list[Stmt], backward: list[Stmt]) -> list[Stmt]:

@@ -7,7 +7,17 @@ from minigrad.adjoint.decide import AdjointLaunch, Derived
 from minigrad.adjoint.decide.store_or_recompute import STORED
 from minigrad.adjoint.frontend.expressions import parse_expression
 from minigrad.adjoint.frontend.file import KernelFile
-from minigrad.adjoint.language.ast import CallStmt, Declare, Expr, Function, Name, Parameter, Stmt, own_name
+from minigrad.adjoint.language.ast import (
+    CallStmt,
+    Declare,
+    Expr,
+    Function,
+    Name,
+    Parameter,
+    Stmt,
+    gradient_type,
+    own_name,
+)
 from minigrad.adjoint.language.dataflow import names_used, written
 from minigrad.adjoint.language.printer import function, parameter
 from minigrad.adjoint.language.rewrite import ONE, flatten
@@ -115,7 +125,7 @@ def sum_functions(text: str) -> list[str]:
 def parameters(kernel: Function, derived: Derived, launch: AdjointLaunch, body: list[Stmt]) -> list[Parameter]:
     """The kernel's own parameters, gradients and tapes in global memory, as far as the body uses them."""
     used, changed = names_used(body), written(body)
-    types = {p.name: p.type for p in kernel.params}
+    types = {p.name: gradient_type(p.type) for p in kernel.params}
     gradients, known = derived.gradients.items(), used | {t.name for t in derived.tapes}
     params = merged(kernel, [
         *(p for p in kernel.params if p.name in used),
@@ -137,9 +147,9 @@ def merged(kernel: Function, params: list[Parameter], gradients: dict[str, str])
         if name == p.name:
             made[name] = p
             continue
-        own = name if name in structs else of[name]
+        kind = structs[name] if name in structs else gradient_type(structs[of[name]])
         const = p.const and (name not in made or made[name].const)
-        made[name] = replace(p, name=name, type=structs[own], pointer="[" in p.name, const=const and "[" in p.name)
+        made[name] = replace(p, name=name, type=kind, pointer="[" in p.name, const=const and "[" in p.name)
     return list(made.values())
 
 
@@ -190,6 +200,11 @@ def function_text(made: Derived, memory: list[Parameter]) -> str:
     of, result = made.facts.function, made.result
     assert result is not None
     sinks = [p for p in of.params if p.name in made.gradients]
-    gradients = [f"{p.type}{'*' if p.pointer else '&'} {made.gradients[p.name]}" for p in sinks]
-    params = [*map(parameter, of.params), f"{result.type} {made.seed}", *gradients, *map(parameter, memory)]
+    gradients = [f"{gradient_type(p.type)}{'*' if p.pointer else '&'} {made.gradients[p.name]}" for p in sinks]
+    params = [
+        *map(parameter, of.params),
+        f"{gradient_type(result.type)} {made.seed}",
+        *gradients,
+        *map(parameter, memory),
+    ]
     return function(f"__device__ void {of.name}_adjoint", params, made.body)

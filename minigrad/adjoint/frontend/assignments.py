@@ -77,7 +77,8 @@ class AssignmentParser(DeclarationParser):
         elif self.functions and f"operator{op.text}" in target.type.methods:
             self.functions.method(self, target, f"operator{op.text}", [value], op)
         else:
-            result = self.called(f"operator{op.text[:-1]}", [target, value], op)
+            result = self.binary(op._replace(text=op.text[:-1]), target, value)
+            assert isinstance(result, Struct)
             self.store(target, result, place)
         return target
 

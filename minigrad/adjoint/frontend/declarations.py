@@ -5,27 +5,11 @@ from dataclasses import replace
 from minigrad.adjoint.frontend.expressions import ASSIGNMENTS, ExpressionParser
 from minigrad.adjoint.frontend.groups import Group
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import (
-    Expr,
-    Place,
-    Stmt,
-    common_type,
-    is_float,
-    unused_name,
-)
+from minigrad.adjoint.language.ast import GRADIENTS, HALVES, Expr, Place, Stmt, common_type, is_float, unused_name
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ONE, ZERO, int_value
-from minigrad.adjoint.language.values import (
-    Elements,
-    Kind,
-    Member,
-    Pointer,
-    PointerVariable,
-    Struct,
-    StructType,
-    Value,
-)
+from minigrad.adjoint.language.values import Elements, Kind, Member, Pointer, PointerVariable, Struct, StructType, Value
 
 STORAGE = ("const", "__shared__", "extern", "static", "volatile", "constexpr", "register", "__constant__")
 
@@ -106,6 +90,8 @@ class DeclarationParser(ExpressionParser):
         for name, member, dims in kind.leaves(before, "."):
             pointer = own.pointer or bool(dims)
             made.append(ast.Parameter(name, member, pointer, own.const or not own.pointer, own.place, own.restrict))
+        if kind.name not in GRADIENTS and any(p.type in HALVES for p in made):
+            raise self.error(own.place, f"{kind} holds a {made[0].type}; pass it as float, or in an array of its own.")
         if self.nested_arrays(kind) and own.pointer:
             raise self.error(own.place, f"{kind} holds an array of structs; pass that as an array of its own.")
         scope[own.name] = array if own.pointer else replace(array, axes=0).element(own.place)

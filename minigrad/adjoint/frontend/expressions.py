@@ -6,6 +6,7 @@ from dataclasses import replace
 from minigrad.adjoint.frontend import groups
 from minigrad.adjoint.frontend.calls import CallParser
 from minigrad.adjoint.frontend.groups import Group
+from minigrad.adjoint.frontend.intrinsics import is_packed
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.frontend.types import IGNORED
 from minigrad.adjoint.language import ast
@@ -72,6 +73,8 @@ class ExpressionParser(CallParser):
         return left
 
     def binary(self, op: Token, left: Value, right: Value) -> Value:
+        if isinstance(left, Struct) and isinstance(right, Struct) and op.text in "+-*/" and is_packed(left, right):
+            return self.zipped(left, right, lambda a, b: ast.Binary(op.text, a, b, a.type))
         if isinstance(left, Struct) or isinstance(right, Struct):
             return self.called(f"operator{op.text}", [left, right], op)
         if op.text in "+-" and isinstance(left, Elements | Pointer) and is_expression(right):

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, common_type, result_type
+from minigrad.adjoint.language.ast import HALVES, Expr, common_type, result_type
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ZERO
-from minigrad.adjoint.language.values import Value
+from minigrad.adjoint.language.rewrite import ZERO, negative
+from minigrad.adjoint.language.values import VECTORS, Struct, Value
 
 Make = Callable[[Any, list[Value], Token], Value]
 # Calls that compute nothing.
@@ -113,7 +113,103 @@ def _load(parser: Any, arguments: list[Value], token: Token) -> Value:
     return parser.element(parser.pointer(arguments[0], token.place), ZERO, token.place)
 
 
+def is_packed(*values: Value) -> bool:
+    """True for pairs of halves of one type."""
+    kinds = {v.type.name if isinstance(v, Struct) else "" for v in values}
+    return len(kinds) == 1 and kinds <= {"half2", "__nv_bfloat162"}
+
+
+def _packed(parser: Any, value: Value, token: Token) -> Struct:
+    if not isinstance(value, Struct) or not is_packed(value):
+        raise parser.error(token.place, f"{token.text} takes pairs of halves; got {value.type}.")
+    return value
+
+
+def _half(function: str, count: int = 1) -> Make:
+    """A function of halves: computed in float, then rounded."""
+
+    def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
+        halves = _numbers(parser, arguments, token, count)
+        wide = tuple(ast.Cast("float", e) for e in halves)
+        kind = next((e.type for e in halves if e.type in HALVES), "half")
+        made = ast.Binary("/", ast.Number("1.0f", "float"), wide[0], "float") if not function else ast.Call(
+            function, wide, "float", token.place
+        )  # fmt: skip
+        return ast.Cast(kind, made)
+
+    return make
+
+
+def _half_operator(op: str) -> Make:
+    def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
+        a, b = _numbers(parser, arguments, token, 2)
+        return ast.Binary(op, a, b, "bool" if op in ast.PRECEDENCE and ast.PRECEDENCE[op] < 8 else a.type)
+
+    return make
+
+
+def _each(of_one: Make) -> Make:
+    """A function of pairs of halves: that of halves, of both."""
+
+    def make(parser: Any, arguments: list[Value], token: Token) -> Struct:
+        pairs = [_packed(parser, a, token) for a in arguments]
+        return Struct(pairs[0].type, {axis: of_one(parser, [p.members[axis] for p in pairs], token) for axis in "xy"})
+
+    return make
+
+
+def _pair(kind: str, spread: bool = False) -> Make:
+    """A pair of these from two numbers, one number for both, or another pair."""
+
+    def make(parser: Any, arguments: list[Value], token: Token) -> Struct:
+        given = arguments[0]
+        pair = isinstance(given, Struct)
+        first, second = given.members.values() if pair else arguments * 2 if spread else arguments  # type: ignore
+        member = VECTORS[kind].members[0].type
+        values = [_cast(str(member), parser.number(e, token.place)) for e in (first, second)]
+        return Struct(VECTORS[kind], dict(zip("xy", values, strict=True)))
+
+    return make
+
+
+def _cast(kind: str, e: Expr) -> Expr:
+    return e if e.type == kind else ast.Cast(kind, e)
+
+
+def _member(axis: str, kind: str = "") -> Make:
+    def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
+        e = _packed(parser, arguments[0], token).members[axis]
+        return _cast(kind or e.type, e)  # type: ignore[arg-type]
+
+    return make
+
+
+HALF_FUNCTIONS: dict[str, Make] = {
+    **{f"__h{name}": _half_operator(op) for name, op in (
+        ("add", "+"), ("sub", "-"), ("mul", "*"), ("div", "/"), ("gt", ">"), ("lt", "<"), ("ge", ">="), ("le", "<="),
+        ("eq", "=="), ("ne", "!="))},
+    "__hfma": _half("fmaf", 3), "__hmax": _half("fmaxf", 2), "__hmin": _half("fminf", 2), "__habs": _half("fabsf"),
+    "__hneg": lambda parser, arguments, token: negative(_numbers(parser, arguments, token, 1)[0]),
+    **{f"h{name}": _half(f"{name}f") for name in (
+        "exp", "exp2", "log", "log2", "log10", "sin", "cos", "tanh", "sqrt", "rsqrt", "floor", "ceil", "rint", "trunc"
+    )},
+    "hrcp": _half(""),
+}  # fmt: skip
 INTRINSICS: dict[str, Make] = {
+    **HALF_FUNCTIONS,
+    **{f"{name}2": _each(make) for name, make in HALF_FUNCTIONS.items()},
+    **{f"__{a}2{b}{mode}": _rounded("", kind)
+       for a in ("float", "double", "int") for b, kind in (("half", "half"), ("bfloat16", "__nv_bfloat16"))
+       for mode in ("", "_rn", "_rz")},
+    "__half2float": _rounded("", "float"), "__bfloat162float": _rounded("", "float"),
+    **{f"{name}{b}2{mode}": _pair(f"{c}2", spread) for b, c in (("half", "half"), ("bfloat16", "__nv_bfloat16"))
+       for name, mode, spread in (("__floats2", "_rn", False), ("__float22", "_rn", False), ("__float2", "_rn", True),
+                                  (f"__{b}2", "", True), ("__halves2", "", False))},
+    "make_half2": _pair("half2"), "make_bfloat162": _pair("__nv_bfloat162"),
+    "__half22float2": _pair("float2"), "__bfloat1622float2": _pair("float2"),
+    "__low2float": _member("x", "float"), "__high2float": _member("y", "float"),
+    **dict.fromkeys(("__low2half", "__low2bfloat16"), _member("x")),
+    **dict.fromkeys(("__high2half", "__high2bfloat16"), _member("y")),
     **{f"__{name}f": _function(f"{name}f") for name in ("exp", "log", "sin", "cos", "tan", "log2", "log10")},
     "__powf": _function("powf", 2), "__fsqrt_rn": _function("sqrtf"), "__dsqrt_rn": _function("sqrt"),
     "__frsqrt_rn": _function("rsqrtf"), "__fmaf_rn": _function("fmaf", 3), "__fma_rn": _function("fma", 3),

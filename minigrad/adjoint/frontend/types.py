@@ -22,9 +22,10 @@ from minigrad.adjoint.language.values import (
 )
 from minigrad.kernels.types import plain
 
-ALLOWED_TYPES = "whole numbers, bool, float, double, real and structs of these are allowed"
+ALLOWED_TYPES = "whole numbers, bool, float, double, half, real and structs of these are allowed"
 INTEGER_WORDS = ("unsigned", "signed", "char", "short", "int", "long")
 IGNORED = ("const", "volatile", "register", "struct", "typename", "__restrict__", "__restrict", "enum", "class")
+ALIASES = {"__half2": "half2", "nv_bfloat162": "__nv_bfloat162"}
 LOCAL_TYPES = ("struct", "enum", "class", "union")
 
 
@@ -75,9 +76,9 @@ class TypeParser:
             return found
         if self.functions and (struct := self.functions.struct(name)) is not None:
             return struct
-        if name in VECTORS:
-            return VECTORS[name]
-        return TYPES.get(name) or _known(plain(name))
+        if self.functions and name in self.functions:
+            return None
+        return TYPES.get(name) or VECTORS.get(ALIASES.get(name, name)) or _known(plain(name))
 
     def peek_type(self) -> Kind | None:
         """The type that begins at the cursor; None where no type does. The cursor stays."""

@@ -6,12 +6,16 @@ from functools import cached_property
 from itertools import chain, count
 from typing import NamedTuple
 
-FLOATS = ("float", "real", "double")
+HALVES = ("half", "__nv_bfloat16")  # numbers of 16 bits, whose gradients are float
+FLOATS = (*HALVES, "float", "real", "double")
 SMALL = ("signed char", "unsigned char", "short", "unsigned short")  # whole numbers that C++ computes with as int
 RANKS = ("bool", *SMALL, "int", "unsigned", "long long", "unsigned long long", "size_t", *FLOATS)
 TYPES = {kind: kind for kind in RANKS} | {"unsigned int": "unsigned", "wide": "real"}
+TYPES |= {"__half": "half", "nv_bfloat16": "__nv_bfloat16"}
 BYTES = {"real": 4, "float": 4, "double": 8, "int": 4, "unsigned": 4, "bool": 1, "long long": 8, "size_t": 8}
 BYTES |= {"unsigned long long": 8, "signed char": 1, "unsigned char": 1, "short": 2, "unsigned short": 2}
+BYTES |= dict.fromkeys(HALVES, 2)
+GRADIENTS = dict.fromkeys(HALVES, "float") | {"half2": "float2", "__nv_bfloat162": "float2"}
 UNSIGNED = ("unsigned", "size_t", "unsigned long long")
 BUILTINS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 CONSTANTS = {
@@ -68,6 +72,11 @@ def common_type(*types: str) -> str:
 
 def is_float(kind: str) -> bool:
     return kind in FLOATS
+
+
+def gradient_type(kind: str) -> str:
+    """The type of a gradient, in which it is added up."""
+    return GRADIENTS.get(kind, kind)
 
 
 # The precedence of binary operators: one of a higher rank binds more tightly.

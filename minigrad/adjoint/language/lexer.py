@@ -14,7 +14,7 @@ _TOKEN = re.compile(
     r"|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<string>\"[^\"\n]*\"|'[^'\n]*')"
     r"|(?P<op><<=|>>=|\+\+|--|->|::|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>=!&|^~?:;,.(){}\[\]])"
-    r"|(?P<space>\s+)"
+    r"|(?P<space>\s+)|(?P<bad>.)"
 )
 # names that the adjoint declares itself
 RESERVED = {"tape_thread", "tape_threads", "tape_slots", "tape_needed", "warp_add", "warp_total", "block_add"}
@@ -138,22 +138,21 @@ def joined(directive: re.Match[str]) -> str:
 
 def cut(stream: TokenStream, line: str, number: int, start: int, column: int = 0) -> list[Token]:
     """The tokens of a line. A piece that is none, or an octal number, is rejected where the kernel comes to it."""
-    tokens, at = [], column
-    while at < len(line):
-        match, place = _TOKEN.match(line, at), Place(number, at + 1)
-        text = match.group() if match else line[at]
-        kind, end = str(match.lastgroup) if match else "bad", start + at + len(text)
-        if match is None:
+    tokens = []
+    for match in _TOKEN.finditer(line, column):
+        if (kind := match.lastgroup) == "space":
+            continue
+        text, at, why = match[0], match.start(), ""
+        place = Place(number, at + 1)
+        if kind == "bad":
             why = f"{text!r} is outside the differentiable subset."
+        elif kind == "number":
+            why = _not_decimal(line[at:], text)
         elif text in RESERVED:
             why = f"the adjoint itself uses the name {text}; choose another."
-        else:
-            why = _not_decimal(line[at:], text) if kind == "number" else ""
         if why:
             stream.bad[start + at] = stream.error(place, why)
-        if kind != "space":
-            tokens.append(Token("bad" if why else kind, text, place, start + at, end))
-        at += len(text)
+        tokens.append(Token("bad" if why else str(kind), text, place, start + at, start + match.end()))
     return tokens
 
 

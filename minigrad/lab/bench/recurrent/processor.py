@@ -124,7 +124,12 @@ def recurrent_times(
 
 
 def core_times(threads: Sequence[int]) -> Times:
-    """Seconds in which each of so many threads at once does a million multiplications and additions, or reads."""
+    """Seconds in which each of so many threads at once does a million multiplications and additions, or reads.
+
+    It forgets the limits, which are measured again then and later.
+    """
+    for known in (multiplications, bandwidth, barrier):
+        known.cache_clear()
     found: Times = {}
     for n in threads:
         words = plural(n, "thread")
@@ -253,7 +258,7 @@ def bandwidth(nbytes: int, threads: int) -> float:
     return n * array[0].nbytes / fastest(partial(native.read_together, *map(ctypes.c_int64, numbers)))
 
 
-def fastest(call: Call, seconds: float = 0.3) -> float:
+def fastest(call: Call, seconds: float = 0.1) -> float:
     """Seconds of the fastest of the calls that fit into a time."""
     clocked(call)
     end = perf_counter() + seconds
