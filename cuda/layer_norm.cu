@@ -69,20 +69,25 @@ extern "C" __global__ void layer_norm_backward_sums(
     parts[(gridDim.y + blockIdx.y) * n + i] = dbias;
 }
 
-// --- WARPS warps -> a row in their registers, of up to 128 WARPS numbers, a multiple of four; thread -> four neighbors ---
+// --- WARPS warps -> a row in their registers, of up to 128 WARPS numbers, a multiple of four; thread -> four of them ---
 
-// A block has 8 warps, so ROWS rows at a time, and walks through rows gridDim.x * ROWS apart, the next ones on their way
-// from memory while it computes.
-constexpr int ROWS = 8 / WARPS, MINE = 32 * LANES;  // numbers of a row in a warp
-constexpr bool NARROW = sizeof(wide) == 4;
+// A block has 8 warps, so TEAMS rows at a time, and walks through rows gridDim.x * TEAMS apart. The next ones are on
+// their way from memory while it computes.
+constexpr int TEAMS = 8 / WARPS, SPAN = 32 * LANES;  // rows of a block at a time, numbers of a row in a warp
+constexpr bool SINGLE = sizeof(wide) == 4;
+#if __CUDA_ARCH__ >= 800
+constexpr int BLOCKS_AT_ONCE = SINGLE ? 6 : 1;  // on a multiprocessor: its registers are shared out for as many
+#else
+constexpr int BLOCKS_AT_ONCE = SINGLE ? 4 : 1;
+#endif
 
 struct Pair {
     wide a, b;
 };
 
-// The pairs of all warps of a row, after one barrier. turn: 0 and 1 by turns, so that no warp writes what another reads.
+// The pairs of all warps of a row, after one barrier. turn: 0 and 1 by turns, so no warp writes what another reads.
 __device__ inline const Pair* of_warps(Pair own, int turn) {
-    __shared__ Pair pairs[2][ROWS][WARPS];
+    __shared__ Pair pairs[2][TEAMS][WARPS];
     if (threadIdx.x % 32 == 0) pairs[turn][threadIdx.y][threadIdx.x / 32] = own;
     __syncthreads();
     return pairs[turn][threadIdx.y];
@@ -99,29 +104,29 @@ __device__ inline Four<wide> part(const T* x, int row, int rows, int n) {
 template <class F>
 __device__ inline wide warp_sum(F f) { return lanes_reduce<32>(f(0) + f(1) + f(2) + f(3), Add()); }
 
-// The mean of a row, 0 without CENTER, and the sum of the squares around it. Each warp has both for its part of the row:
-// the squares around another mean are those around the own one, and the distance squared for each number.
+// The mean of a row, 0 without CENTER, and the sum of the squares around it. Each warp has both for its part of the
+// row: the squares around another mean are those around the own one, and the distance squared for each number.
 __device__ inline Pair statistics(const Four<wide>& own, int n, int turn) {
     bool in = threadIdx.x * LANES < n;
-    int first = threadIdx.x / 32 * MINE;
-    wide mean = CENTER ? warp_sum([&](int j) { return own.at[j]; }) / max(1, min(n - first, MINE)) : 0;
+    int first = threadIdx.x / 32 * SPAN;
+    wide mean = CENTER ? warp_sum([&](int j) { return own.at[j]; }) / max(1, min(n - first, SPAN)) : 0;
     wide squares = warp_sum([&](int j) { return in ? (own.at[j] - mean) * (own.at[j] - mean) : 0; });
     if (WARPS == 1) return {mean, squares};
     const Pair* warps = of_warps({mean, squares}, turn);
     Pair all = {};
-    for (int w = 0; CENTER && w < WARPS; ++w) all.a += warps[w].a * max(0, min(n - w * MINE, MINE));
+    for (int w = 0; CENTER && w < WARPS; ++w) all.a += warps[w].a * max(0, min(n - w * SPAN, SPAN));
     all.a /= n;
     for (int w = 0; w < WARPS; ++w) {
         wide apart = warps[w].a - all.a;
-        all.b += warps[w].b + apart * apart * max(0, min(n - w * MINE, MINE));
+        all.b += warps[w].b + apart * apart * max(0, min(n - w * SPAN, SPAN));
     }
     return all;
 }
 
-extern "C" __global__ void __launch_bounds__(256, NARROW ? 6 : 1) layer_norm_warp(
+extern "C" __global__ void __launch_bounds__(256, BLOCKS_AT_ONCE) layer_norm_warp(
     const real* x, const wide* weight, const wide* bias, real* y, wide* mean, wide* inverse, wide eps, int rows,
     int n) {
-    int row = blockIdx.x * ROWS + threadIdx.y, step = gridDim.x * ROWS, i = threadIdx.x * LANES, turn = 0;
+    int row = blockIdx.x * TEAMS + threadIdx.y, step = gridDim.x * TEAMS, i = threadIdx.x * LANES, turn = 0;
     Four<wide> own = part(x, row, rows, n), factors = {1, 1, 1, 1}, terms = {};
     if (weight && i < n) factors = vec(weight + i);
     if (bias && i < n) terms = vec(bias + i);
@@ -139,13 +144,13 @@ extern "C" __global__ void __launch_bounds__(256, NARROW ? 6 : 1) layer_norm_war
     }
 }
 
-// All gradients, with dy and x read once. A thread keeps its columns' sums for weight and bias in registers; at the end those
-// of the block's other rows join the first one's, which writes them as a row of parts (2, gridDim.x, n).
-extern "C" __global__ void __launch_bounds__(256, NARROW ? 4 : 1) layer_norm_warp_backward(
+// All gradients, with dy and x read once. A thread keeps its columns' sums for weight and bias in registers; at the end
+// those of the block's other rows join the first one's, which writes them as a row of parts (2, gridDim.x, n).
+extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) layer_norm_warp_backward(
     const real* dy, const real* x, const wide* weight, const wide* mean, const wide* inverse, real* dx, wide* parts,
     int rows, int n) {
     extern __shared__ wide sums[];  // (2, n), where a block has several rows
-    int row = blockIdx.x * ROWS + threadIdx.y, step = gridDim.x * ROWS, i = threadIdx.x * LANES, turn = 0;
+    int row = blockIdx.x * TEAMS + threadIdx.y, step = gridDim.x * TEAMS, i = threadIdx.x * LANES, turn = 0;
     Four<wide> own = part(dy, row, rows, n), normal = part(x, row, rows, n), factors = {1, 1, 1, 1};
     Four<wide> dweight = {}, dbias = {};
     if (weight && i < n) factors = vec(weight + i);
@@ -172,7 +177,7 @@ extern "C" __global__ void __launch_bounds__(256, NARROW ? 4 : 1) layer_norm_war
         own = next, normal = next_normal, center = next_center, scale = next_scale;
     }
     // [the sums of the block]
-    for (int other = 1; other < ROWS; ++other) {
+    for (int other = 1; other < TEAMS; ++other) {
         if (threadIdx.y == other && i < n) put(sums, i, dweight), put(sums, n + i, dbias);
         __syncthreads();
         for (int j = 0; threadIdx.y == 0 && i < n && j < LANES; ++j) {
