@@ -258,7 +258,7 @@ def bandwidth(nbytes: int, threads: int) -> float:
     return n * array[0].nbytes / fastest(partial(native.read_together, *map(ctypes.c_int64, numbers)))
 
 
-def fastest(call: Call, seconds: float = 0.1) -> float:
+def fastest(call: Call, seconds: float = 0.3) -> float:
     """Seconds of the fastest of the calls that fit into a time."""
     clocked(call)
     end = perf_counter() + seconds
