@@ -69,6 +69,24 @@ def test_a_file_of_a_project_runs_with_its_headers(project, defines, dtype):
     assert mg.inspect(kernel, x, y, 1, 0, grid=1, block=8).problems == []
 
 
+def test_headers_find_the_version_of_cuda(kernel_device):
+    """GLM stops without one, and headers of half precision define what old versions lack."""
+    text = """#include <cuda.h>
+#if CUDA_VERSION < 12000 || CUDART_VERSION < 12000
+#error "too old"
+#endif
+#if __CUDACC_VER_MAJOR__ < 12
+__device__ float twice(float x) { return lacking{x}; }
+#else
+__device__ float twice(float x) { return 2 * x; }
+#endif
+__global__ void k(const float* x, float* y) { y[threadIdx.x] = twice(x[threadIdx.x]); }"""
+    x, y = numbers(4, kernel_device), numbers(4, kernel_device)
+    mg.kernel(text, "k")(x, y, grid=1, block=4)
+    assert y.numpy().tolist() == [0, 2, 4, 6]
+    assert mg.adjoint(text).vjp(x, y, dy=x, grid=1, block=4)[0].numpy().tolist() == [0, 2, 4, 6]
+
+
 def test_an_error_is_that_of_the_function_which_the_kernel_needs(project):
     with pytest.raises(mg.errors.CompileError) as caught:
         mg.kernel(project, "lanes")(numbers(1), grid=1, block=1)

@@ -10,7 +10,8 @@ from minigrad.scan import blank
 
 _DEFINE = re.compile(r"#\s*define\s+(\w+)(\(([^)]*)\))?")
 _IF_WORDS = ("if", "ifdef", "ifndef", "elif", "else", "endif")
-PREDEFINED = {"__CUDACC__": "1", "__CUDA_ARCH__": "900", "__NVCC__": "1", "__cplusplus": "201703"}
+PREDEFINED = {"__CUDACC__": "1", "__CUDA_ARCH__": "900", "__NVCC__": "1", "__cplusplus": "201703",
+              "__CUDACC_VER_MAJOR__": "13", "CUDA_VERSION": "13000", "CUDART_VERSION": "13000"}  # fmt: skip
 Find = Callable[[str], str | None]  # the text of an included file
 
 

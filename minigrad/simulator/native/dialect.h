@@ -57,5 +57,8 @@ extern "C" void abort() noexcept MINIGRAD_HOST_ONLY;
 #include "include/assert.h"
 
 #define __CUDACC__ 1
+#define __CUDACC_VER_MAJOR__ 13
+#define __CUDACC_VER_MINOR__ 0
+#define CUDART_VERSION 13000
 #define __CUDA_ARCH__ 700  // threads of a warp advance independently, as on every GPU since Volta
 #define MINIGRAD_SIM 1

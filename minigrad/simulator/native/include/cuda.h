@@ -1,1 +1,3 @@
-// Nothing to add: the dialect is included before every file.
+// The dialect is included before every file; this has the version alone.
+#pragma once
+#define CUDA_VERSION 13000
