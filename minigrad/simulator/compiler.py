@@ -67,10 +67,10 @@ def load(
         options = link if compiler.is_clang or DIALECT not in flags else (*link, *BARE)
         try:
             return compiler.build(text, name, [header if flag == DIALECT else flag for flag in flags], folder, options)
-        except BuildError:
-            if header == DIALECT:
+        except BuildError as error:
+            if header == DIALECT or f"{name}:" in str(error):  # the text is at fault
                 raise
-            built = compiler.build(text, name, flags, folder, options)  # raises where the text is at fault
+            built = compiler.build(text, name, flags, folder, options)
             Path(f"{header}.gch").unlink(missing_ok=True)  # damaged: the next build compiles it again
             return built
 
