@@ -1,9 +1,13 @@
 #include "reduce.cuh"
 #include "vector.cuh"
 
-// The residual stream and its norm. h = x + y + bias, n = (h - mean(h)) / sqrt(var(h) + eps) * weight + shift: rows of up to
+// The residual stream and its norm. h = x + y + bias, n = (h - mean(h)) / sqrt(var(h) + eps) * weight + shift, and with
+// CENTER 0, in add_rms_norm, the mean is 0 and the shift null: rows of up to
 // 128 FOURS numbers, a multiple of four. The stream, x and h, is in the type of arithmetic, what a layer reads and writes,
 // n and y, in bfloat16 where the network computes in that. warp -> a row in its registers.
+#ifndef CENTER
+#define CENTER 1
+#endif
 #ifndef ROWS
 #define ROWS 8
 #endif
@@ -58,7 +62,7 @@ struct Lane {
     }
     // (x - mean) / sqrt(var + eps), in place; returns 1 / sqrt(var + eps). Beyond the row there is anything now.
     __device__ wide normalize(wide eps, int n) {
-        wide mean = sum(n, [&](int j) { return at[j]; }) / n;
+        wide mean = CENTER ? sum(n, [&](int j) { return at[j]; }) / n : 0;
 #pragma unroll
         for (int j = 0; j < OWN; ++j) at[j] -= mean;
         wide inverse = 1 / sqrt(sum(n, [&](int j) { return at[j] * at[j]; }) / n + eps);
@@ -83,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(32 * ROWS) add_layer_norm_forward(
     factors.add(weight, n);
 #pragma unroll
     for (int j = 0; j < OWN; ++j) own.at[j] *= factors.at[j];
-    own.add(shift, n);
+    if (shift) own.add(shift, n);
     own.write(normed + row * n, n);
 }
 
@@ -106,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(32 * ROWS) add_layer_norm_backward(
         for (int j = 0; j < OWN; ++j) {
             of_weight.at[j] += own.at[j] * normal.at[j], of_shift.at[j] += own.at[j], own.at[j] *= factors.at[j];
         }
-        wide sum = Lane::sum(n, [&](int j) { return own.at[j]; }) / n;
+        wide sum = CENTER ? Lane::sum(n, [&](int j) { return own.at[j]; }) / n : 0;
         wide dot = Lane::sum(n, [&](int j) { return own.at[j] * normal.at[j]; }) / n;
 #pragma unroll
         for (int j = 0; j < OWN; ++j) own.at[j] = inverse * (own.at[j] - sum - normal.at[j] * dot);

@@ -6,11 +6,8 @@
 #ifndef CENTER
 #define CENTER 1
 #endif
-#ifndef ROWS
-#define ROWS 8
-#endif
-#ifndef FOURS
-#define FOURS 8
+#ifndef WARPS
+#define WARPS 8
 #endif
 
 __device__ inline wide affine(wide normal, const wide* weight, const wide* bias, int i) {
@@ -72,118 +69,122 @@ extern "C" __global__ void layer_norm_backward_sums(
     parts[(gridDim.y + blockIdx.y) * n + i] = dbias;
 }
 
-// --- warp -> a row in its registers, of up to 128 FOURS numbers, a multiple of four ---
+// --- WARPS warps -> a row in their registers, of up to 128 WARPS numbers, a multiple of four; thread -> four of them ---
 
-// The vectors of a lane: every 32nd of a row. `Beyond` the row there are zeros.
-struct Held {
-    wide at[FOURS * LANES];
+// A block has 8 warps, so TEAMS rows at a time, and walks through rows gridDim.x * TEAMS apart. The next ones are on
+// their way from memory while it computes.
+constexpr int TEAMS = 8 / WARPS, SPAN = 32 * LANES;  // rows of a block at a time, numbers of a row in a warp
+constexpr bool SINGLE = sizeof(wide) == 4;
+#if __CUDA_ARCH__ >= 800
+constexpr int BLOCKS_AT_ONCE = SINGLE ? 6 : 1;  // on a multiprocessor: its registers are shared out for as many
+#else
+constexpr int BLOCKS_AT_ONCE = SINGLE ? 4 : 1;
+#endif
 
-    static __device__ int column(int j) { return (j / LANES * 32 + threadIdx.x) * LANES + j % LANES; }
-
-    template <class T>
-    __device__ void read(const T* row, int n) {
-#pragma unroll
-        for (int j = 0; j < FOURS * LANES; j += LANES) {
-            Four<wide> four = {};
-            if (column(j) < n) four = as<wide>(vec(row + column(j)));
-#pragma unroll
-            for (int lane = 0; lane < LANES; ++lane) at[j + lane] = four.at[lane];
-        }
-    }
-    __device__ void write(real* row, int n) const {
-#pragma unroll
-        for (int j = 0; j < FOURS * LANES; j += LANES) {
-            if (column(j) < n) put(row, column(j), Four<wide>{at[j], at[j + 1], at[j + 2], at[j + 3]});
-        }
-    }
-    // Times weight plus bias, those of the columns, where they are given.
-    __device__ void scale(const wide* weight, const wide* bias, int n) {
-#pragma unroll
-        for (int j = 0; j < FOURS * LANES; j += LANES) {
-            if (column(j) >= n) continue;
-            Four<wide> factors = {1, 1, 1, 1}, terms = {};
-            if (weight) factors = vec(weight + column(j));
-            if (bias) terms = vec(bias + column(j));
-#pragma unroll
-            for (int lane = 0; lane < LANES; ++lane) at[j + lane] = at[j + lane] * factors.at[lane] + terms.at[lane];
-        }
-    }
-    // Adds up those of all warps of the block, and the first warp gets the sum: in each step the second half of them hands
-    // its rows to the first half. sums: memory for half of the rows.
-    __device__ void add_up(wide* sums, int n) {
-        for (int half = ROWS / 2; half > 0; half /= 2) {
-            wide* own = sums + threadIdx.y % half * n;
-            if (threadIdx.y / half == 1) each(n, [&](int j, int i) { own[i] = at[j]; });
-            __syncthreads();
-            if (threadIdx.y < half) each(n, [&](int j, int i) { at[j] += own[i]; });
-            __syncthreads();
-        }
-    }
-    template <class F>
-    static __device__ void each(int n, F f) {
-#pragma unroll
-        for (int j = 0; j < FOURS * LANES; ++j) {
-            if (column(j) < n) f(j, column(j));
-        }
-    }
-    // The sum over the row of f(j), j the number of an element of this lane; all lanes get it.
-    template <class F>
-    static __device__ wide sum(int n, F f) {
-        wide total = 0;
-#pragma unroll
-        for (int j = 0; j < FOURS * LANES; ++j) {
-            if (column(j) < n) total += f(j);
-        }
-        return lanes_reduce<32>(total, Add());
-    }
+struct Pair {
+    wide a, b;
 };
 
-// The row is in registers, so the squares can wait for the mean: a second pass costs no memory.
-extern "C" __global__ void layer_norm_warp(
-    const real* x, const wide* weight, const wide* bias, real* y, wide* mean, wide* inverse, wide eps, int rows,
-    int n) {
-    int row = blockIdx.x * ROWS + threadIdx.y;
-    if (row >= rows) return;
-    Held own;
-    own.read(x + row * n, n);
-    wide center = CENTER ? Held::sum(n, [&](int j) { return own.at[j]; }) / n : 0;
-    wide squares = Held::sum(n, [&](int j) { return (own.at[j] - center) * (own.at[j] - center); });
-    wide scale = 1 / sqrt(squares / n + eps);
-    if (threadIdx.x == 0) mean[row] = center, inverse[row] = scale;
-#pragma unroll
-    for (int j = 0; j < FOURS * LANES; ++j) own.at[j] = (own.at[j] - center) * scale;
-    own.scale(weight, bias, n);
-    own.write(y + row * n, n);
+// The pairs of all warps of a row, after one barrier. turn: 0 and 1 by turns, so no warp writes what another reads.
+__device__ inline const Pair* of_warps(Pair own, int turn) {
+    __shared__ Pair pairs[2][TEAMS][WARPS];
+    if (threadIdx.x % 32 == 0) pairs[turn][threadIdx.y][threadIdx.x / 32] = own;
+    __syncthreads();
+    return pairs[turn][threadIdx.y];
 }
 
-// All gradients, with dy and x read once: a warp walks through rows gridDim.x * ROWS apart, and keeps its part of the
-// sums for weight and bias in registers. At the end the warps of a block add theirs up, and the first one writes them as
-// a row of parts (2, gridDim.x, n).
-extern "C" __global__ void layer_norm_warp_backward(
+template <class T>
+__device__ inline Four<wide> part(const T* x, int row, int rows, int n) {
+    Four<wide> own = {};
+    int i = threadIdx.x * LANES;
+    if (row < rows && i < n) own = as<wide>(vec(x + row * n + i));
+    return own;
+}
+
+template <class F>
+__device__ inline wide warp_sum(F f) { return lanes_reduce<32>(f(0) + f(1) + f(2) + f(3), Add()); }
+
+// The mean of a row, 0 without CENTER, and the sum of the squares around it. Each warp has both for its part of the
+// row: the squares around another mean are those around the own one, and the distance squared for each number.
+__device__ inline Pair statistics(const Four<wide>& own, int n, int turn) {
+    bool in = threadIdx.x * LANES < n;
+    int first = threadIdx.x / 32 * SPAN;
+    wide mean = CENTER ? warp_sum([&](int j) { return own.at[j]; }) / max(1, min(n - first, SPAN)) : 0;
+    wide squares = warp_sum([&](int j) { return in ? (own.at[j] - mean) * (own.at[j] - mean) : 0; });
+    if (WARPS == 1) return {mean, squares};
+    const Pair* warps = of_warps({mean, squares}, turn);
+    Pair all = {};
+    for (int w = 0; CENTER && w < WARPS; ++w) all.a += warps[w].a * max(0, min(n - w * SPAN, SPAN));
+    all.a /= n;
+    for (int w = 0; w < WARPS; ++w) {
+        wide apart = warps[w].a - all.a;
+        all.b += warps[w].b + apart * apart * max(0, min(n - w * SPAN, SPAN));
+    }
+    return all;
+}
+
+extern "C" __global__ void __launch_bounds__(256, BLOCKS_AT_ONCE) layer_norm_warp(
+    const real* x, const wide* weight, const wide* bias, real* y, wide* mean, wide* inverse, wide eps, int rows,
+    int n) {
+    int row = blockIdx.x * TEAMS + threadIdx.y, step = gridDim.x * TEAMS, i = threadIdx.x * LANES, turn = 0;
+    Four<wide> own = part(x, row, rows, n), factors = {1, 1, 1, 1}, terms = {};
+    if (weight && i < n) factors = vec(weight + i);
+    if (bias && i < n) terms = vec(bias + i);
+    for (int first = row - threadIdx.y; first < rows; first += step, row += step, turn ^= 1) {
+        Four<wide> next = part(x, row + step, rows, n);
+        Pair all = statistics(own, n, turn);
+        wide scale = 1 / sqrt(all.b / n + eps);
+        if (row < rows && i < n) {
+            if (threadIdx.x == 0) mean[row] = all.a, inverse[row] = scale;
+#pragma unroll
+            for (int j = 0; j < LANES; ++j) own.at[j] = (own.at[j] - all.a) * scale * factors.at[j] + terms.at[j];
+            put(y, row * n + i, own);
+        }
+        own = next;
+    }
+}
+
+// All gradients, with dy and x read once. A thread keeps its columns' sums for weight and bias in registers; at the end
+// those of the block's other rows join the first one's, which writes them as a row of parts (2, gridDim.x, n).
+extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) layer_norm_warp_backward(
     const real* dy, const real* x, const wide* weight, const wide* mean, const wide* inverse, real* dx, wide* parts,
     int rows, int n) {
-    extern __shared__ wide sums[];  // (ROWS / 2, n)
-    Held dweight = {}, dbias = {};
-    for (int row = blockIdx.x * ROWS + threadIdx.y; row < rows; row += gridDim.x * ROWS) {
-        Held own, normal;
-        own.read(dy + row * n, n);
-        normal.read(x + row * n, n);
-        wide center = mean[row], scale = inverse[row];
+    extern __shared__ wide sums[];  // (2, n), where a block has several rows
+    int row = blockIdx.x * TEAMS + threadIdx.y, step = gridDim.x * TEAMS, i = threadIdx.x * LANES, turn = 0;
+    Four<wide> own = part(dy, row, rows, n), normal = part(x, row, rows, n), factors = {1, 1, 1, 1};
+    Four<wide> dweight = {}, dbias = {};
+    if (weight && i < n) factors = vec(weight + i);
+    wide center = row < rows ? mean[row] : 0, scale = row < rows ? inverse[row] : 0;
+    for (int first = row - threadIdx.y; first < rows; first += step, row += step, turn ^= 1) {
+        bool more = row + step < rows;
+        Four<wide> next = part(dy, row + step, rows, n), next_normal = part(x, row + step, rows, n);
+        wide next_center = more ? mean[row + step] : 0, next_scale = more ? inverse[row + step] : 0;
 #pragma unroll
-        for (int j = 0; j < FOURS * LANES; ++j) {
+        for (int j = 0; j < LANES; ++j) {
             normal.at[j] = (normal.at[j] - center) * scale;
-            dweight.at[j] += own.at[j] * normal.at[j], dbias.at[j] += own.at[j];
+            dweight.at[j] += own.at[j] * normal.at[j], dbias.at[j] += own.at[j], own.at[j] *= factors.at[j];
         }
-        own.scale(weight, nullptr, n);
-        wide sum = CENTER ? Held::sum(n, [&](int j) { return own.at[j]; }) / n : 0;
-        wide dot = Held::sum(n, [&](int j) { return own.at[j] * normal.at[j]; }) / n;
+        Pair all = {CENTER ? warp_sum([&](int j) { return own.at[j]; }) : 0,
+                    warp_sum([&](int j) { return own.at[j] * normal.at[j]; })};
+        if (WARPS > 1) {
+            const Pair* warps = of_warps(all, turn);
+            all = {};
+            for (int w = 0; w < WARPS; ++w) all.a += warps[w].a, all.b += warps[w].b;
+        }
 #pragma unroll
-        for (int j = 0; j < FOURS * LANES; ++j) own.at[j] = scale * (own.at[j] - sum - normal.at[j] * dot);
-        if (dx) own.write(dx + row * n, n);
+        for (int j = 0; j < LANES; ++j) own.at[j] = scale * (own.at[j] - all.a / n - normal.at[j] * (all.b / n));
+        if (dx && row < rows && i < n) put(dx, row * n + i, own);
+        own = next, normal = next_normal, center = next_center, scale = next_scale;
     }
     // [the sums of the block]
-    dweight.add_up(sums, n), dbias.add_up(sums, n);
-    if (threadIdx.y > 0) return;
-    wide* to = parts + blockIdx.x * n;
-    Held::each(n, [&](int j, int i) { to[i] = dweight.at[j], to[gridDim.x * n + i] = dbias.at[j]; });
+    for (int other = 1; other < TEAMS; ++other) {
+        if (threadIdx.y == other && i < n) put(sums, i, dweight), put(sums, n + i, dbias);
+        __syncthreads();
+        for (int j = 0; threadIdx.y == 0 && i < n && j < LANES; ++j) {
+            dweight.at[j] += sums[i + j], dbias.at[j] += sums[n + i + j];
+        }
+        __syncthreads();
+    }
+    if (threadIdx.y > 0 || i >= n) return;
+    put(parts, blockIdx.x * n + i, dweight), put(parts, (gridDim.x + blockIdx.x) * n + i, dbias);
 }

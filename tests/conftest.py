@@ -32,6 +32,17 @@ def kernel_device(request):
 
 
 @pytest.fixture
+def small_files_at_once(monkeypatch):
+    """A file that no tunable changes is compiled once for all of its kernels: each is tried, and most are short."""
+    build = Simulator.build
+
+    def built(sim, source, defines, kernel):
+        return build(sim, source, defines, kernel if source.tunables else "")
+
+    monkeypatch.setattr(Simulator, "build", built)
+
+
+@pytest.fixture
 def driver(monkeypatch):
     """A fake CUDA driver."""
     from minigrad.devices.cuda import gpu

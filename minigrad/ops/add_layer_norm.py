@@ -1,6 +1,7 @@
 """add_layer_norm: what a layer adds to the residual stream, and the norm through which the next layer reads it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,13 @@ def forward(
 
     n has the dtype of y; all others are float32 where that is bfloat16.
     """
-    h = x + y.astype(x.dtype, copy=False) + (0 if bias is None else bias)
+    h = summed(x, y, bias)
     return h, layer_norm.forward(h, weight, shift, eps)[0].astype(y.dtype, copy=False)
+
+
+def summed(x: np.ndarray, y: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    """x + y + bias, in the dtype of x"""
+    return x + y.astype(x.dtype, copy=False) + (0 if bias is None else bias)
 
 
 def backward(dy: tuple, y: np.ndarray, weight: np.ndarray, bias: Any, y0: np.ndarray, eps: float) -> tuple:
@@ -49,15 +55,22 @@ def fit(rows: int, n: int, **_: int) -> dict[str, int]:
     return {"FOURS": min(fours for fours in FOURS if 128 * fours >= n)}
 
 
-def kernel(way: str, grid: str, more: str = "", shared: str | int = 0) -> Kernel:
-    """One of the kernels."""
-    block, name = ("32", "ROWS"), f"add_layer_norm_{way}"
-    return Kernel(FILE, name, (grid,), block, f"rows n{more}", fit=fit, shared=shared, ROWS=ROWS, FOURS=FOURS)
+def kernels_of(center: bool) -> dict[str, Kernel]:
+    """The kernels, or with a mean of 0 those of add_rms_norm."""
+
+    def kernel(way: str, grid: str, more: str = "", shared: str | int = 0) -> Kernel:
+        block, name, sizes = ("32", "ROWS"), f"add_layer_norm_{way}", f"rows n{more}"
+        return Kernel(FILE, name, (grid,), block, sizes, defines, fit, shared, ROWS=ROWS, FOURS=FOURS)
+
+    defines = {"CENTER": int(center)}
+    return {
+        "forward": kernel("forward", "rows/ROWS"), "backward": kernel("backward", "parts", " parts bytes", "bytes"),
+    }  # fmt: skip
 
 
 def launch(
-    kernels: Mapping[str, Kernel], x: Array, y: Array, weight: Array, shift: Array, bias: Array | None = None, *,
-    eps: float,
+    kernels: Mapping[str, Kernel], x: Array, y: Array, weight: Array, shift: Array | None, bias: Array | None = None,
+    *, eps: float,
 ) -> tuple[Array, Array]:  # fmt: skip
     """One kernel."""
     rows, n, _ = around(x.shape, x.ndim - 1)
@@ -86,20 +99,18 @@ def launch_backward(
     return tuple(grad if need else None for grad, need in zip((dx, low, *each), needs, strict=True))
 
 
-def prepare(x: Any, y: Any, weight: Any, shift: Any, bias: Any = None, eps: Any = 1e-5) -> dict[str, Any]:
+def prepare(name: str, x: Any, y: Any, *columns: Any, eps: Any = 1e-5) -> dict[str, Any]:
     """Raises ValueError for shapes and TypeError for dtypes."""
-    must_be_floats("add_layer_norm", x)
-    must_be_floats("add_layer_norm", y)
-    columns = [a for a in (weight, shift, bias) if a is not None]
-    if not x.ndim or x.shape != y.shape or any(a.shape != x.shape[-1:] for a in columns):
-        raise ValueError(
-            f"add_layer_norm: x is {x.shape}, y {y.shape}; they must be alike, and weight, shift and bias a row."
-        )
-    if any(a.dtype != wide(y.dtype) for a in (x, *columns)):
-        raise TypeError(f"add_layer_norm: y is {y.dtype}; x, weight, shift and bias must be {wide(y.dtype)}.")
+    must_be_floats(name, x)
+    must_be_floats(name, y)
+    given = [a for a in columns if a is not None]
+    if not x.ndim or x.shape != y.shape or any(a.shape != x.shape[-1:] for a in given):
+        raise ValueError(f"{name}: x is {x.shape}, y {y.shape}; they must be alike, and weight, shift and bias a row.")
+    if any(a.dtype != wide(y.dtype) for a in (x, *given)):
+        raise TypeError(f"{name}: y is {y.dtype}; x, weight, shift and bias must be {wide(y.dtype)}.")
     if isinstance(x, Array) and not takes(x.shape[-1]):
-        raise ValueError(f"add_layer_norm: rows of {x.shape[-1]}; kernels take multiples of 4 up to {WIDEST}.")
-    return {"eps": require_number("add_layer_norm", "eps", eps)}
+        raise ValueError(f"{name}: rows of {x.shape[-1]}; kernels take multiples of 4 up to {WIDEST}.")
+    return {"eps": require_number(name, "eps", eps)}
 
 
 def takes(n: int) -> bool:
@@ -113,20 +124,22 @@ def cost(x: Any, y: Any, *columns: Any, **params: Any) -> tuple[int, int]:
     return 10 * x.size, moved + x.size * x.dtype.itemsize + y.size * y.dtype.itemsize
 
 
-add_layer_norm = Op(
-    "add_layer_norm",
-    forward,
-    backward,
-    kernels={
-        "forward": kernel("forward", "rows/ROWS"),
-        "backward": kernel("backward", "parts", " parts bytes", "bytes"),
-    },
-    launch=launch,
-    launch_backward=launch_backward,
-    prepare=prepare,
-    outputs=2,
-    integers=True,
-    widens=False,
-    cost=cost,
-    listed=False,  # the registry's tests are for one result; tests/ops/test_add_layer_norm.py has its own
-)
+def stream(name: str, forward: Callable, backward: Callable, center: bool, launch: Callable, back: Callable) -> Op:
+    """An Op with two results: the stream and its norm."""
+    return Op(
+        name,
+        forward,
+        backward,
+        kernels=kernels_of(center),
+        launch=launch,
+        launch_backward=back,
+        prepare=partial(prepare, name),
+        outputs=2,
+        integers=True,
+        widens=False,
+        cost=cost,
+        listed=False,  # the registry's tests are for one result; tests/ops/test_add_layer_norm.py has its own
+    )
+
+
+add_layer_norm = stream("add_layer_norm", forward, backward, True, launch, launch_backward)

@@ -17,9 +17,9 @@ from minigrad.ops.elementwise import BLOCKS
 from minigrad.ops.reduction import reduce
 from minigrad.ops.rowwise import around, requested
 
-FILE, WIDEST, ROWS = "layer_norm.cu", 8, (8, 4, 1, 2, 16)  # vectors of four numbers of a lane; rows of a block
+FILE, WARPS = "layer_norm.cu", 8  # of a block; a row has up to all of them, and 128 numbers in each
 CHUNK, PARTS = 64, 1024  # rows whose sums a thread makes at least; such parts at most
-RESIDENT = 8  # vectors of a lane, in all blocks of a multiprocessor that make gradients: each leaves a row of sums
+RESIDENT, RESIDENT_BACKWARD = 6, 4  # blocks of a multiprocessor, which walk through the rows
 FAST = {"forward_warp": "warp", "backward_warp": "warp_backward"}
 
 
@@ -70,12 +70,11 @@ def kernels_of(center: bool) -> dict[str, Kernel]:
     """The kernels of layer_norm, or with a mean of 0 those of rms_norm."""
 
     def fit(rows: int, n: int, **_: int) -> dict[str, int]:
-        return {"FOURS": next_power(ceil_div(n, 128), WIDEST)}
+        return {"WARPS": next_power(ceil_div(n, 128), WARPS)}
 
-    def per_warp(name: str, grid: str, more: str = "", shared: str | int = 0) -> Kernel:
-        sizes, fours = f"rows n{more}", (WIDEST, 1, 2, 4)
-        block = ("32", "ROWS")
-        return Kernel(FILE, name, (grid,), block, sizes, defines, fit, shared, ROWS=ROWS, FOURS=fours)
+    def per_warps(name: str, more: str = "", shared: str | int = 0) -> Kernel:
+        sizes, block = f"rows n blocks{more}", ("32*WARPS", f"{WARPS}/WARPS")
+        return Kernel(FILE, name, ("blocks",), block, sizes, defines, fit, shared, WARPS=(WARPS, 1, 2, 4))
 
     defines = {"CENTER": int(center)}
     per_row = partial(Kernel, FILE, grid=("rows",), block=("BLOCK",), sizes="rows", defines=defines, BLOCK=BLOCKS)
@@ -85,20 +84,20 @@ def kernels_of(center: bool) -> dict[str, Kernel]:
     kernels["backward_sums"] = Kernel(
         FILE, "layer_norm_backward_sums", grid, ("BLOCK",), "n parts", defines, BLOCK=BLOCKS
     )
-    kernels["warp"] = per_warp("layer_norm_warp", "rows/ROWS")
-    kernels["warp_backward"] = per_warp("layer_norm_warp_backward", "parts", " parts bytes", "bytes")
+    kernels["warp"] = per_warps("layer_norm_warp")
+    kernels["warp_backward"] = per_warps("layer_norm_warp_backward", " bytes", "bytes")
     return kernels
 
 
 def launch(
     kernels: Mapping[str, Kernel], x: Array, weight: Array | None = None, bias: Array | None = None, *, eps: float
 ) -> tuple:
-    """A warp for each row that fits into its registers, else a block."""
+    """Some warps for each row that fits into their registers, else a block."""
     rows, n, _ = around(x.shape, x.ndim - 1)
     y, new = Array.empty(x.device, x.shape, x.dtype), Array.empty if x.size else Array.zeros
     mean, inverse = (new(x.device, x.shape[:-1], wide(x.dtype)) for _ in range(2))
     if x.size and (warp := held(kernels, "forward", n)):
-        launched(warp, rows, n)(x, weight, bias, y, mean, inverse, eps, rows, n)
+        launched(warp, x, RESIDENT)(x, weight, bias, y, mean, inverse, eps, rows, n)
     elif x.size:
         kernels["rows"].launch(rows)(x, weight, bias, y, mean, inverse, eps, n)
     return y, mean, inverse
@@ -108,15 +107,12 @@ def launch_backward(
     kernels: Mapping[str, Kernel], needs: tuple, dy: Array, x: Array, weight: Array | None, mean: Array,
     inverse: Array, shapes: tuple,
 ) -> tuple:  # fmt: skip
-    """All gradients by one kernel where a warp holds a row, else dx by one kernel and the sums by another."""
+    """All gradients by one kernel where warps hold a row, else dx by one kernel and the sums by another."""
     rows, n, _ = around(x.shape, x.ndim - 1)
     dx = Array.empty(x.device, x.shape, x.dtype) if needs[0] else None
     if x.size and (warp := held(kernels, "backward", n)):
-        launch = launched(warp, rows, n, 1, 0)
-        height, resident = launch.values["ROWS"], max(1, RESIDENT // launch.values["FOURS"])
-        count = min(ceil_div(rows, height), resident * x.device.processors)
-        parts = Array.empty(x.device, (2, count, n), wide(x.dtype))
-        launch = launched(warp, rows, n, count, max(height // 2, 1) * n * parts.dtype.itemsize)
+        launch = launched(warp, x, RESIDENT_BACKWARD, 2 * n * wide(x.dtype).itemsize)
+        parts = Array.empty(x.device, (2, launch.grid[0], n), wide(x.dtype))
         launch(dy, x, weight, mean, inverse, dx, parts, rows, n)
     elif x.size:
         if dx:
@@ -141,21 +137,23 @@ def one(both: Array, i: int) -> Array:
 
 
 def held(kernels: Mapping[str, Kernel], way: str, n: int) -> Kernel | None:
-    """The kernel of a warp that holds its row, if `using` has not selected another and the row fits."""
-    return requested(kernels, way, "warp") if n % 4 == 0 and n <= 128 * WIDEST else None
+    """The kernel of warps that hold their row, if `using` has not selected another and the row fits."""
+    return requested(kernels, way, "warp") if n % 4 == 0 and n <= 128 * WARPS else None
 
 
-def launched(kernel: Kernel, rows: int, n: int, *more: int) -> Launch:
-    """The launch of a warp for a row. Raises LaunchError where its lanes do not hold the row."""
-    launch = kernel.launch(rows, n, *more)
-    if n > 128 * launch.values["FOURS"] and kernel.fit:  # tuned for a shorter row
-        launch = kernel.launch(rows, n, *more, **kernel.fit(rows, n))
-    if n > 128 * launch.values["FOURS"]:
+def launched(kernel: Kernel, x: Array, resident: int, *more: int) -> Launch:
+    """The launch of as many blocks as are there at once. Raises LaunchError where the warps do not hold the row."""
+    rows, n, _ = around(x.shape, x.ndim - 1)
+    values = kernel.launch(rows, n, 1, *more).values
+    if n > 128 * values["WARPS"] and kernel.fit:  # tuned for a shorter row
+        values = kernel.fit(rows, n)
+    if n > 128 * values["WARPS"]:
         raise LaunchError(
-            f"{kernel.name}: 32 lanes hold FOURS={launch.values['FOURS']} times four numbers each, and a row has {n}. "
-            "Choose a larger FOURS."
+            f"{kernel.name}: WARPS={values['WARPS']} warps hold 128 numbers each, and a row has {n}. "
+            "Choose a larger WARPS."
         )
-    return launch
+    blocks = min(ceil_div(rows * values["WARPS"], WARPS), resident * x.device.processors)
+    return kernel.launch(rows, n, blocks, *more, **values)
 
 
 def prepare(name: str, x: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5) -> dict[str, Any]:

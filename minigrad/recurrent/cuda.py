@@ -23,6 +23,7 @@ from minigrad.recurrent.tile import (
     KS,
     SEQS,
     SPLITS,
+    TENSOR_CORES,
     THREADS,
     WARP,
     Layers,
@@ -40,7 +41,7 @@ SHARED = 227 * 1024  # bytes that a block may ask for on Hopper
 
 @cache
 def kernels(kind: str, on_gpu: bool) -> dict[str, Kernel]:
-    """The kernels for a cell: by rung, by the kind of their tile, or by the precision of tensor cores.
+    """The kernels for a cell: by rung, by the kind of their tile, or by the arithmetic of tensor cores.
 
     On a GPU clusters do not wait for each other; on `sim`, which has none, their blocks do.
     """
@@ -61,9 +62,9 @@ def kernels(kind: str, on_gpu: bool) -> dict[str, Kernel]:
         cooperative=not on_gpu, ROWS=(1, 2, 3, 4), K=KS, SEQS=SEQS, SPLIT=SPLITS,
         THREADS=threads, CLUSTER=tuple(range(CLUSTER, 0, -1)),
     )  # fmt: skip
-    bounded = {"tf32": "Half1", "3xtf32": "Half3"} if kind != "relu" else {}  # h lies within +-1
-    for precision, arithmetic in (ARITHMETIC | bounded).items():
-        made[precision] = Kernel(
+    bounded = {"3xtf32": "Half3"} if kind != "relu" else {}  # h lies within +-1
+    for name, arithmetic in (TENSOR_CORES | bounded).items():
+        made[name] = Kernel(
             "recurrent/persistent_tensor_cores.cu", "recurrent_persistent_tensor_cores", *blocks,
             {**cell, "ARITHMETIC": arithmetic}, None, "bytes",
             cooperative=True, MROWS=(2, 1, 4), K=KS, EIGHTS=(1, 2, 4, 8), THREADS=threads,
@@ -159,7 +160,7 @@ class CUDA(Runner):
         kind = "cluster" if self.rung == "cluster" else "registers"
         worth = batch >= FEWEST or current() != "3xtf32"
         if self.dtype == np.float32 and current() in ARITHMETIC and kind == "registers" and worth:
-            kind = current()
+            kind = "half" if current() == "tf32" and self.module.kind != "relu" else current()
         work = Layers(self.module.hidden_size, batch, self.module.gates, layers, self.dtype.itemsize)
         tile = choose(work, kind, self.room())
         return self.kernels[kind].launch(*tile.sizes, **tile.values), tile

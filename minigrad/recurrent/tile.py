@@ -14,6 +14,8 @@ REGISTERS, MOST = 65536, 255  # of four bytes, in a multiprocessor and at most i
 OTHERS, SUMS = 48, 16  # registers of a thread besides its weights and sums; sums at most
 WARP, THREADS = 32, 1024  # threads of a warp, and at most of a block
 ARITHMETIC = {"tf32": "Tf32", "bf16": "Bf16", "3xtf32": "Tf32x3"}  # the precisions of tensor cores
+TENSOR_CORES = ARITHMETIC | {"half": "Half1"}  # and TF32 where h lies within +-1
+SHORT = "bf16", "half"  # those whose weights and h have 2 bytes a number
 PRODUCTS = {"3xtf32": 3}  # of tensor cores for one product; each waits for the last one of its sum
 LATENCY, FEWEST = 33, 8  # cycles of a product of tensor cores, and its sequences: fewer leave it half empty
 KS = 32, 16, 64, 128  # columns of a warp
@@ -51,7 +53,7 @@ class Tile(NamedTuple):
     k: int
     seqs: int
     split: int
-    kind: str = "registers"  # the kernel: "registers", "cluster", or on tensor cores a precision
+    kind: str = "registers"  # the kernel: "registers", "cluster", or on tensor cores an arithmetic
 
     @property
     def units(self) -> int:
@@ -87,10 +89,14 @@ class Tile(NamedTuple):
         return self.k * self.warps // self.products
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of a weight, and of a number of h as it changes hands."""
+        return 2 if self.kind in SHORT else self.work.itemsize
+
+    @property
     def words(self) -> int:
         """Words of four bytes in which h changes hands: both halves, of all layers."""
-        size = 2 if self.kind == "bf16" else self.work.itemsize
-        return 2 * self.work.layers * self.groups * self.seqs * self.width * size // 4
+        return 2 * self.work.layers * self.groups * self.seqs * self.width * self.itemsize // 4
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -102,7 +108,7 @@ class Tile(NamedTuple):
         """The tunables of a launch."""
         cluster = {"CLUSTER": self.columns} if self.kind == "cluster" else {}
         values = {"K": self.k, "THREADS": WARP * self.warps} | cluster
-        if self.kind in ARITHMETIC:
+        if self.kind in TENSOR_CORES:
             return values | {"MROWS": self.rows // 16, "EIGHTS": self.seqs // 8}
         return values | {"ROWS": self.rows // WARP, "SEQS": self.seqs, "SPLIT": self.split}
 
@@ -112,15 +118,15 @@ class Tile(NamedTuple):
 
         A block of a cluster has two halves of h of all units besides.
         """
-        own = self.rows + (4 if self.kind in ARITHMETIC else self.k)
+        own = self.rows + (4 if self.kind in TENSOR_CORES else self.k)
         halves = 2 * self.width if self.kind == "cluster" else 0
         return self.seqs * (self.warps * own + halves) * self.work.itemsize
 
     def fits(self, room: Room) -> bool:
         """True if the registers of the threads and the shared memory of the block are enough."""
-        threads, words = WARP * self.warps, self.work.itemsize // 4
-        summed = 8 * self.rows // WARP if self.kind in ARITHMETIC else SUMS
-        registers = words * (self.rows * self.k // WARP + summed) + OTHERS
+        threads = WARP * self.warps
+        summed = 8 * self.rows // WARP if self.kind in TENSOR_CORES else SUMS
+        registers = (self.itemsize * self.rows * self.k // WARP + self.work.itemsize * summed) // 4 + OTHERS
         held = registers <= min(MOST, REGISTERS // threads)
         together = self.kind != "cluster" or (self.columns <= CLUSTER and self.work.layers == 1)
         return threads <= THREADS and held and together and self.shared <= room.shared
@@ -138,7 +144,7 @@ class Tile(NamedTuple):
         """A model of a step: products or reads of shared memory, sums over lanes and warps, and h from the L2 cache."""
         macs = self.rows * self.k * self.seqs * self.warps
         partial = self.warps * self.seqs * self.rows / WARP  # sums of all warps, in writes of a warp
-        if self.kind in ARITHMETIC:
+        if self.kind in TENSOR_CORES:
             many = PRODUCTS.get(self.kind, 1)
             products = max(macs * many / 512, self.k / 8 * self.seqs / 8 * many * LATENCY)
         else:
@@ -150,7 +156,7 @@ class Tile(NamedTuple):
 
 def tiles(work: Layers, kind: str) -> list[Tile]:
     """Every tile that the kernel of this kind is compiled for."""
-    if kind in ARITHMETIC:
+    if kind in TENSOR_CORES:
         shapes = product((16, 32, 64), KS, (8, 16, 32, 64), (1,))
     else:
         shapes = product((32, 64, 96, 128), KS, SEQS, SPLITS)

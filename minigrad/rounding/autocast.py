@@ -18,7 +18,8 @@ PRODUCTS = ("conv2d", "conv2d_relu", "matmul", "matmul_transposed")
 EXACT = ("exp", "log", "log_softmax", "power", "softmax", "sum")
 # They take both dtypes as they are. The loss of cross_entropy is float32.
 MIXED = (
-    "add_layer_norm", "astype", "batch_norm", "batch_norm_relu", "bias_gelu_tanh", "cross_entropy", "self_attention",
+    "add_layer_norm", "add_rms_norm", "astype", "batch_norm", "batch_norm_relu", "bias_gelu_tanh", "cross_entropy",
+    "self_attention",
 )  # fmt: skip
 
 

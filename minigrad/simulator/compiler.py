@@ -29,6 +29,7 @@ KERNEL = [
     "-fsanitize=alignment,integer-divide-by-zero", "-fno-sanitize-recover=alignment,integer-divide-by-zero",
 ]  # fmt: skip
 RUNTIME = [*COMMON, "-fno-threadsafe-statics", "-pthread"]
+BARE = ["-nostdlib", "-lm", "-lc", "-lgcc"]  # GCC: a kernel takes nothing of the C++ library, which is slow to link
 
 
 @cache
@@ -59,16 +60,17 @@ def load(
     stem: str, text: str, flags: tuple[str, ...], link: Sequence[str] = (), mode: int = ctypes.DEFAULT_MODE
 ) -> tuple[Any, Path]:
     """Compile the text, or take it from the cache: the loaded object and its file. Raises BuildError, OSError."""
-    key = text, link, LINK, MAPPINGS, _key(flags)
+    key = text, link, LINK, MAPPINGS, BARE, _key(flags)
 
     def build(folder: Path) -> Path:
         compiler, header, name = find_compiler(), _precompiled(flags), f"{stem}.cu"
+        options = link if compiler.is_clang or DIALECT not in flags else (*link, *BARE)
         try:
-            return compiler.build(text, name, [header if flag == DIALECT else flag for flag in flags], folder, link)
+            return compiler.build(text, name, [header if flag == DIALECT else flag for flag in flags], folder, options)
         except BuildError:
             if header == DIALECT:
                 raise
-            built = compiler.build(text, name, flags, folder, link)  # raises where the text is at fault
+            built = compiler.build(text, name, flags, folder, options)  # raises where the text is at fault
             Path(f"{header}.gch").unlink(missing_ok=True)  # damaged: the next build compiles it again
             return built
 

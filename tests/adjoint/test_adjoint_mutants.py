@@ -103,7 +103,10 @@ def survives(mutant, rung, right):
 KERNELS = {kernel.name: [r for r, (k, *_) in RUNGS.items() if k.name == kernel.name] for kernel, *_ in RUNGS.values()}
 
 
-LONG = ("dg_volume", "multipole", "equation_of_state", "nbody", "lbm_d2q9", "lbm_d3q19")  # 10 to 30 seconds each
+LONG = (  # 4 to 30 seconds each
+    "dg_volume", "multipole", "equation_of_state", "nbody", "lbm_d2q9", "lbm_d3q19", "cross_sections",
+    "laplacian_tiled",
+)  # fmt: skip
 EACH = [pytest.param(name, marks=pytest.mark.soak) if name in LONG else name for name in KERNELS]
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn
+from minigrad.devices import get
 from minigrad.errors import LaunchError
 
 
@@ -51,18 +52,33 @@ def test_refusals():
         nn.LayerNorm(0)
 
 
-@pytest.mark.parametrize("fours", [1, 2, 4, 8])
-@pytest.mark.parametrize("rows", [1, 16])
-def test_a_warp_that_does_not_hold_its_row_is_refused(fours, rows, kernel_device):
+@pytest.mark.parametrize("warps", [1, 2, 4, 8])
+def test_warps_that_do_not_hold_their_row_are_refused(warps, kernel_device):
     x = np.random.default_rng(0).standard_normal((37, 260)).astype(np.float32)
-    op, given = mg.layer_norm.using("warp", FOURS=fours, ROWS=rows), mg.tensor(x, device=kernel_device)
-    if 128 * fours < 260:
-        with pytest.raises(
-            LaunchError, match=f"32 lanes hold FOURS={fours} times four numbers each, and a row has 260"
-        ):
+    op, given = mg.layer_norm.using("warp", WARPS=warps), mg.tensor(x, device=kernel_device)
+    if 128 * warps < 260:
+        with pytest.raises(LaunchError, match=f"WARPS={warps} warps hold 128 numbers each, and a row has 260"):
             op(given)
     else:
         np.testing.assert_allclose(op(given).numpy(), mg.layer_norm(mg.tensor(x, device="numpy")).numpy(), 0, 1e-5)
+
+
+@pytest.mark.parametrize("n", [36, 260, 1000])
+@pytest.mark.parametrize("op", [mg.layer_norm, mg.rms_norm], ids=["layer_norm", "rms_norm"])
+def test_blocks_walk_through_the_rows(n, op, kernel_device):
+    """Three turns of the first blocks and two of the others; the parts of a row have means far from each other."""
+    rows_at_once = 6 * get(kernel_device).processors * (8 // {36: 1, 260: 4, 1000: 8}[n])
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2 * rows_at_once + 1, n)) + np.linspace(-20, 20, n)
+    weight, dy = rng.standard_normal(n), rng.standard_normal(x.shape)
+    results = []
+    for device, dtype in ((kernel_device, "float32"), ("numpy", "float64")):
+        leaves = [mg.tensor(a, True, device, dtype) for a in (x, weight)]
+        y = op(*leaves)
+        y.backward(mg.tensor(dy, device=device, dtype=dtype))
+        results.append([a.numpy() for a in (y, *(leaf.grad for leaf in leaves))])
+    for found, wanted in zip(*results, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=4e-6 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("size", [4, 5, 8, 1501])
@@ -76,14 +92,14 @@ def test_gradients_that_are_added_up(size, device):
     np.testing.assert_allclose(layer.bias.grad.numpy(), 2 * dy.numpy().sum(0), atol=1e-12)
 
 
-@pytest.mark.parametrize("tuned", [(8192, 128, 1, 0), (37, 512, 5, 4096)])
+@pytest.mark.parametrize("tuned", [(8192, 128, 1, 0), (37, 512, 1, 4096)])
 def test_what_was_tuned_for_short_rows_holds_long_ones(tuned, kernel_device):
     """The second is the size of the launch itself, the first that of another."""
     kernels = [mg.layer_norm.kernels[name] for name in ("warp", "warp_backward")]
     x, results = np.random.default_rng(0).standard_normal((37, 512)), []
     try:
         for kernel in kernels:
-            kernel.prefer(tuned[: len(kernel.sizes)], {"FOURS": 1, "ROWS": 8})
+            kernel.prefer(tuned[: len(kernel.sizes)], {"WARPS": 1})
         for device in (kernel_device, "numpy"):
             rows, weight = mg.tensor(x, True, device), mg.tensor(x[0], True, device)
             y = mg.layer_norm(rows, weight)

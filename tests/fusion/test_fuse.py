@@ -25,8 +25,14 @@ EDGES = np.array([0.0, -0.0, 1.0, -2.0, 3.0, inf, -inf, nan])
 # --- values ---
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("op", ELEMENTWISE, ids=lambda op: op.name)
+@pytest.mark.parametrize(
+    ("op", "dtype"),
+    [
+        pytest.param(op, dtype, id=f"{op.name}-{dtype}", marks=[pytest.mark.soak] * ((i + j) % 2))
+        for i, op in enumerate(ELEMENTWISE)
+        for j, dtype in enumerate(("float32", "float64"))
+    ],
+)
 def test_every_elementwise_op_alone(op, dtype, kernel_device):
     fused = mg.fuse(op)
     for case in op.cases:
@@ -83,13 +89,19 @@ def random_chain(seed):
 SHAPES = [((33, 65), (65,), (33, 1)), ((), (3,), (2, 3)), ((1025,), (1025,), ()), ((2, 3, 4), (3, 1), (0, 3, 4)[1:])]
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_random_chains(seed, kernel_device):
+@pytest.mark.parametrize(
+    ("seed", "dtype"),
+    [
+        pytest.param(seed, dtype, marks=[pytest.mark.soak] * ((seed + j) % 2))
+        for seed in range(8)
+        for j, dtype in enumerate(("float32", "float64"))
+    ],
+)
+def test_random_chains(seed, dtype, kernel_device):
     fn, rng = random_chain(seed), np.random.default_rng(100 + seed)
     fused = mg.fuse(fn)
-    for dtype in ("float32", "float64"):
-        for shapes in SHAPES:
-            same(fn, [rng.standard_normal(shape) for shape in shapes], kernel_device, dtype, fused)
+    for shapes in SHAPES:
+        same(fn, [rng.standard_normal(shape) for shape in shapes], kernel_device, dtype, fused)
 
 
 def average(x):

@@ -72,8 +72,13 @@ def test_levels_come_back_from_a_record(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.gpu
 def test_levels_are_slower_from_the_threads_outwards():
-    found = bench.memory_levels()
-    near = [found.levels[name] for name in ("shared memory", "L1", "L2", "global memory")]
+    found, *others = (bench.memory_levels() for _ in range(3))  # other processes may use the GPU: the best of three
+
+    def best(name):
+        runs = [run.levels[name] for run in (found, *others)]
+        return Level(max(run.bandwidth for run in runs), min(run.latency for run in runs))
+
+    near = [best(name) for name in ("shared memory", "L1", "L2", "global memory")]
     assert near[0].latency <= near[1].latency * 1.2 < near[2].latency < near[3].latency < 2e-6
     assert near[0].bandwidth > near[2].bandwidth > near[3].bandwidth > found.levels["host"].bandwidth > 1e9
     most = found.chip.sms * 128 * found.chip.clock  # 32 banks of 4 bytes, each clock

@@ -40,6 +40,9 @@ def test_a_record_keeps_what_was_measured_before_on_that_day(folder):
     example("2026-01-03").save()
     assert [r.date for r in bench.record.records()] == ["2026-01-03", "2026-01-02"]
     assert bench.newest("NVIDIA A100") is None
+    for device in ("NVIDIA H100", "NVIDIA H200", "NVIDIA A100"):  # of one day the last by name
+        replace(example("2026-01-03"), device=device).save()
+    assert [r.device for r in bench.record.records()][:3] == ["NVIDIA H200", "NVIDIA H100", "NVIDIA A100"]
 
 
 def test_a_newer_record_without_ops_does_not_hide_those_of_an_older_one(folder):

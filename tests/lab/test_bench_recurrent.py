@@ -1,6 +1,7 @@
 """The benchmark of recurrent networks on the processor."""
 
 import os
+from functools import cache
 
 import numpy as np
 import pytest
@@ -64,8 +65,11 @@ def test_the_limits_of_the_cores_are_measured_at_once():
 
 
 def test_what_the_cores_do_at_once_is_timed_by_threads(monkeypatch):
-    monkeypatch.setattr(recurrent, "multiplications", lambda threads: 1e9 / threads)
-    monkeypatch.setattr(recurrent, "bandwidth", lambda nbytes, threads: nbytes / 1e-3)
+    of_sweep = iter([2e9, 1e9])
+    monkeypatch.setattr(recurrent, "multiplications", cache(lambda threads: next(of_sweep) / threads))
+    monkeypatch.setattr(recurrent, "bandwidth", cache(lambda nbytes, threads: nbytes / 1e-3))
+    assert recurrent.core_times([1])["multiplies, 1 thread"].seconds == 5e-4
+    of_sweep = iter([1e9, 1e9])  # the next call measures anew
     found = recurrent.core_times([1, 2])
     assert found["multiplies, 2 threads"].seconds == 2 * found["multiplies, 1 thread"].seconds == 2e-3
     assert found["reads 16 MiB, 1 thread"].seconds == 1e-3 and len(found) == 6

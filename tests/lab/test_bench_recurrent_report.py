@@ -87,10 +87,25 @@ def test_the_command_measures_and_records_without_a_gpu(tmp_path, monkeypatch, c
     found = records.load(path)
     one = [f"{cell} 8, batch 2, float32" for cell in ("tanh", "lstm", "gru")]
     assert [*found.steps] == ["cores at once", *one, "lstm 8, 2 layers, batch 2, float32"]
-    assert "wavefront, 1 thread" in found.steps["lstm 8, 2 layers, batch 2, float32"]
+    assert "wavefront, 1 thread" in found.steps["lstm 8, 2 layers, batch 2, float32"] and not found.refused
     assert "units close, 1 thread" in found.steps["lstm 8, batch 2, float32"]
     assert "processor" in found.device and {"load", "processors"} <= found.versions.keys()
     assert "A step, the fastest of some runs" in capsys.readouterr().out
+
+
+def test_a_slow_spell_of_the_machine_spoils_one_sweep_alone(monkeypatch):
+    """Every sweep measures the limits and the networks; a label keeps the times of the sweep with its fastest run."""
+    sweeps = iter([4e-6, 1e-6, 2e-6])
+    monkeypatch.setattr(report, "core_times", lambda threads: times(multiplies__1_thread=next(sweeps)))
+    found = Record("", "2026-01-01", "", {}, folder=RECURRENT)
+    measures = [job for title, job in report.jobs("processor", ()).items() if title.startswith("cores at once")]
+    assert len(measures) == report.SWEEPS
+    for measure in measures:
+        report._add(found, measure)
+    assert found.steps["cores at once"] == times(multiplies__1_thread=1e-6)
+    report._add(found, lambda: {"tanh": times(units__1_thread=3e-6)})
+    report._add(found, lambda: {"tanh": times(units__1_thread=5e-6, torch__1_thread=7e-6)})
+    assert found.steps["tanh"] == times(units__1_thread=3e-6, torch__1_thread=7e-6)
 
 
 def test_parts_and_rivals_are_checked(capsys):

@@ -1,6 +1,7 @@
 """The benchmark of attention and GPTs: its goals, its record, its steps on `sim`, and results that it refuses."""
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -60,6 +61,25 @@ def test_steps_eager_and_replayed_have_the_losses_of_numpy(mode):
     for _ in range(3):
         first, *others = (float(call().item()) for call in calls)
         np.testing.assert_allclose(others, first, report.ALLOWED[mode])
+
+
+@pytest.mark.parametrize("mode", models.TRAINED)
+def test_pytorch_compiles_one_graph_of_each_model_and_has_the_same_losses(mode, monkeypatch):
+    """Two models in turn, as the benchmark takes them: neither extents nor names of layers compile anything again."""
+    torch = pytest.importorskip("torch")
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    graphs, rival = CompileCounterWithBackend("aot_eager"), works.rival()
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=graphs))
+    monkeypatch.setattr(rival, "DEVICE", "cpu")
+    monkeypatch.setattr(rival, "replayed", lambda step: step)  # no CUDA graphs here
+    for count, of in enumerate((TINY, Model("another", 13, 7, 16, 2, 9, 2)), 1):
+        calls = {"minigrad": models.training(of, mode, "numpy")} | rival.every_training(of, mode)
+        assert [*calls][1:] == ["PyTorch", "PyTorch, graph", "PyTorch, compile", "PyTorch, compile, graph"]
+        for _ in range(2):
+            first, *others = (float(call().item()) for call in calls.values())
+            np.testing.assert_allclose(others, first, report.ALLOWED[mode])
+        assert graphs.frame_count == count  # which both compiled steps share
 
 
 def test_parts_of_a_step_by_kind(gpu, monkeypatch, tmp_path):

@@ -83,7 +83,10 @@ def browser(chromium_path):
         started.close()
 
 
-@pytest.fixture(scope="module", params=COURSE)
+# 03 by `make soak` alone: it has a slider of blocks, as 01 has.
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=[pytest.mark.soak] * name.startswith("03")) for name in COURSE]
+)
 def lab(request, server, browser):
     """A notebook, opened, with all of it run: its page, its cells, its folder. Nothing fails, nor does the console."""
     path, said = server.folder / request.param, []

@@ -43,6 +43,7 @@ class Empty(Kernel):
         pass
 
 
+@pytest.mark.usefixtures("small_files_at_once")
 @pytest.mark.parametrize("op", mg.OPS.values(), ids=mg.OPS.keys())
 def test_every_kernel_that_sim_runs_is_needed_for_a_right_answer(op):
     """The cases of astype cast nothing."""

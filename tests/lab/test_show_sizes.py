@@ -99,16 +99,25 @@ def test_no_later_cell_changes_what_a_slider_draws(path):
     assert rebound(cells(path)) == set()
 
 
+def steps(slider, every):
+    """The steps of a slider; of several together every second one, like the black squares of a board."""
+    options = [list(enumerate(each.options)) for each in slider.sliders.values()]
+    for chosen in product(*options):
+        if len(options) == 1 or sum(number for number, _ in chosen) % every == 0:
+            yield dict(zip(slider.sliders, (value for _, value in chosen), strict=True))
+
+
+@pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("path", [p for p in NOTEBOOKS if any(map(has_slider, cells(p)))], ids=lambda path: path.stem)
-def test_every_step_of_a_slider_fits_the_window(path, monkeypatch):
+def test_every_step_of_a_slider_fits_the_window(path, every, monkeypatch):
     made, names = [], {}
     monkeypatch.setattr(sliders.Slider, "show", lambda slider: made.append(slider) or slider)
     for cell in needed(cells(path)):
         exec(compile(cell, path.name, "exec"), names)
     assert made
     for slider in made:
-        for values in product(*(each.options for each in slider.sliders.values())):
-            if not isinstance(picture := slider.draw(**dict(zip(slider.sliders, values, strict=True))), Picture):
+        for values in steps(slider, every):
+            if not isinstance(picture := slider.draw(**values), Picture):
                 continue  # a page of text, which scrolls within its own height
             page = sliders.Page(picture, len(slider.sliders))
             (width, height), natural = page.size(), picture.figure.get_figwidth() * SCREEN_DPI

@@ -1,4 +1,4 @@
-"""add_layer_norm: the residual stream and its norm at once, against the ops that it joins, in both dtypes."""
+"""add_layer_norm and add_rms_norm: the residual stream and its norm at once, against the ops that they join."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ from minigrad.devices.array import Array
 from minigrad.devices.dtypes import dtype_of
 from minigrad.devices.guarded import guarded
 from minigrad.ops.add_layer_norm import FOURS, ROWS, add_layer_norm
+from minigrad.ops.add_rms_norm import add_rms_norm
 
 SIZES = [(1, 4), (7, 36), (2, 5, 132), (33, 768), (9, 1024), (300, 8), (0, 8)]
 WIDE, LOW = {"float32": 2e-5, "float64": 1e-12}, {"bfloat16": 1.2e-2}
@@ -54,6 +55,31 @@ def test_every_block(name, values, kernel_device):
     wanted = results(inputs, dys)
     for value in values:
         agree(results(inputs, dys, guarded(kernel_device), add_layer_norm.using(**{name: value})), wanted, "float32")
+
+
+@pytest.mark.parametrize("size", [(7, 36), (9, 1024)], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_kernels_without_a_mean(size, dtype, kernel_device):
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    for bias in (True, False):
+        (x, y, weight, _, *rest), dys = given(size, dtype, bias)
+        inputs = [x, y, weight, *rest]
+        found = results(inputs, dys, guarded(kernel_device), add_rms_norm)
+        agree(found, results(inputs, dys, op=add_rms_norm), dtype)
+
+
+def test_an_addition_and_an_rms_norm():
+    """On the tape, with gradients from both results."""
+    (x, y, weight, _, bias), (dh, dn) = given((6, 20), "float64")
+    found = []
+    for op in (add_rms_norm, lambda x, y, w, b: (h := x + y + b, mg.rms_norm(h, w))):
+        xs = [mg.tensor(a, True, "numpy") for a in (x, y, weight, bias)]
+        h, n = op(*xs)
+        ((h * mg.tensor(dh, device="numpy")).sum() + (n * mg.tensor(dn, device="numpy")).sum()).backward()
+        found.append([a.numpy() for a in (h, n, *(a.grad for a in xs))])
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-10, atol=1e-12)
 
 
 def test_it_is_an_addition_and_a_layer_norm():

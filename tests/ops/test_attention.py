@@ -138,11 +138,16 @@ def on_devices(*rungs):
     return on_sim + [pytest.param(rung, "cuda", marks=pytest.mark.gpu) for rung in rungs]
 
 
-# The rung without tiles has two kernels.
+# The rung without tiles has two kernels. With tiles, sizes take them and the single one in turn; `make soak` has both.
 RULED = [
-    pytest.param(*pair.values, size, one, marks=pair.marks)
+    pytest.param(
+        *pair.values,
+        size,
+        one,
+        marks=[*pair.marks, *[pytest.mark.soak] * (pair.values[0] != "forward" and i % 2 != one)],
+    )
     for pair in on_devices("forward", *PRECISIONS)
-    for size in SIZES + OF_HOPPER
+    for i, size in enumerate(SIZES + OF_HOPPER)
     for one in (False, True)
     if takes(pair.values[0], size) and not (one and pair.values[0] == "forward")
 ]

@@ -54,6 +54,7 @@ def chosen(op):
     return [max(cases, key=lambda case: sum(x.size for x in case.arrays())) for cases in ways if cases]
 
 
+@pytest.mark.usefixtures("small_files_at_once")
 @pytest.mark.parametrize("op", OF_FLOATS)
 def test_kernels_agree_with_numpy_to_one_rounding(op, kernel_device, monkeypatch):
     rows = mg.attention.using("forward").running  # tiles round weights, too: see test_attention.py for their errors

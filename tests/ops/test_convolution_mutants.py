@@ -65,6 +65,11 @@ EQUAL = [  # ties are rare among random numbers
 ]
 
 
+def every_second(mistakes):
+    """Their names; the others are for `make soak`."""
+    return [pytest.param(name, marks=[pytest.mark.soak] * (i % 2)) for i, name in enumerate(mistakes)]
+
+
 def caught(op, change):
     """True if one of the op's cases finds a fault in its kernels, where `change` gives other texts to their files."""
     copies = {}
@@ -98,7 +103,7 @@ def with_header(text, header, body, seen=None):
     return re.sub(r'#include "([\w/]+\.cuh)"', content, text)
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", every_second(MUTANTS))
 def test_a_mutant_of_a_kernel_is_killed(name):
     op, kernel, old, new = MUTANTS[name]
     op = mg.OPS[op]
@@ -109,7 +114,7 @@ def test_a_mutant_of_a_kernel_is_killed(name):
     assert caught(op, lambda other: mutant if other == text else other)
 
 
-@pytest.mark.parametrize("name", HEADERS)
+@pytest.mark.parametrize("name", every_second(HEADERS))
 def test_a_mutant_of_a_header_is_killed(name):
     header, old, new = HEADERS[name]
     text = (CUDA / header).read_text()

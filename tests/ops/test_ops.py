@@ -23,17 +23,31 @@ def test_rule_agrees_with_central_differences(op, case):
     check.rule(op, case)
 
 
-@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("op", "case"), CASES)
 def test_kernels_agree_with_numpy(op, case, dtype, kernel_device):
     check.every_block(op, case, kernel_device, dtype)
 
 
+@pytest.mark.usefixtures("small_files_at_once")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("op", "case"), CASES)
-def test_kernels_agree_with_numpy_in_float64(op, case, kernel_device):
-    """Each with its own block: to compile them for all blocks once more takes a minute."""
+def test_every_kernel_agrees_with_numpy(op, case, dtype, kernel_device):
+    """Each with its own block."""
     for chosen in (op, *map(op.using, check.variants(op))):
-        check.bounds(chosen, case, kernel_device, "float64")
+        check.bounds(chosen, case, kernel_device, dtype)
+
+
+@pytest.mark.usefixtures("small_files_at_once")
+@pytest.mark.parametrize(
+    ("op", "number"), [pytest.param(op, i, id=f"{op.name} {x}") for op in OPS.values() for i, x in enumerate(op.cases)]
+)
+def test_every_block_agrees_with_numpy(op, number, kernel_device):
+    """Each block in a third of the cases: neighboring blocks take different ones; `make soak` has all."""
+    case, blocks = op.cases[number], [(name, chosen) for name, chosen in check.settings(op) if "=" in name]
+    for name, chosen in blocks[number % 3 :: 3]:
+        check.bounds(chosen, case, kernel_device, setting=name)
 
 
 @pytest.mark.parametrize("op", OPS.values(), ids=list(OPS))

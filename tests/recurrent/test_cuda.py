@@ -17,7 +17,7 @@ from minigrad.kernels.launch import Launch
 from minigrad.ops import recurrence
 from minigrad.recurrent import CUDA, NumPy, cuda
 from minigrad.recurrent.cuda import RUNGS
-from minigrad.recurrent.tile import ARITHMETIC, WARP, Layers, Room, Tile, choose, tiles
+from minigrad.recurrent.tile import ARITHMETIC, TENSOR_CORES, WARP, Layers, Room, Tile, choose, tiles
 from minigrad.rounding import DROPPED, rounded
 from minigrad.source import CUDA as CUDA_FILES
 from minigrad.source import Source
@@ -50,8 +50,16 @@ def compare_rounded(module, precision, batch, steps):
     assert (off < 1e-5).mean() > 0.97 and off.max() < most
 
 
-@pytest.mark.parametrize("precision", ARITHMETIC)
-@pytest.mark.parametrize("kind", MAKERS)
+def some(firsts, seconds, every):
+    """Pairs that hold each first and each second one; the others, which `make soak` adds, are marked."""
+    return [
+        pytest.param(a, b, marks=[pytest.mark.soak] * ((i + j) % every > 0))
+        for i, a in enumerate(firsts)
+        for j, b in enumerate(seconds)
+    ]
+
+
+@pytest.mark.parametrize(("precision", "kind"), some(ARITHMETIC, MAKERS, 2))
 def test_tensor_cores_give_the_numbers_of_rounded_factors(kind, precision, device):
     if device == "numpy":
         pytest.skip("NumPy has no tensor cores")
@@ -66,8 +74,10 @@ def with_tile(monkeypatch, *shape):
 
 
 # rows, columns of a warp, sequences, lanes that share columns
-@pytest.mark.parametrize("shape", [(16, 16, 64, 1), (32, 128, 16, 1), (64, 32, 32, 1), (64, 64, 8, 1)])
-@pytest.mark.parametrize("precision", ARITHMETIC)
+@pytest.mark.parametrize(
+    ("precision", "shape"),
+    some(ARITHMETIC, [(16, 16, 64, 1), (32, 128, 16, 1), (64, 32, 32, 1), (64, 64, 8, 1)], 3),
+)
 def test_tensor_cores_by_tiles_of_any_shape(monkeypatch, precision, shape, device):
     if device == "numpy":
         pytest.skip("NumPy has no tiles")
@@ -76,8 +86,14 @@ def test_tensor_cores_by_tiles_of_any_shape(monkeypatch, precision, shape, devic
     compare_rounded(nn.GRU(7, 21, device=device), precision, 35, 3)
 
 
-@pytest.mark.parametrize("shape", [(64, 16, 3, 4), (64, 32, 16, 2), (96, 64, 2, 1), (128, 16, 8, 4), (32, 128, 4, 1)])
-@pytest.mark.parametrize("rung", ["wavefront", "cluster"])
+@pytest.mark.parametrize(
+    ("rung", "shape"),
+    some(
+        ("wavefront", "cluster"),
+        [(64, 16, 3, 4), (64, 32, 16, 2), (96, 64, 2, 1), (128, 16, 8, 4), (32, 128, 4, 1)],
+        2,
+    ),
+)
 def test_tiles_of_any_shape(monkeypatch, rung, shape, device):
     if device == "numpy":
         pytest.skip("NumPy has no tiles")
@@ -139,7 +155,7 @@ def test_three_products_have_the_error_of_float32(kind, device):
     assert found["3xtf32"] < 2 * found["float32"] < 2e-7
 
 
-@pytest.mark.parametrize("kind", ["registers", "cluster", *ARITHMETIC])
+@pytest.mark.parametrize("kind", ["registers", "cluster", *TENSOR_CORES])
 @pytest.mark.parametrize("cell", GATES)
 def test_a_chosen_tile_covers_the_work_and_fits(cell, kind):
     for hidden in (1, 31, 100, 256, 512, 1024):
@@ -155,6 +171,12 @@ def test_a_chosen_tile_covers_the_work_and_fits(cell, kind):
             assert tile.warps * tile.k >= hidden and tile.warps * WARP >= tile.units * tile.seqs
             others = [t for t in tiles(work, kind) if t.fits(H200) and t.resident(H200)]
             assert tile.cycles == min(other.cycles for other in others)
+
+
+def test_a_block_holds_twice_as_many_weights_as_halves_and_so_half_as_many_blocks_read_the_same_h():
+    whole, halves = (choose(Layers(1024, 64, 4, 1, 4), kind, H200) for kind in ("tf32", "half"))
+    assert (halves.rows, halves.seqs) == (2 * whole.rows, whole.seqs // 2)
+    assert halves.columns * halves.words * 4 == whole.columns * whole.words  # bytes that all blocks read, twice
 
 
 def test_work_that_is_not_resident_at_once_is_refused_with_the_numbers():
@@ -213,6 +235,9 @@ LINES = {  # of the persistent kernel, without which its threads race
 }
 
 
+WATCHED = {"half": "tf32", "bf16": "bf16", "3xtf32": "3xtf32"}  # arithmetics of a GRU on tensor cores: precisions
+
+
 class SeenError(Exception):
     """Ends a launch that the microscope has watched."""
 
@@ -239,12 +264,12 @@ def inspected(monkeypatch, kind="registers", change=("", "")):
         raise SeenError
 
     monkeypatch.setattr(Launch, "__call__", watched)
-    with pytest.raises(SeenError), mg.precision(kind if kind in ARITHMETIC else "float32"):
+    with pytest.raises(SeenError), mg.precision(WATCHED.get(kind, "float32")):
         run(mg.randn(3, 9 if kind == "3xtf32" else 3, 3, device="sim"))
     return reports[0]
 
 
-@pytest.mark.parametrize("kind", ["registers", "cluster", *ARITHMETIC])
+@pytest.mark.parametrize("kind", ["registers", "cluster", *WATCHED])
 def test_the_microscope_finds_no_problem_in_a_persistent_kernel(monkeypatch, kind):
     assert "no problems" in repr(inspected(monkeypatch, kind))
 
@@ -252,7 +277,7 @@ def test_the_microscope_finds_no_problem_in_a_persistent_kernel(monkeypatch, kin
 @pytest.mark.parametrize(
     ("kind", "missing"),
     [("registers", missing) for missing in LINES]
-    + [(kind, missing) for kind in ("cluster", *ARITHMETIC) for missing in [*LINES][:2]],
+    + [(kind, missing) for kind in ("cluster", *WATCHED) for missing in [*LINES][:2]],
 )
 def test_the_microscope_finds_a_lost_barrier_or_fence(monkeypatch, kind, missing):
     problems = inspected(monkeypatch, kind, LINES[missing]).problems

@@ -25,8 +25,20 @@ CUT_OFF += [pytest.param("lstm", None, id="lstm-whole")]
 
 
 # every cell in float64 is in the tests below this one
-@pytest.mark.parametrize("kind, dtype", [*((kind, "float32") for kind in MAKERS), ("lstm", "float64")])
-@pytest.mark.parametrize("runner, device", WAYS)
+RUN = [*((kind, "float32") for kind in MAKERS), ("lstm", "float64")]
+
+
+# every second pair of a cell and a rung; `make soak` has the others
+@pytest.mark.parametrize(
+    "runner, device, kind, dtype",
+    [
+        pytest.param(
+            *way.values, *run, id="-".join((way.id, *run)), marks=[*way.marks, *[pytest.mark.soak] * ((i + j) % 2)]
+        )
+        for i, way in enumerate(WAYS)
+        for j, run in enumerate(RUN)
+    ],
+)
 def test_ragged_sizes(runner, device, kind, dtype):
     mg.manual_seed(0)
     cluster = isinstance(runner, partial) and runner.keywords["rung"] == "cluster"

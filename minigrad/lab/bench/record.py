@@ -258,9 +258,9 @@ def _parsed(key: str, content: Any) -> Any:
 
 
 def records(device: str | None = None, folder: str = "") -> Iterator[Record]:
-    """The project's records, of one device if named, the newest first."""
+    """The project's records, of one device if named, the newest first, of one day by name, the last first."""
     files = [path for base in FOLDERS for path in (base / folder).glob("*.json")]
-    loaded = map(load, sorted(files, key=lambda path: path.stem[-10:], reverse=True))
+    loaded = map(load, sorted(files, key=lambda path: (path.stem[-10:], path.stem), reverse=True))
     yield from (record for record in loaded if device in (None, record.device))
 
 

@@ -86,9 +86,12 @@ def value(op: Op, case: Case, device: str = "sim", dtype: str = "float32") -> No
     _compare(op, _wanted(op, case, dtype), case, get(check(device)), dtype)
 
 
-def bounds(op: Op, case: Case, device: str = "sim", dtype: str = "float32") -> None:
-    """The same in guarded memory full of NaN. Raises KernelError, or ValueMismatch for a NaN read out of bounds."""
-    _compare(op, _wanted(op, case, dtype), case, guarded(device), dtype)
+def bounds(op: Op, case: Case, device: str = "sim", dtype: str = "float32", setting: str = "") -> None:
+    """The same in guarded memory full of NaN. Raises KernelError, or ValueMismatch for a NaN read out of bounds.
+
+    setting: the op's kernel and block, for the message.
+    """
+    _compare(op, _wanted(op, case, dtype), case, guarded(device), dtype, setting)
 
 
 def every_block(op: Op, case: Case, device: str = "sim", dtype: str = "float32") -> None:

@@ -124,7 +124,12 @@ def recurrent_times(
 
 
 def core_times(threads: Sequence[int]) -> Times:
-    """Seconds in which each of so many threads at once does a million multiplications and additions, or reads."""
+    """Seconds in which each of so many threads at once does a million multiplications and additions, or reads.
+
+    It forgets the limits, which are measured again then and later.
+    """
+    for known in (multiplications, bandwidth, barrier):
+        known.cache_clear()
     found: Times = {}
     for n in threads:
         words = plural(n, "thread")
