@@ -1,10 +1,11 @@
 """CUDA C++ text scanned without a parser: comments blanked, brackets matched, edits applied."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 _TOKENS = re.compile(r"//(?:\\\n|[^\n])*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.S)
@@ -174,11 +175,11 @@ def without_directives(code: str) -> str:
     return DIRECTIVE.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), code)
 
 
-def live(code: str, macros: dict[str, str | None]) -> str:
+def live(code: str, macros: dict[str, str | None], include: Callable[[int], None] = lambda _: None) -> str:
     """The code with spaces in place of the branches of `#if` that are not compiled: same length, same lines.
 
     macros: their values by name, None for one that is not known here. Those that the code defines are added. A branch
-    whose condition is not known stays.
+    whose condition is not known stays. include: called with the offset of each #include that is compiled.
     """
     chunks, at = [], 0
     opened: list[list[bool | None]] = []  # of each #if: its branch is compiled, one before it was; None: not known
@@ -203,6 +204,8 @@ def live(code: str, macros: dict[str, str | None]) -> str:
         elif word == "endif" and opened:
             keep(line.start())
             opened.pop()
+        elif word == "include" and all(branch[0] is not False for branch in opened):
+            include(line.start())
         elif word in ("define", "undef") and all(branch[0] is not False for branch in opened):
             found = _MACRO.match(rest)
             name, function, value = found.groups() if found else ("", "", "")
@@ -212,6 +215,25 @@ def live(code: str, macros: dict[str, str | None]) -> str:
                 macros[name] = value if all(branch[0] for branch in opened) and not function else None
     keep(len(code))
     return "".join(chunks)
+
+
+def live_files(
+    text: str, here: Path, macros: dict[str, str | None], find: Callable[[str, Path], Path | None], left: set[Path]
+) -> list[str]:
+    """The live code of a text, after that of the files that it includes, each where it stands: macros ahead count.
+
+    here: the folder of the text; left: the files that are read, each once.
+    """
+    found: list[str] = []
+
+    def include(at: int) -> None:
+        path = find(asked(each), here) if (each := INCLUDE.match(text, at)) else None
+        if path in left:
+            left.remove(path)
+            found.extend(live_files(path.read_text(errors="replace"), path.parent, macros, find, left))
+
+    code = live(blank(text), macros, include)
+    return [*found, code]
 
 
 def _holds(word: str, condition: str, macros: Mapping[str, str | None]) -> bool | None:

@@ -27,7 +27,7 @@ from minigrad.scan import (
     is_host,
     item_name,
     items,
-    live,
+    live_files,
     matching,
     members,
     renamed,
@@ -87,11 +87,11 @@ class Source:
 
     @cached_property
     def _compiled(self) -> tuple[list[str], dict[str, str]]:
-        """The same of each text that it includes and of its own; and the values of macros and constants."""
-        texts = [*(path.read_text(errors="replace") for path in reversed(self.included)), self.text]
-        tunables = dict.fromkeys(name for text in texts for name, _ in _TUNABLE.findall(text))
+        """The same of each text ahead of it and of its own; and the values of macros and constants."""
+        tunables = dict.fromkeys(name for text in self._texts for name, _ in _TUNABLE.findall(text))
         macros: dict[str, str | None] = tunables | dict(self.macros)
-        found = [live(blank(text), macros) for text in texts]
+        left = {*self.included}
+        found = [code for s in self.chain for code in live_files(s.text, s.folder, macros, self.find, left)]
         constants = dict(each for code in found for each in _CONSTANT.findall(code))
         return found, constants | {name: value for name, value in macros.items() if value}
 
@@ -163,13 +163,13 @@ class Source:
 
     @cached_property
     def _all(self) -> str:
-        return "\n".join([*(each.code for each in self.chain[:-1]), *self._compiled[0]])
+        return "\n".join(self._compiled[0])
 
     @cached_property
     def aliases(self) -> dict[str, str]:
         """Types by their other names, e.g. {"real_t": "float"}, but for a name with two meanings."""
         found: dict[str, set[str]] = {}
-        for text in [*(each.code for each in self.chain[:-1]), *self._compiled[0]]:
+        for text in self._compiled[0]:
             for each in renamed(text):
                 if each["name"] in ("real", "wide") and f"#ifndef {each['name']}" in text:
                     continue  # minigrad's own words, which a launch defines

@@ -69,6 +69,18 @@ def test_a_file_of_a_project_runs_with_its_headers(project, defines, dtype):
     assert mg.inspect(kernel, x, y, 1, 0, grid=1, block=8).problems == []
 
 
+def test_a_header_is_read_with_the_macros_ahead_of_it(tmp_path, kernel_device):
+    (tmp_path / "types.h").write_text("#ifdef LOW\ntypedef short number;\n#else\ntypedef float number;\n#endif\n")
+    file, x = tmp_path / "k.cu", numbers(4, kernel_device, np.int16)
+    kernel = "__global__ void k(number* x) { x[threadIdx.x] += 1; }\n"
+    file.write_text(f'#define LOW\n#include "types.h"\n{kernel}')
+    mg.kernel(file, "k")(x, grid=1, block=4)
+    assert x.numpy().tolist() == [1, 2, 3, 4]
+    file.write_text(f'#include "types.h"\n#define LOW\n{kernel}')
+    with pytest.raises(TypeError, match="is float32; got int16"):
+        mg.kernel(file, "k")(x, grid=1, block=4)
+
+
 def test_headers_find_the_version_of_cuda(kernel_device):
     """GLM stops without one, and headers of half precision define what old versions lack."""
     text = """#include <cuda.h>
