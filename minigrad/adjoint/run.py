@@ -170,8 +170,7 @@ def gradients_of(run: PrimalLaunch, upstream: Mapping[str, Array], code: Adjoint
             else:
                 made[p.name] = copied(d) if any(own_name(m) in changed for m in members) else d
         elif members and members[0] != own_name(members[0]):  # structs
-            dtype = run.arrays[p.name].dtype
-            dtype = np.dtype(np.float32) if p.type in GRADIENTS else dtype
+            dtype = np.dtype(np.float32) if p.type in GRADIENTS else run.arrays[p.name].dtype
             made[p.name] = Array.zeros(run.device, run.shape(p.name), dtype)
         elif is_float(p.type):
             shape = (COPIES, strides[p.name]) if strides.get(p.name) else run.shape(p.name)

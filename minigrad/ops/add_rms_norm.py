@@ -44,8 +44,8 @@ def launch_backward(
 ) -> tuple:
     """The same gradients but that of the shift."""
     needs = (*needs[:3], False, *needs[3:])
-    *three, _, dbias = (*add_layer_norm.launch_backward(kernels, needs, dy, y, weight, bias, y0, eps), None)[:5]
-    return (*three, dbias)[: len(needs) - 1]
+    made = add_layer_norm.launch_backward(kernels, needs, dy, y, weight, bias, y0, eps)
+    return (*made[:3], *made[4:])
 
 
 add_rms_norm = add_layer_norm.stream("add_rms_norm", forward, backward, False, launch, launch_backward)

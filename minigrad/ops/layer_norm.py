@@ -144,16 +144,17 @@ def held(kernels: Mapping[str, Kernel], way: str, n: int) -> Kernel | None:
 def launched(kernel: Kernel, x: Array, resident: int, *more: int) -> Launch:
     """The launch of as many blocks as are there at once. Raises LaunchError where the warps do not hold the row."""
     rows, n, _ = around(x.shape, x.ndim - 1)
-    values = kernel.launch(rows, n, 1, *more).values
-    if n > 128 * values["WARPS"] and kernel.fit:  # tuned for a shorter row
-        values = kernel.fit(rows, n)
-    if n > 128 * values["WARPS"]:
+    warps = kernel.launch(rows, n, 1, *more).values["WARPS"]
+    blocks = min(ceil_div(rows * warps, WARPS), resident * x.device.processors)
+    launch = kernel.launch(rows, n, blocks, *more)  # planned once: naming values would plan it at each call
+    if n > 128 * launch.values["WARPS"] and kernel.fit:  # tuned for a shorter row
+        launch = kernel.launch(rows, n, blocks, *more, **kernel.fit(rows, n))
+    if n > 128 * launch.values["WARPS"]:
         raise LaunchError(
-            f"{kernel.name}: WARPS={values['WARPS']} warps hold 128 numbers each, and a row has {n}. "
+            f"{kernel.name}: WARPS={launch.values['WARPS']} warps hold 128 numbers each, and a row has {n}. "
             "Choose a larger WARPS."
         )
-    blocks = min(ceil_div(rows * values["WARPS"], WARPS), resident * x.device.processors)
-    return kernel.launch(rows, n, blocks, *more, **values)
+    return launch
 
 
 def prepare(name: str, x: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def load(
 
     def build(folder: Path) -> Path:
         compiler, header, name = find_compiler(), _precompiled(flags), f"{stem}.cu"
-        options = link if compiler.is_clang or DIALECT not in flags else (*link, *BARE)
+        options = link if header == DIALECT else (*link, *BARE)
         try:
             return compiler.build(text, name, [header if flag == DIALECT else flag for flag in flags], folder, options)
         except BuildError as error:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import HALVES, Expr, common_type, result_type
+from minigrad.adjoint.language.ast import HALVES, PAIRS, Expr, common_type, result_type
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ZERO, negative
 from minigrad.adjoint.language.values import VECTORS, Struct, Value
@@ -116,7 +116,7 @@ def _load(parser: Any, arguments: list[Value], token: Token) -> Value:
 def is_packed(*values: Value) -> bool:
     """True for pairs of halves of one type."""
     kinds = {v.type.name if isinstance(v, Struct) else "" for v in values}
-    return len(kinds) == 1 and kinds <= {"half2", "__nv_bfloat162"}
+    return len(kinds) == 1 and kinds <= PAIRS.keys()
 
 
 def _packed(parser: Any, value: Value, token: Token) -> Struct:

@@ -52,10 +52,7 @@ VECTORS = {
     )
     for n in (1, 2, 3, 4)
 }  # fmt: skip
-VECTORS |= {
-    name: StructType(name, (Member("x", kind), Member("y", kind)))
-    for name, kind in (("half2", "half"), ("__nv_bfloat162", "__nv_bfloat16"))
-}
+VECTORS |= {name: StructType(name, (Member("x", kind), Member("y", kind))) for name, kind in ast.PAIRS.items()}
 VECTORS["dim3"] = StructType("dim3", tuple(Member(axis, "unsigned") for axis in "xyz"))
 
 
