@@ -18,9 +18,11 @@ ON = f" processors={PROCESSORS}"  # a size of the launch, since it differs betwe
 # (rows, columns) of a tile -> the time for one of its elements: measured on an H200, where 1.0 is 45 TFLOP/s.
 LARGE = {(128, 128): 1.0, (64, 128): 1.1, (64, 64): 1.3}
 SMALL = {(32, 32): 1.8, (16, 32): 2.3}
+HOPPER = {(128, 256): 1.0, (128, 192): 1.03, (128, 128): 1.1}  # of wgmma, where 1.0 is twice 375 TFLOP/s in bfloat16
 SHARED = 221184  # bytes of shared memory in a block of the rungs mma_...
 TENSOR_CORES = ("mma_3xtf32", "mma_tf32", "wgmma_tf32", "mma_bf16", "wgmma")  # as on the ladder
 OF_BFLOAT16 = ("mma_bf16", "wgmma")
+IN_FLOAT = ("matmul_wgmma_backward_b",)  # the result of bfloat16 stays float32
 PRECISIONS = {"tf32": "mma_tf32", "bf16": "mma_tf32", "3xtf32": "mma_3xtf32"}  # for float32
 STRIP, HEIGHTS = 32, (16, 32, 64, 128)  # columns of a block of vector_columns, and the rows that it reads at once
 
@@ -70,10 +72,14 @@ def tile(
     """The tile with the least waves of blocks x elements x time: many processors may be idle in the last wave."""
 
     def time(shape: tuple[int, int]) -> float:
-        blocks = ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * count
-        return ceil_div(blocks, processors) * prod(shape) * costs[shape]
+        return waves(rows, columns, count, processors, shape) * prod(shape) * costs[shape]
 
-    return min((shape for shape in costs if rows <= shape[0] * MAX_GRID[1]), key=time, default=(128, 128))
+    return min((shape for shape in costs if rows <= shape[0] * MAX_GRID[1]), key=time, default=next(iter(costs)))
+
+
+def waves(rows: int, columns: int, count: int, processors: int, shape: tuple[int, int]) -> int:
+    """The tiles of this shape that the busiest processor makes."""
+    return ceil_div(ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * count, processors)
 
 
 def is_small(rows: int, columns: int, count: int, processors: int) -> bool:
@@ -92,7 +98,13 @@ def tensor_cores(name: str, end: str, x: str, y: str) -> Kernel:
     if "wgmma" in name:  # persistent blocks, one on each multiprocessor, which loop over the tiles
         file = "wgmma_tf32" if name == "wgmma_tf32" else file
         grid: tuple[str, ...] = ("processors", "1")
-        return Kernel(f"matmul/{file}.cu", f"matmul_{name}{end}", grid, ("384",), sizes + ON, shared=196672)
+
+        def fit(**sizes: int) -> dict[str, int]:
+            return {"COLUMNS": fitting(sizes, y, x, HOPPER)[1]}
+
+        widths = tuple(shape[1] for shape in HOPPER)
+        made = f"matmul_{name}{end}"
+        return Kernel(f"matmul/{file}.cu", made, grid, ("384",), sizes + ON, None, fit, 196672, COLUMNS=widths)
     if name == "mma_3xtf32":
         file, grid = "tensor_cores_3xtf32", (f"{x}/128", f"{y}/128", "batch")
     else:

@@ -3,7 +3,7 @@
 A strategy is one launch (`tiles`) or several, with copies or partial sums between them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -18,10 +18,23 @@ from minigrad.devices.tensor_map import TensorMap
 from minigrad.errors import LaunchError
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.launch import Launch
 from minigrad.kernels.view import View
 from minigrad.op import OPS
 from minigrad.ops.astype import cast
-from minigrad.ops.matmul.kernels import PRECISIONS, SMALL, STRIP, has_room, has_tensor_cores, is_small, pick, tile
+from minigrad.ops.matmul.kernels import (
+    HOPPER,
+    IN_FLOAT,
+    PRECISIONS,
+    SMALL,
+    STRIP,
+    has_room,
+    has_tensor_cores,
+    is_small,
+    pick,
+    tile,
+    waves,
+)
 from minigrad.ops.matmul.packing import LANES, packed, packs
 from minigrad.ops.matmul.shapes import ENDS, ONE, Products, products
 
@@ -170,9 +183,9 @@ def split_sum(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
     add_up(partial_sums, out, chunks, out.size)
 
 
-# Of tensor cores: rows and columns of a tile; the multiplications that a multiprocessor does in TF32 while an element
-# of a partial sum is moved, and while a launch begins; the most parts, and the unit of their terms; what must be saved.
-TILE, MOVED, BEGUN, PARTS, UNIT, SAVED = (128, 256), 1, 3e6, 64, 64, 0.2
+# Of tensor cores: tiles; the multiplications that a multiprocessor does in TF32 while an element of a partial sum is
+# moved, and while a launch begins; the most parts, and the unit of their terms; what must be saved.
+TILES, MOVED, BEGUN, PARTS, UNIT, SAVED = {(128, 256): 1.0}, 1, 3e6, 64, 64, 0.2
 
 
 def in_parts(
@@ -191,18 +204,20 @@ def in_parts(
         kernel = pick(kernels, way, shapes, x, y)
     else:
         return None
-    parts = parts_of(rows, columns, terms, x.device.processors)
+    tiles = HOPPER if "COLUMNS" in kernel.tunables else TILES
+    parts = parts_of(rows, columns, terms, x.device.processors, tiles)
     fits = by_rows(kernel, way, shapes) == "tiles" and rows * columns * parts <= MAX_ELEMENTS
     return (kernel, parts) if parts > 1 and fits else None
 
 
-def parts_of(rows: int, columns: int, terms: int, processors: int) -> int:
+def parts_of(rows: int, columns: int, terms: int, processors: int, tiles: Mapping[tuple[int, int], float]) -> int:
     """The parts of a sum with the least time: of the waves of blocks, and of the partial sums, written and read."""
-    tiles = ceil_div(rows, TILE[0]) * ceil_div(columns, TILE[1])
 
     def time(parts: int) -> float:
         more = MOVED * (2 * parts + 1) * rows * columns + BEGUN if parts > 1 else 0
-        return ceil_div(tiles * parts, processors) * terms / parts * prod(TILE) + more
+        shape = tile(rows, columns, parts, processors, tiles)
+        each = prod(shape) * tiles[shape] * terms / parts
+        return waves(rows, columns, parts, processors, shape) * each + more
 
     best = min((2**i for i in range(PARTS.bit_length()) if terms % (UNIT * 2**i) == 0), key=time, default=1)
     return best if time(best) <= (1 - SAVED) * time(1) else 1
@@ -218,6 +233,11 @@ def sum_in_parts(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
     add_up(sums, total, parts, out.size)
     if total is not out:
         out.copy_from(cast(total, out.dtype))
+
+
+def result_dtype(strategy: Strategy, dtype: np.dtype) -> np.dtype:
+    """Of the product of two matrices of this dtype."""
+    return wide(dtype) if strategy.kernel.name in IN_FLOAT else dtype
 
 
 FEW = 16  # partial sums that one thread adds up
@@ -266,10 +286,10 @@ def turned(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
 # --- tiles: one launch for the whole batch, or one per matrix; more where a matrix is longer than a grid along y ---
 
 # Rows and columns of both matrices of each kernel with tensor maps, and the rows of a box of 128 bytes.
-BOXES = {
-    "matmul_wgmma_tf32": (("m", "k", 128), ("n", "k", 256)),
+BOXES: dict[str, tuple[tuple[str, str, int | str], ...]] = {
+    "matmul_wgmma_tf32": (("m", "k", 128), ("n", "k", "COLUMNS")),
     "matmul_wgmma": (("m", "k", 128), ("k", "n", 64)),
-    "matmul_wgmma_backward_a": (("m", "n", 128), ("k", "n", 256)),
+    "matmul_wgmma_backward_a": (("m", "n", 128), ("k", "n", "COLUMNS")),
     "matmul_wgmma_backward_b": (("m", "k", 64), ("m", "n", 64)),
 }
 
@@ -337,8 +357,8 @@ def _launch(
         return
     own = (x.device.processors,) if "processors" in kernel.sizes else ()
     launch = kernel.launch(*sizes, count, *own)
-    if boxes := BOXES.get(kernel.name):
-        launch(*_maps(boxes, sizes, x, y), out, *sizes, count, x_at, y_at)
+    if kernel.name in BOXES:
+        launch(*maps(launch, x, y), out, *sizes, count, x_at, y_at)
     else:
         launch(x, y, out, *sizes, x_at, y_at)
 
@@ -349,11 +369,11 @@ def _matrix(batch: Array, index: int, size: int) -> Array:
     return Array(batch.device, (size,), batch.dtype, batch.buffer, address)
 
 
-def _maps(boxes: Sequence[tuple[str, str, int]], sizes: Sizes, *arrays: Array) -> Iterator[TensorMap]:
-    """The tensor map of each array: its matrices, in boxes."""
-    extents = dict(zip("mnk", sizes, strict=True))
-    for array, (rows, columns, tall) in zip(arrays, boxes, strict=True):
-        shape = extents[rows], extents[columns]
+def maps(launch: Launch, *arrays: Array) -> Iterator[TensorMap]:
+    """The tensor map of each array of a launch: its matrices, in boxes."""
+    numbers = launch.sizes | launch.values
+    for array, (rows, columns, tall) in zip(arrays, BOXES[launch.kernel.name], strict=True):
+        shape, tall = (numbers[rows], numbers[columns]), numbers.get(tall, tall)  # type: ignore[arg-type]
         yield TensorMap(array, (array.size // prod(shape), *shape), (1, tall, 128 // array.dtype.itemsize))
 
 
