@@ -69,13 +69,6 @@ def sums(dy: np.ndarray, normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def kernels_of(center: bool) -> dict[str, Kernel]:
     """The kernels of layer_norm, or with a mean of 0 those of rms_norm."""
 
-    def fit(rows: int, n: int, **_: int) -> dict[str, int]:
-        return {"WARPS": next_power(ceil_div(n, 128), WARPS)}
-
-    def per_warps(name: str, more: str = "", shared: str | int = 0) -> Kernel:
-        sizes, block = f"rows n blocks{more}", ("32*WARPS", f"{WARPS}/WARPS")
-        return Kernel(FILE, name, ("blocks",), block, sizes, defines, fit, shared, WARPS=(WARPS, 1, 2, 4))
-
     defines = {"CENTER": int(center)}
     per_row = partial(Kernel, FILE, grid=("rows",), block=("BLOCK",), sizes="rows", defines=defines, BLOCK=BLOCKS)
     kernels = {way: per_row(name=f"layer_norm_{way}") for way in ("forward", "backward")}
@@ -84,9 +77,19 @@ def kernels_of(center: bool) -> dict[str, Kernel]:
     kernels["backward_sums"] = Kernel(
         FILE, "layer_norm_backward_sums", grid, ("BLOCK",), "n parts", defines, BLOCK=BLOCKS
     )
-    kernels["warp"] = per_warps("layer_norm_warp")
-    kernels["warp_backward"] = per_warps("layer_norm_warp_backward", " bytes", "bytes")
+    kernels["warp"] = per_warps(FILE, "layer_norm_warp", center)
+    kernels["warp_backward"] = per_warps(FILE, "layer_norm_warp_backward", center, "bytes")
     return kernels
+
+
+def per_warps(file: str, name: str, center: bool, shared: str = "") -> Kernel:
+    """A kernel in which warps hold a row: see cuda/row_in_warps.cuh. shared: the size that gives its bytes of memory."""
+    sizes, block, defines = f"rows n blocks {shared}", ("32*WARPS", f"{WARPS}/WARPS"), {"CENTER": int(center)}
+
+    def fit(rows: int, n: int, **_: int) -> dict[str, int]:
+        return {"WARPS": next_power(ceil_div(n, 128), WARPS)}
+
+    return Kernel(file, name, ("blocks",), block, sizes, defines, fit, shared or 0, WARPS=(WARPS, 1, 2, 4))
 
 
 def launch(
@@ -145,7 +148,7 @@ def launched(kernel: Kernel, x: Array, resident: int, *more: int) -> Launch:
     """The launch of as many blocks as are there at once. Raises LaunchError where the warps do not hold the row."""
     rows, n, _ = around(x.shape, x.ndim - 1)
     warps = kernel.launch(rows, n, 1, *more).values["WARPS"]
-    blocks = min(ceil_div(rows * warps, WARPS), resident * x.device.processors)
+    blocks = max(1, min(ceil_div(rows * warps, WARPS), resident * x.device.processors))
     launch = kernel.launch(rows, n, blocks, *more)  # planned once: naming values would plan it at each call
     if n > 128 * launch.values["WARPS"] and kernel.fit:  # tuned for a shorter row
         launch = kernel.launch(rows, n, blocks, *more, **kernel.fit(rows, n))
