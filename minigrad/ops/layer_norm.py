@@ -83,7 +83,7 @@ def kernels_of(center: bool) -> dict[str, Kernel]:
 
 
 def per_warps(file: str, name: str, center: bool, shared: str = "") -> Kernel:
-    """A kernel in which warps hold a row: see cuda/row_in_warps.cuh. shared: the size that gives its bytes of memory."""
+    """A kernel in which warps hold a row: see cuda/row_in_warps.cuh. shared: the size that gives its shared memory."""
     sizes, block, defines = f"rows n blocks {shared}", ("32*WARPS", f"{WARPS}/WARPS"), {"CENTER": int(center)}
 
     def fit(rows: int, n: int, **_: int) -> dict[str, int]:
