@@ -1,4 +1,4 @@
-#include "vector.cuh"
+#include "column_sums.cuh"
 
 // Places of x (batch, length, parts, heads, width): of one token the queries of all heads, their keys, their values. Each
 // part alone is (batch, heads, length, width), since a head's attention goes over all tokens.
@@ -40,12 +40,23 @@ extern "C" __global__ void self_attention_split(
     });
 }
 
-// x of its parts. thread -> four neighbors
-extern "C" __global__ void self_attention_merge(
-    const real* q, const real* k, const real* v, real* x, int parts, int heads, int length, int width, int n) {
-    Heads{parts, heads, length, width}.neighbors(n, [&](int part, int at, int i, bool four) {
-        const real* from = part == 0 ? q : part == 1 ? k : v;
-        if (four) vec(x + i) = vec(from + at);
-        else x[i] = from[at];
-    });
+// A row of x of its parts.
+struct Together {
+    const real *q, *k, *v;
+    Heads of;
+
+    template <int N>
+    __device__ Neighbors<wide, N> at(int row, int column) const {
+        int i = row * of.parts * of.heads * of.width + column, part = of.part(i);
+        return as<wide>(vec<N>((part == 0 ? q : part == 1 ? k : v) + of.at(i)));
+    }
+};
+
+// x of its parts, and of each block the sums of its columns: see column_sums.cuh.
+extern "C" __global__ void __launch_bounds__(32 * HEIGHT) self_attention_merge(
+    const real* q, const real* k, const real* v, real* x, wide* sums, int parts, int heads, int length, int width, int rows) {
+    Together all{q, k, v, {parts, heads, length, width}};
+    int columns = parts * heads * width;
+    if (width % PER_THREAD) make_rows<1>(x, sums, columns, rows, all);
+    else make_rows<PER_THREAD>(x, sums, columns, rows, all);
 }

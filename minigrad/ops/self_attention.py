@@ -12,7 +12,7 @@ from minigrad.errors import require_bool, require_int
 from minigrad.kernels.kernel import Kernel
 from minigrad.op import OPS, Case, Op
 from minigrad.ops import attention
-from minigrad.ops.bias_gelu_tanh import column_sums
+from minigrad.ops.column_sums import launch_rows, row_maker, total
 from minigrad.ops.elementwise import per_four
 
 FILE, PARTS = "self_attention.cu", 3  # queries, keys and values
@@ -61,7 +61,7 @@ def launch(
     """A kernel that splits x, those of attention, and one that puts heads side by side."""
     q, k, v = launch_split(kernels, x, heads, PARTS, bias)
     o, most, inverse = attention.launch(attending(), q, k, v, causal=causal, scale=None, precision=precision)
-    return launch_merge(kernels, [o]), q, k, v, o, most, inverse
+    return launch_merge(kernels, [o])[0], q, k, v, o, most, inverse
 
 
 def launch_backward(
@@ -72,8 +72,8 @@ def launch_backward(
     (do,), shapes = launch_split(kernels, dy, heads, 1), (q.shape,) * PARTS
     saved = q, k, v, None, o, most, inverse
     grads = attention.launch_backward(attending(), (True,) * PARTS, do, *saved, causal, None, precision, shapes)
-    dx = launch_merge(kernels, grads)
-    return (dx,) if bias is None else (dx, column_sums(dx, bias.dtype) if needs[1] else None)
+    dx, dbias = launch_merge(kernels, grads, bias.dtype if bias and needs[1] else None)
+    return (dx,) if bias is None else (dx, dbias)
 
 
 def attending() -> Mapping[str, Kernel]:
@@ -93,13 +93,15 @@ def launch_split(
     return found
 
 
-def launch_merge(kernels: Mapping[str, Kernel], parts: Sequence[Array]) -> Array:
-    """`merge` by one kernel."""
+def launch_merge(
+    kernels: Mapping[str, Kernel], parts: Sequence[Array], dtype: np.dtype | None = None
+) -> tuple[Array, Array | None]:
+    """`merge` by one kernel, and the sums of the columns in this dtype, if wanted."""
     batch, heads, length, width = parts[0].shape
     x = Array.empty(parts[0].device, (batch, length, len(parts) * heads * width), parts[0].dtype)
-    ends = len(parts), heads, length, width, x.size
-    kernels["merge"].launch(x.size)(*parts, *[None] * (PARTS - len(parts)), x, *ends)
-    return x
+    run, sums = launch_rows(kernels["merge"], x, dtype)
+    run(*parts, *[None] * (PARTS - len(parts)), x, sums, len(parts), heads, length, width, batch * length)
+    return x, total(sums) if sums else None
 
 
 def prepare(
@@ -140,7 +142,9 @@ self_attention = Op(
     "self_attention",
     forward,
     backward,
-    kernels={way: per_four(FILE, f"self_attention_{way}", "n") for way in ("split", "merge")},
+    kernels={
+        "split": per_four(FILE, "self_attention_split"), "merge": row_maker(FILE, "self_attention_merge"),
+    },
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
