@@ -10,34 +10,29 @@ struct Heads {
         int row = i / width, head = row % heads, token = row / heads / parts;
         return ((token / length * heads + head) * length + token % length) * width + i % width;
     }
-    // Calls move(part, its place, the place in x, a count) for four neighbors, or for each where rows end between them.
-    template <class Move>
-    __device__ void neighbors(int n, Move move) const {
-        int first = (blockIdx.x * blockDim.x + threadIdx.x) * LANES;
-        if (first < n && width % LANES == 0) return move(part(first), at(first), first, true);
-        for (int i = first; i < min(n, first + LANES); ++i) move(part(i), at(i), i, false);
-    }
 };
 
-// The parts of x + bias; null: no bias. thread -> four neighbors
+// The parts of x + bias; null: no bias. thread -> PER_THREAD neighbors, N at a time.
+template <int N>
+__device__ void split(const real* x, const wide* bias, real* const (&to)[3], const Heads& of, int n) {
+    int first = (blockIdx.x * blockDim.x + threadIdx.x) * PER_THREAD;
+    for (int i = first; i < min(n, first + PER_THREAD); i += N) {
+        auto some = as<wide>(vec<N>(x + i));
+        if (bias) {
+            auto own = vec<N>(bias + i % (of.parts * of.heads * of.width));
+#pragma unroll
+            for (int j = 0; j < N; ++j) some.at[j] += own.at[j];
+        }
+        put(to[of.part(i)], of.at(i), some);
+    }
+}
+
 extern "C" __global__ void self_attention_split(
     const real* x, const wide* bias, real* q, real* k, real* v, int parts, int heads, int length, int width, int n) {
-    Heads{parts, heads, length, width}.neighbors(n, [&](int part, int at, int i, bool four) {
-        real* to = part == 0 ? q : part == 1 ? k : v;
-        int column = i % (parts * heads * width);
-        if (!bias && four) {
-            vec(to + at) = vec(x + i);
-        } else if (!bias) {
-            to[at] = x[i];
-        } else if (four) {
-            auto sum = as<wide>(vec(x + i)), own = vec(bias + column);
-#pragma unroll
-            for (int j = 0; j < LANES; ++j) sum.at[j] += own.at[j];
-            put(to, at, sum);
-        } else {
-            to[at] = x[i] + bias[column];
-        }
-    });
+    real* to[] = {q, k, v};
+    Heads of{parts, heads, length, width};
+    if (width % PER_THREAD) split<1>(x, bias, to, of, n);
+    else split<PER_THREAD>(x, bias, to, of, n);
 }
 
 // A row of x of its parts.

@@ -9,15 +9,14 @@
 #ifndef COLUMNS
 #define COLUMNS 256
 #endif
-constexpr int ROWS = 128, STAGES = 4, GROUP = 128, BAND = 8, SHARED = 196672, BYTES = 128, MINE = COLUMNS / 2;
-constexpr int STAGE = (ROWS + COLUMNS) * BYTES;
-static_assert(STAGES * (STAGE + 2 * sizeof(Barrier)) <= SHARED, "the launch gives so much shared memory");
+constexpr int ROWS = 128, GROUP = 128, BAND = 8, SHARED = 204880, BYTES = 128, MINE = COLUMNS / 2;
+constexpr int STAGE = (ROWS + (COLUMNS + 63) / 64 * 64) * BYTES, STAGES = SHARED / (STAGE + 2 * sizeof(Barrier));
 
 // The part of a matrix in a stage: EXTENT rows or columns of c. ALONG: the sum goes along the rows of the matrix in
 // memory, so one box holds them all; else it goes down the columns, and each box holds 64 columns, 128 bytes.
 template <class T, int EXTENT, bool ALONG>
 struct Operand {
-    static constexpr int DEPTH = BYTES / sizeof(T), SIZE = EXTENT * DEPTH;
+    static constexpr int DEPTH = BYTES / sizeof(T), SIZE = (ALONG ? EXTENT : (EXTENT + 63) / 64 * 64) * DEPTH;
     static __device__ void copy(T* tile, const TensorMap* map, int first, int start, int matrix, Barrier* full) {
         if (ALONG) {
             copy_box(tile, map, start, first, matrix, full);
@@ -82,10 +81,11 @@ __device__ inline void store(float (&sum)[MINE], float* c, int row, int left, in
     }
 }
 
-// c = a @ b, m x n, with a sum of length k, for `count` matrices.
+// c = a @ b, m x n, with a sum of length k, for `count` matrices; or the parts of one sum, of `chunk` terms each.
 template <class T, bool A_ALONG, bool B_ALONG, class C>
 __device__ void product(
-    const TensorMap& a, const TensorMap& b, C* c, int m, int n, int k, int count, const View& a_at, const View& b_at) {
+    const TensorMap& a, const TensorMap& b, C* c, int m, int n, int k, int count, const View& a_at, const View& b_at,
+    int chunk = 0) {
     using A = Operand<T, ROWS, A_ALONG>;
     using B = Operand<T, COLUMNS, B_ALONG>;
     constexpr int DEPTH = A::DEPTH, ELEMENTS = A::SIZE + B::SIZE;
@@ -93,7 +93,7 @@ __device__ void product(
     T* stages = reinterpret_cast<T*>(memory);
     Barrier *full = reinterpret_cast<Barrier*>(memory + STAGES * STAGE), *empty = full + STAGES;
     int group = threadIdx.x / GROUP, across = (n + COLUMNS - 1) / COLUMNS, down = (m + ROWS - 1) / ROWS;
-    int steps = (k + DEPTH - 1) / DEPTH, turn = 0;  // counts the stages through all tiles
+    int steps = ((chunk ? chunk : k) + DEPTH - 1) / DEPTH, turn = 0;  // counts the stages through all tiles
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) barrier_init(&full[stage], 1), barrier_init(&empty[stage], 2);
         barriers_ready();
@@ -108,14 +108,14 @@ __device__ void product(
         // [copy]
         if (group == 2) {
             if (threadIdx.x != 2 * GROUP) return;
-            int a_matrix = a_at(matrix), b_matrix = b_at(matrix);
-            for (int step = 0; step < steps; ++step, ++turn) {
+            int a_matrix = a_at(matrix), b_matrix = b_at(matrix), start = chunk * matrix;
+            for (int step = 0; step < steps; ++step, ++turn, start += DEPTH) {
                 int stage = turn % STAGES, round = turn / STAGES;
                 T* to = stages + stage * ELEMENTS;
                 if (round > 0) barrier_wait(&empty[stage], (round - 1) % 2);
-                barrier_expect(&full[stage], STAGE);
-                A::copy(to, &a, top, step * DEPTH, a_matrix, &full[stage]);
-                B::copy(to + A::SIZE, &b, left, step * DEPTH, b_matrix, &full[stage]);
+                barrier_expect(&full[stage], ELEMENTS * sizeof(T));
+                A::copy(to, &a, top, start, a_matrix, &full[stage]);
+                B::copy(to + A::SIZE, &b, left, start, b_matrix, &full[stage]);
             }
             continue;
         }

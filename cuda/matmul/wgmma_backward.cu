@@ -8,9 +8,9 @@ extern "C" __global__ void __launch_bounds__(3 * GROUP, 1) matmul_wgmma_backward
 }
 
 // db = a^T @ dy. The sum, over m, goes down the columns of both. It stays float: a weight in bfloat16 is the copy of one in
-// float, which has this gradient.
+// float, which has this gradient. A long sum of few tiles is made in parts, each like a matrix of a batch.
 extern "C" __global__ void __launch_bounds__(3 * GROUP, 1) matmul_wgmma_backward_b(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap dy, float* db, int m, int n, int k, int count,
-    View a_at, View dy_at) {
-    product<bfloat16, false, false>(a, dy, db, k, n, m, count, a_at, dy_at);
+    View a_at, View dy_at, int chunk) {
+    product<bfloat16, false, false>(a, dy, db, k, n, m, count, a_at, dy_at, chunk);
 }

@@ -13,7 +13,7 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.op import OPS, Case, Op
 from minigrad.ops import attention
 from minigrad.ops.column_sums import launch_rows, row_maker, total
-from minigrad.ops.elementwise import per_four
+from minigrad.ops.elementwise import launch_over, per_four
 
 FILE, PARTS = "self_attention.cu", 3  # queries, keys and values
 
@@ -89,7 +89,7 @@ def launch_split(
     shape = batch, heads, length, size // parts // heads
     found = [Array.empty(x.device, shape, x.dtype) for _ in range(parts)]
     ends = parts, heads, length, shape[3], x.size
-    kernels["split"].launch(x.size)(x, bias, *(found + [None] * (PARTS - parts)), *ends)
+    launch_over(kernels["split"], x.size, x.dtype)(x, bias, *(found + [None] * (PARTS - parts)), *ends)
     return found
 
 

@@ -15,12 +15,13 @@ from minigrad.ops.matmul.strategies import maps
 SIM = get("sim")
 
 
-def product_of(name, x, y, shape, sizes, views, instead=None, columns=256):
-    """The kernel's result for batches of matrices."""
+def product_of(name, x, y, shape, sizes, views, instead=None, columns=256, chunk=0):
+    """The kernel's result for batches of matrices, or the parts of a sum."""
     kernel = Emulated(mg.matmul[name], "a", instead)
     launch = kernel.launch(*sizes, COLUMNS=columns)
     out = Array.empty(SIM, shape, np.dtype("float32") if kernel.name in IN_FLOAT else x.dtype)
-    launch(*maps(launch, Array.upload(SIM, x), Array.upload(SIM, y)), out, *sizes, *views)
+    more = (chunk,) if kernel.name in IN_FLOAT else ()
+    launch(*maps(launch, Array.upload(SIM, x), Array.upload(SIM, y)), out, *sizes, *views, *more)
     return out.numpy().astype(np.float64)
 
 
@@ -40,6 +41,19 @@ def test_the_product_and_its_gradients(end, columns, sizes):
     one = View.of((), ())
     got = product_of(f"wgmma{end}", x, y, exact.shape, (m, n, k, 1), (one, one), columns=columns)
     np.testing.assert_allclose(got, exact, rtol=1e-5 if end == "_backward_b" else 2**-8, atol=1e-4)
+
+
+def test_the_parts_of_a_sum():
+    """The last one is shorter."""
+    dtype = pytest.importorskip("ml_dtypes").bfloat16
+    (m, n, k), chunk, rng = (200, 136, 40), 64, np.random.default_rng(0)
+    a, dy = (rng.standard_normal(shape).astype(dtype) for shape in ((m, k), (m, n)))
+    parts, one = -(-m // chunk), broadcast((1,), (-(-m // chunk),))
+    got = product_of("wgmma_backward_b", a, dy, (parts, k, n), (m, n, k, parts), (one, one), columns=128, chunk=chunk)
+    a, dy = (x.astype(float) for x in (a, dy))
+    for i, part in enumerate(got):
+        terms = slice(i * chunk, (i + 1) * chunk)
+        np.testing.assert_allclose(part, a[terms].T @ dy[terms], rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("columns", mg.matmul["wgmma_tf32"].tunables["COLUMNS"])

@@ -19,7 +19,7 @@ from minigrad.errors import LaunchError
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
-from minigrad.kernels.view import View
+from minigrad.kernels.view import View, broadcast
 from minigrad.op import OPS
 from minigrad.ops.astype import cast
 from minigrad.ops.matmul.kernels import (
@@ -88,7 +88,7 @@ def choose(
             name, chunk = "rows_sum" if along else "columns_sum", chunk_of(terms, chunks, LANES)
             return product(name, kernel, chunk=chunk, adds=kernels["vector_parts"])
     if found := in_parts(kernels, way, shapes, x, y, precision):
-        return product("sum_in_parts", found[0], chunk=terms // found[1])
+        return product("sum_in_parts", found[0], chunk=found[1])
     if chunks := splits_sum(kernels, way, shapes, x):
         return product("split_sum", kernels[f"split_k_parts{ENDS[way]}"], chunk=chunk_of(terms, chunks, STAGE))
     if turns(kernels, way, shapes, x, y, precision):
@@ -184,51 +184,63 @@ def split_sum(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
 
 
 # Of tensor cores: tiles; the multiplications that a multiprocessor does in TF32 while an element of a partial sum is
-# moved, and while a launch begins; the most parts, and the unit of their terms; what must be saved.
-TILES, MOVED, BEGUN, PARTS, UNIT, SAVED = {(128, 256): 1.0}, 1, 3e6, 64, 64, 0.2
+# moved, and while a launch begins, and in bfloat16 so many times as many; the most parts, and the unit of their terms;
+# what must be saved.
+TILES, MOVED, BEGUN, FASTER, PARTS, UNIT, SAVED = {(128, 256): 1.0}, 1, 3e6, 2.3, 64, 64, 0.2
 
 
 def in_parts(
     kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y: Spec, precision: str
 ) -> tuple[Kernel, int] | None:
-    """The kernel on tensor cores for the gradient of b, and the parts of its sum, where parts pay: it is long.
+    """The kernel on tensor cores for the gradient of b, and the terms of a part of its sum, where it pays to split it.
 
-    Each part is a product of a batch. Without it a layer's few weights would keep few multiprocessors busy.
+    Each part is a product of a batch. Without them a layer's few weights would keep few multiprocessors busy.
     """
     rows, columns, terms = shapes.extents(way)
     if way != "backward_b" or shapes.count > 1 or f"{way}_long" not in kernels or not x.size or x.offset or y.offset:
         return None
+    low = is_bfloat16(x.dtype)
     if x.dtype == np.float32 and precision != "float32" and has_tensor_cores(x.device.arch):
         kernel = kernels[PRECISIONS[precision] + ENDS[way]]
-    elif is_bfloat16(x.dtype) and has_room(x.device.arch):
+    elif low and has_room(x.device.arch):
         kernel = pick(kernels, way, shapes, x, y)
     else:
         return None
-    tiles = HOPPER if "COLUMNS" in kernel.tunables else TILES
-    parts = parts_of(rows, columns, terms, x.device.processors, tiles)
-    fits = by_rows(kernel, way, shapes) == "tiles" and rows * columns * parts <= MAX_ELEMENTS
-    return (kernel, parts) if parts > 1 and fits else None
+    chunk = chunk_in_parts(rows, columns, terms, x.device.processors, takes_chunks(kernel), FASTER if low else 1)
+    fits = by_rows(kernel, way, shapes) == "tiles" and rows * columns * ceil_div(terms, chunk) <= MAX_ELEMENTS
+    return (kernel, chunk) if chunk < terms and fits else None
 
 
-def parts_of(rows: int, columns: int, terms: int, processors: int, tiles: Mapping[tuple[int, int], float]) -> int:
-    """The parts of a sum with the least time: of the waves of blocks, and of the partial sums, written and read."""
+def takes_chunks(kernel: Kernel) -> bool:
+    """True where a kernel finds the parts of a sum itself; for others they are equal, as the matrices of a batch."""
+    return "COLUMNS" in kernel.tunables
 
-    def time(parts: int) -> float:
-        more = MOVED * (2 * parts + 1) * rows * columns + BEGUN if parts > 1 else 0
+
+def chunk_in_parts(rows: int, columns: int, terms: int, processors: int, any_chunk: bool, speed: float) -> int:
+    """The terms of a part with the least time: of the waves of blocks, and of the partial sums, written and read."""
+    tiles = HOPPER if any_chunk else TILES
+
+    def time(chunk: int) -> float:
+        parts = ceil_div(terms, chunk)
+        more = speed * (MOVED * (2 * parts + 1) * rows * columns + BEGUN) if parts > 1 else 0
         shape = tile(rows, columns, parts, processors, tiles)
-        each = prod(shape) * tiles[shape] * terms / parts
-        return waves(rows, columns, parts, processors, shape) * each + more
+        return waves(rows, columns, parts, processors, shape) * prod(shape) * tiles[shape] * chunk + more
 
-    best = min((2**i for i in range(PARTS.bit_length()) if terms % (UNIT * 2**i) == 0), key=time, default=1)
-    return best if time(best) <= (1 - SAVED) * time(1) else 1
+    chunks = {chunk_of(terms, parts, UNIT) for parts in range(2, PARTS + 1)}
+    best = min((chunk for chunk in chunks if any_chunk or terms % chunk == 0), key=time, default=terms)
+    return best if time(best) <= (1 - SAVED) * time(terms) else terms
 
 
 def sum_in_parts(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
     """out = x times y, a batch of products of some terms each, and a launch that adds them up."""
-    shapes, parts = strategy.shapes, strategy.chunks
+    kernel, shapes, parts = strategy.kernel, strategy.shapes, strategy.chunks
     sums = Array.empty(out.device, (parts, out.size), out.dtype)
-    each = products((parts, shapes.m // parts, shapes.k), (parts, shapes.k, shapes.n))
-    tiles(replace(strategy, shapes=each, chunk=0), x, y, sums)
+    if takes_chunks(kernel):
+        one = broadcast((1,), (parts,))
+        _launch(kernel, (shapes.m, shapes.n, shapes.k), x, y, sums, one, one, parts, strategy.chunk)
+    else:
+        each = products((parts, shapes.m // parts, shapes.k), (parts, shapes.k, shapes.n))
+        tiles(replace(strategy, shapes=each, chunk=0), x, y, sums)
     total = out if out.dtype == wide(out.dtype) else Array.empty(out.device, out.shape, wide(out.dtype))
     add_up(sums, total, parts, out.size)
     if total is not out:
@@ -240,7 +252,7 @@ def result_dtype(strategy: Strategy, dtype: np.dtype) -> np.dtype:
     return wide(dtype) if strategy.kernel.name in IN_FLOAT else dtype
 
 
-FEW = 16  # partial sums that one thread adds up
+FEW = 33  # partial sums that one thread adds up
 
 
 def add_up(partial_sums: Array, out: Array, count: int, inner: int) -> None:
@@ -349,8 +361,9 @@ def transposed(strategy: Strategy, a: Array, dy: Array, db: Array) -> None:
 
 
 def _launch(
-    kernel: Kernel, sizes: Sizes, x: Array, y: Array, out: Array, x_at: View = ONE, y_at: View = ONE, count: int = 1
-) -> None:
+    kernel: Kernel, sizes: Sizes, x: Array, y: Array, out: Array, x_at: View = ONE, y_at: View = ONE, count: int = 1,
+    chunk: int = 0,
+) -> None:  # fmt: skip
     """Launch a kernel for m, n and k, with x and y as pointers or as tensor maps."""
     if "batch" not in kernel.sizes:
         kernel.launch(*sizes)(x, y, out, *sizes)
@@ -358,7 +371,8 @@ def _launch(
     own = (x.device.processors,) if "processors" in kernel.sizes else ()
     launch = kernel.launch(*sizes, count, *own)
     if kernel.name in BOXES:
-        launch(*maps(launch, x, y), out, *sizes, count, x_at, y_at)
+        more = (chunk,) if kernel.name in IN_FLOAT else ()
+        launch(*maps(launch, x, y), out, *sizes, count, x_at, y_at, *more)
     else:
         launch(x, y, out, *sizes, x_at, y_at)
 
