@@ -14,25 +14,56 @@ struct Heads {
 
 // The parts of x + bias; null: no bias. thread -> PER_THREAD neighbors, N at a time.
 template <int N>
-__device__ void split(const real* x, const wide* bias, real* const (&to)[3], const Heads& of, int n) {
+__device__ void split(const real* x, const wide* bias, real* q, real* k, real* v, const Heads& of, int n) {
     int first = (blockIdx.x * blockDim.x + threadIdx.x) * PER_THREAD;
     for (int i = first; i < min(n, first + PER_THREAD); i += N) {
         auto some = as<wide>(vec<N>(x + i));
-        if (bias) {
-            auto own = vec<N>(bias + i % (of.parts * of.heads * of.width));
-#pragma unroll
-            for (int j = 0; j < N; ++j) some.at[j] += own.at[j];
-        }
-        put(to[of.part(i)], of.at(i), some);
+        int part = of.part(i), column = i % (of.parts * of.heads * of.width);
+        if (bias) some = each_lane([](wide x, wide bias) { return x + bias; }, some, vec<N>(bias + column));
+        put(part == 0 ? q : part == 1 ? k : v, of.at(i), some);
     }
 }
 
+// cleared: a number for the kernels behind this one, which begins as 0.
 extern "C" __global__ void self_attention_split(
-    const real* x, const wide* bias, real* q, real* k, real* v, int parts, int heads, int length, int width, int n) {
-    real* to[] = {q, k, v};
+    const real* x, const wide* bias, real* q, real* k, real* v, int* cleared, int parts, int heads, int length, int width,
+    int n) {
     Heads of{parts, heads, length, width};
-    if (width % PER_THREAD) split<1>(x, bias, to, of, n);
-    else split<PER_THREAD>(x, bias, to, of, n);
+    if (width % PER_THREAD) split<1>(x, bias, q, k, v, of, n);
+    else split<PER_THREAD>(x, bias, q, k, v, of, n);
+    if (blockIdx.x + threadIdx.x == 0) *cleared = 0;
+}
+
+// A row of dy is copied, and its product with that of y returned, of the numbers of this lane; sums begin as 0.
+template <int N>
+__device__ wide begin_row(const real* dy, const real* y, real* copy, float* sums, int lane, int lanes, int width) {
+    wide dot = 0;
+    for (int i = lane * N; i < width; i += lanes * N) {
+        auto own = as<wide>(vec<N>(dy + i)), other = as<wide>(vec<N>(y + i));
+#pragma unroll
+        for (int j = 0; j < N; ++j) dot += own.at[j] * other.at[j];
+        put(copy, i, own);
+        if (sums) vec<N>(sums + i) = {};
+    }
+    return dot;
+}
+
+// What the gradients of attention begin with: the heads of dy, for each query dots = dy y, and zeros in cleared and in sums
+// of dq, if there are any. `lanes` lanes of a warp -> a row of dy, that of a token and a head.
+extern "C" __global__ void self_attention_upstream(
+    const real* dy, const real* y, real* heads_of_dy, wide* dots, float* sums, int* cleared, int lanes, int heads, int length,
+    int width, int rows) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, row = i / lanes, lane = i % lanes, token = row / heads;
+    int to = (token / length * heads + row % heads) * length + token % length;
+    wide dot = 0;
+    if (row < rows) {
+        dy += row * width, y += to * width, heads_of_dy += to * width, sums = sums ? sums + to * width : sums;
+        dot = width % PER_THREAD ? begin_row<1>(dy, y, heads_of_dy, sums, lane, lanes, width)
+                                 : begin_row<PER_THREAD>(dy, y, heads_of_dy, sums, lane, lanes, width);
+    }
+    for (int step = lanes / 2; step > 0; step /= 2) dot += __shfl_xor_sync(0xffffffff, dot, step);
+    if (row < rows && lane == 0) dots[to] = dot;
+    if (i == 0) *cleared = 0;
 }
 
 // A row of x of its parts.

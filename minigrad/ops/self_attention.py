@@ -9,13 +9,17 @@ from minigrad import rounding
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import must_be_floats, wide
 from minigrad.errors import require_bool, require_int
+from minigrad.kernels.extents import ceil_div, next_power
 from minigrad.kernels.kernel import Kernel
 from minigrad.op import OPS, Case, Op
 from minigrad.ops import attention
+from minigrad.ops.attention import flash
 from minigrad.ops.column_sums import launch_rows, row_maker, total
-from minigrad.ops.elementwise import launch_over, per_four
+from minigrad.ops.elementwise import launch_over, per_element, per_four
+from minigrad.ops.precision import rounded
 
 FILE, PARTS = "self_attention.cu", 3  # queries, keys and values
+ONE = (1,), np.dtype(np.int32)  # shape and dtype of a whole number
 
 
 def forward(
@@ -59,8 +63,9 @@ def launch(
     kernels: Mapping[str, Kernel], x: Array, bias: Array | None = None, *, heads: int, causal: bool, precision: str
 ) -> tuple[Array, ...]:
     """A kernel that splits x, those of attention, and one that puts heads side by side."""
-    q, k, v = launch_split(kernels, x, heads, PARTS, bias)
-    o, most, inverse = attention.launch(attending(), q, k, v, causal=causal, scale=None, precision=precision)
+    (q, k, v), cleared = launch_split(kernels, x, heads, bias)
+    how: dict[str, Any] = {"causal": causal, "scale": None, "precision": precision}
+    o, most, inverse = attention.launch(attending(), q, k, v, cleared=cleared, **how)
     return launch_merge(kernels, [o])[0], q, k, v, o, most, inverse
 
 
@@ -69,9 +74,12 @@ def launch_backward(
     most: Array, inverse: Array, heads: int, causal: bool, precision: str,
 ) -> tuple:  # fmt: skip
     """The same way back."""
-    (do,), shapes = launch_split(kernels, dy, heads, 1), (q.shape,) * PARTS
-    saved = q, k, v, None, o, most, inverse
-    grads = attention.launch_backward(attending(), (True,) * PARTS, do, *saved, causal, None, precision, shapes)
+    running, every = attending(), (True,) * PARTS
+    dy, q, k, v = rounded(precision, dy, q, k, v)
+    rung = flash.choose(running, q, k, v, None, attention.scaling(q, None), precision)
+    do, dots, sums, cleared = launch_upstream(kernels, dy, o, most, flash.adds(running, rung, every))
+    saved = most, inverse, dots
+    grads = attention.gradients(running, rung, every, do, q, k, v, None, saved, sums, cleared, causal, None)
     dx, dbias = launch_merge(kernels, grads, bias.dtype if bias and needs[1] else None)
     return (dx,) if bias is None else (dx, dbias)
 
@@ -82,15 +90,28 @@ def attending() -> Mapping[str, Kernel]:
 
 
 def launch_split(
-    kernels: Mapping[str, Kernel], x: Array, heads: int, parts: int, bias: Array | None = None
-) -> list[Array]:
-    """`split` of x + bias by one kernel."""
+    kernels: Mapping[str, Kernel], x: Array, heads: int, bias: Array | None = None
+) -> tuple[list[Array], Array]:
+    """`split` of x + bias by one kernel, and a whole number, 0."""
     batch, length, size = x.shape
-    shape = batch, heads, length, size // parts // heads
-    found = [Array.empty(x.device, shape, x.dtype) for _ in range(parts)]
-    ends = parts, heads, length, shape[3], x.size
-    launch_over(kernels["split"], x.size, x.dtype)(x, bias, *(found + [None] * (PARTS - parts)), *ends)
-    return found
+    shape, cleared = (batch, heads, length, size // PARTS // heads), Array.empty(x.device, *ONE)
+    found = [Array.empty(x.device, shape, x.dtype) for _ in range(PARTS)]
+    ends = PARTS, heads, length, shape[3], x.size
+    launch_over(kernels["split"], x.size, x.dtype)(x, bias, *found, cleared, *ends)
+    return found, cleared
+
+
+def launch_upstream(
+    kernels: Mapping[str, Kernel], dy: Array, y: Array, like: Array, adds: bool
+) -> tuple[Array, Array, Array | None, Array]:
+    """By one kernel the heads of dy, dy y of each query, 0 for sums of dq if there are any, and a whole number, 0."""
+    (_, heads, length, width), rows = y.shape, like.size
+    do, dots, cleared = (Array.empty(y.device, *each) for each in ((y.shape, y.dtype), (like.shape, like.dtype), ONE))
+    sums = Array.empty(y.device, y.shape, np.dtype(np.float32)) if adds else None
+    lanes = next_power(ceil_div(width, 8 if y.dtype.itemsize == 2 else 4), 32)
+    run = kernels["upstream"].launch(rows * lanes)
+    run(dy, y, do, dots, sums, cleared, lanes, heads, length, width, rows)
+    return do, dots, sums, cleared
 
 
 def launch_merge(
@@ -143,7 +164,9 @@ self_attention = Op(
     forward,
     backward,
     kernels={
-        "split": per_four(FILE, "self_attention_split"), "merge": row_maker(FILE, "self_attention_merge"),
+        "split": per_four(FILE, "self_attention_split"),
+        "upstream": per_element(FILE, "self_attention_upstream", "threads"),
+        "merge": row_maker(FILE, "self_attention_merge"),
     },
     launch=launch,
     launch_backward=launch_backward,

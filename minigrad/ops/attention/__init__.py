@@ -131,14 +131,14 @@ def extents(
 
 def launch(
     kernels: Mapping[str, Kernel], q: Array, k: Array, v: Array, mask: Array | None = None, *, causal: bool,
-    scale: float | None, precision: str,
+    scale: float | None, precision: str, cleared: Array | None = None,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """One kernel, of the rung that is chosen."""
+    """One kernel, of the rung that is chosen. cleared: as `flag` makes it."""
     q, k, v = rounded(precision, q, k, v)
     y = Array.empty(q.device, q.shape, q.dtype)
     most, inverse = (Array.empty(q.device, q.shape[:3], wide(q.dtype)) for _ in range(2))
     rung = flash.choose(kernels, q, k, v, mask, scaling(q, scale), precision)
-    repair = flag(q) if rung and causal else None
+    repair = cleared or flag(q) if rung and causal else None
     if rung:
         flash.forward(kernels, rung, q, k, v, y, most, inverse, repair, causal, scaling(q, scale))
     if not rung or causal:
@@ -166,15 +166,25 @@ def launch_backward(
 ) -> tuple:  # fmt: skip
     """A kernel for dy y, one for dq, and one for dk and dv, of the rung of the forward pass."""
     dy, q, k, v = rounded(precision, dy, q, k, v)
-    saved = most, inverse, dots_of(kernels, dy, y, most)
     rung = flash.choose(kernels, q, k, v, mask, scaling(q, scale), precision)
-    repair = flag(q) if rung and causal else None
+    sums = Array.zeros(q.device, q.shape, np.dtype(np.float32)) if flash.adds(kernels, rung, needs) else None
+    saved, repair = (most, inverse, dots_of(kernels, dy, y, most)), flag(q) if rung and causal else None
+    grads = gradients(kernels, rung, needs, dy, q, k, v, mask, saved, sums, repair, causal, scale)
+    return (*(x if need else None for x, need in zip(grads, needs, strict=False)), None)[: len(shapes)]
+
+
+def gradients(
+    kernels: Mapping[str, Kernel], rung: Any, needs: tuple, dy: Array, q: Array, k: Array, v: Array, mask: Array | None,
+    saved: tuple[Array, ...], sums: Array | None, repair: Array | None, causal: bool, scale: float | None,
+) -> tuple:  # fmt: skip
+    """dq, dk and dv by a rung, or None for the one that takes everything. sums, of dq, and repair begin as 0."""
     grads: tuple = ()
     if rung:
-        grads = flash.gradients(kernels, rung, needs, dy, q, k, v, saved, repair, causal, scaling(q, scale))
+        grads = flash.gradients(kernels, rung, needs, dy, q, k, v, saved, sums, repair, causal, scaling(q, scale))
     if not rung or causal:
+        repair = repair if rung else None
         grads = by_rows(kernels, needs, dy, q, k, v, mask, saved, causal, scale, repair=repair, written=grads)
-    return (*(x if need else None for x, need in zip(grads, needs, strict=False)), None)[: len(shapes)]
+    return grads
 
 
 def dots_of(kernels: Mapping[str, Kernel], dy: Array, y: Array, most: Array) -> Array:

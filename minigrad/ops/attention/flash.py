@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, ClassVar
 
-import numpy as np
-
 from minigrad.devices.array import Array
 from minigrad.devices.device import MAX_GRID
 from minigrad.devices.dtypes import is_bfloat16
@@ -237,13 +235,19 @@ def forward(
     run(*rung.given("", q, k, v), y, most, inverse, spoiled, scale, *lengths(q, k, causal))
 
 
+def adds(kernels: Mapping[str, Kernel], rung: FlashRung | None, needs: tuple) -> bool:
+    """True where one kernel makes all gradients: it adds to dq."""
+    return rung is not None and f"all_{rung.name}" in kernels and needs[0] and (needs[1] or needs[2])
+
+
 def gradients(
     kernels: Mapping[str, Kernel], rung: FlashRung, needs: tuple, dy: Array, q: Array, k: Array, v: Array,
-    saved: tuple[Array, ...], spoiled: Array | None, causal: bool, scale: float,
+    saved: tuple[Array, ...], sums: Array | None, spoiled: Array | None, causal: bool, scale: float,
 ) -> tuple[Array, ...]:  # fmt: skip
     """dq, dk and dv, of which the wanted ones are written. saved: most, inverse and dots.
 
-    By a kernel for dq, and one for dk and dv, each of which makes the scores again; or by one kernel that adds to dq.
+    By a kernel for dq, and one for dk and dv, each of which makes the scores again; or by one kernel that adds dq to
+    `sums`, which begin as 0.
     """
     dk, dv = (Array.empty(x.device, x.shape, x.dtype) for x in (k, v))
     ends, width = (spoiled, scale, *lengths(q, k, causal)), q.shape[3]
@@ -253,10 +257,9 @@ def gradients(
         run = rung.launch(kernels, way, *rows)
         run(*rung.given(way, dy, q, k, v), *saved, *outputs, *ends)
 
-    if f"all_{rung.name}" in kernels and needs[0] and (needs[1] or needs[2]):
-        dq = Array.zeros(q.device, q.shape, np.dtype(np.float32))
-        launch("_backward_all", of_keys, dq, dk, dv)
-        return typed(dq, q.dtype), dk, dv
+    if sums:
+        launch("_backward_all", of_keys, sums, dk, dv)
+        return typed(sums, q.dtype), dk, dv
     dq = Array.empty(q.device, q.shape, q.dtype)
     if needs[0]:
         launch("_backward_queries", of_queries, dq)

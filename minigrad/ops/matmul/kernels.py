@@ -19,6 +19,10 @@ ON = f" processors={PROCESSORS}"  # a size of the launch, since it differs betwe
 LARGE = {(128, 128): 1.0, (64, 128): 1.1, (64, 64): 1.3}
 SMALL = {(32, 32): 1.8, (16, 32): 2.3}
 HOPPER = {(128, 256): 1.0, (128, 192): 1.05, (128, 160): 1.1, (128, 128): 1.18}  # of wgmma: 1.0 is 600 in bfloat16
+MMA = {(128, 256): 1.0}
+# The multiplications that a multiprocessor does in TF32 while an element of a partial sum is moved, and while a launch
+# begins, and in bfloat16 so many times as many; the most parts, and the unit of their terms; what must be saved.
+MOVED, BEGUN, FASTER, PARTS, UNIT, SAVED = 1, 3e6, 2.3, 64, 64, 0.2
 SHARED = 221184  # bytes of shared memory in a block of the rungs mma_...
 TENSOR_CORES = ("mma_3xtf32", "mma_tf32", "wgmma_tf32", "mma_bf16", "wgmma")  # as on the ladder
 OF_BFLOAT16 = ("mma_bf16", "wgmma")
@@ -80,6 +84,28 @@ def tile(
 def waves(rows: int, columns: int, count: int, processors: int, shape: tuple[int, int]) -> int:
     """The tiles of this shape that the busiest processor makes."""
     return ceil_div(ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * count, processors)
+
+
+def chunk_in_parts(kernel: Kernel, rows: int, columns: int, terms: int, processors: int) -> int:
+    """The terms of a part with the least time: of the waves of blocks, and of the partial sums, written and read."""
+    low, free = "tf32" not in kernel.name, takes_chunks(kernel)
+    tiles = HOPPER if free else MMA
+
+    def time(chunk: int) -> float:
+        parts = ceil_div(terms, chunk)
+        more = MOVED * (2 * parts + 1) * rows * columns + BEGUN if parts > 1 else 0
+        shape = tile(rows, columns, parts, processors, tiles)
+        each = prod(shape) * tiles[shape] * chunk
+        return waves(rows, columns, parts, processors, shape) * each + (FASTER if low else 1) * more
+
+    chunks = {ceil_div(terms, parts * UNIT) * UNIT for parts in range(2, PARTS + 1)}
+    best = min((chunk for chunk in chunks if free or terms % chunk == 0), key=time, default=terms)
+    return best if time(best) <= (1 - SAVED) * time(terms) else terms
+
+
+def takes_chunks(kernel: Kernel) -> bool:
+    """True where a kernel finds the parts of a sum itself; for others they are equal, as the matrices of a batch."""
+    return "COLUMNS" in kernel.tunables
 
 
 def is_small(rows: int, columns: int, count: int, processors: int) -> bool:

@@ -23,17 +23,17 @@ from minigrad.kernels.view import View, broadcast
 from minigrad.op import OPS
 from minigrad.ops.astype import cast
 from minigrad.ops.matmul.kernels import (
-    HOPPER,
     IN_FLOAT,
     PRECISIONS,
     SMALL,
     STRIP,
+    chunk_in_parts,
     has_room,
     has_tensor_cores,
     is_small,
     pick,
+    takes_chunks,
     tile,
-    waves,
 )
 from minigrad.ops.matmul.packing import LANES, packed, packs
 from minigrad.ops.matmul.shapes import ENDS, ONE, Products, products
@@ -183,12 +183,6 @@ def split_sum(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
     add_up(partial_sums, out, chunks, out.size)
 
 
-# Of tensor cores: tiles; the multiplications that a multiprocessor does in TF32 while an element of a partial sum is
-# moved, and while a launch begins, and in bfloat16 so many times as many; the most parts, and the unit of their terms;
-# what must be saved.
-TILES, MOVED, BEGUN, FASTER, PARTS, UNIT, SAVED = {(128, 256): 1.0}, 1, 3e6, 2.3, 64, 64, 0.2
-
-
 def in_parts(
     kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y: Spec, precision: str
 ) -> tuple[Kernel, int] | None:
@@ -199,36 +193,15 @@ def in_parts(
     rows, columns, terms = shapes.extents(way)
     if way != "backward_b" or shapes.count > 1 or f"{way}_long" not in kernels or not x.size or x.offset or y.offset:
         return None
-    low = is_bfloat16(x.dtype)
     if x.dtype == np.float32 and precision != "float32" and has_tensor_cores(x.device.arch):
         kernel = kernels[PRECISIONS[precision] + ENDS[way]]
-    elif low and has_room(x.device.arch):
+    elif is_bfloat16(x.dtype) and has_room(x.device.arch):
         kernel = pick(kernels, way, shapes, x, y)
     else:
         return None
-    chunk = chunk_in_parts(rows, columns, terms, x.device.processors, takes_chunks(kernel), FASTER if low else 1)
+    chunk = chunk_in_parts(kernel, rows, columns, terms, x.device.processors)
     fits = by_rows(kernel, way, shapes) == "tiles" and rows * columns * ceil_div(terms, chunk) <= MAX_ELEMENTS
     return (kernel, chunk) if chunk < terms and fits else None
-
-
-def takes_chunks(kernel: Kernel) -> bool:
-    """True where a kernel finds the parts of a sum itself; for others they are equal, as the matrices of a batch."""
-    return "COLUMNS" in kernel.tunables
-
-
-def chunk_in_parts(rows: int, columns: int, terms: int, processors: int, any_chunk: bool, speed: float) -> int:
-    """The terms of a part with the least time: of the waves of blocks, and of the partial sums, written and read."""
-    tiles = HOPPER if any_chunk else TILES
-
-    def time(chunk: int) -> float:
-        parts = ceil_div(terms, chunk)
-        more = speed * (MOVED * (2 * parts + 1) * rows * columns + BEGUN) if parts > 1 else 0
-        shape = tile(rows, columns, parts, processors, tiles)
-        return waves(rows, columns, parts, processors, shape) * prod(shape) * tiles[shape] * chunk + more
-
-    chunks = {chunk_of(terms, parts, UNIT) for parts in range(2, PARTS + 1)}
-    best = min((chunk for chunk in chunks if any_chunk or terms % chunk == 0), key=time, default=terms)
-    return best if time(best) <= (1 - SAVED) * time(terms) else terms
 
 
 def sum_in_parts(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
