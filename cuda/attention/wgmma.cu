@@ -48,7 +48,7 @@ struct Strip {
 // y = softmax(scale q k^T) v. block -> ROWS queries of a pair; group of four warps -> 64 of them. A thread of the last group
 // feeds the copy engine: tiles of keys and values pass by in a ring. The products for a tile's scores and those with the
 // values of the one before are begun together, and while the second ones go on, the softmax of the tile is made.
-extern "C" __global__ void __launch_bounds__(128 * GROUPS, 1) attention_wgmma_bf16(
+extern "C" __global__ void __launch_bounds__(128 * GROUPS, GROUPS == 2 ? 2 : 1) attention_wgmma_bf16(
     const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k, const __grid_constant__ TensorMap v, bfloat16* y,
     float* peaks, float* inverses, int* spoiled, float scale, int group, int queries, int keys, int width, int causal) {
     // [own]
@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(128 * GROUPS, 1) attention_wgmma_bf
     __syncthreads();
     // [copy]
     if (first == ROWS) {
-        give_registers<24>();
+        give_registers<GROUPS == 2 ? 40 : 24>();
         if (threadIdx.x % 128 > 0) return;
         barrier_expect(ready, Own::SIZE);
         Own::copy(memory, q, top, pair, ready);
@@ -74,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(128 * GROUPS, 1) attention_wgmma_bf
         }
         return;
     }
-    take_registers<GROUPS == 3 ? 240 : 160>();
+    take_registers<GROUPS == 2 ? 216 : GROUPS == 3 ? 240 : 160>();
     // [first tile]
     Strip strip{of, ring, memory, top + first, first, Softmax(scale)};
     barrier_wait(ready, 0);

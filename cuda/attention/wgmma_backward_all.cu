@@ -1,6 +1,7 @@
 #include "attention/wgmma.cuh"
 
 constexpr int KEYS = 128, QUERIES = 64, STAGES = 2, NUMBERS = 2 * QUERIES, EXPOSED = KEYS * QUERIES * 2;
+constexpr bool LATE = WIDTH == 64;  // dq of a tile is made with the scores of the next one, where registers are left
 using Own = Rows<KEYS>;
 using Passing = Rows<QUERIES>;
 using Passed = Ring<STAGES, 2 * Passing::SIZE, 2>;  // of q and dy
@@ -64,7 +65,6 @@ struct Dq {
         wgmma<true, true, false>(sum, describe(ds, 0), Own::down(k_tile, 0, left));
 #pragma unroll
         for (int i = 16; i < KEYS; i += 16) wgmma<true, true>(sum, describe(ds + i * 128, 0), Own::down(k_tile, i, left));
-        wgmma_commit();
     }
     __device__ void add(float* dq, const Tiles& tiles, int number, float scale) {
         int start = tiles.start(number), queries = tiles.of.queries, width = tiles.of.width;
@@ -147,20 +147,26 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_wgmma_bf16_backwa
     for (int number = 0; number < tiles.count; ++number) {
         // [p, ds]
         const float* shift = numbers + number % STAGES * NUMBERS;
-        unsigned char* ds = exposed + number % 2 * EXPOSED;
+        unsigned char *ds = exposed + number % 2 * EXPOSED, *ds_before = exposed + (number + 1) % 2 * EXPOSED;
         ring.wait(number);
         strip.begin(k_tile, v_tile, ring.tile(number));
-        wgmma_wait<1>(strip.score);
-        strip.weigh(tiles.start(number), shift);  // while the other product goes on
-        wgmma_wait<0>(strip.slope);
+        if (LATE && number > 0) dq_sum.begin(ds_before, k_tile);
+        if (LATE) wgmma_commit();
+        wgmma_wait<1 + LATE>(strip.score);
+        strip.weigh(tiles.start(number), shift);  // while the other products go on
+        wgmma_wait<LATE>(strip.slope);
         strip.derive(tiles.start(number), shift + QUERIES);
         // [dv, dk, dq]
+        if (LATE) wgmma_wait<0>(dq_sum.sum);
         strip.begin_sums(ring.tile(number));
         expose(ds, first, strip.ds);
+        if (LATE && number > 0) dq_sum.add(dq, tiles, number - 1, scale);
         wgmma_wait<0>(strip.value_sum), wgmma_wait<0>(strip.key_sum);
         first_threads_meet<256>();
         ring.free(number);
+        if (LATE && number < tiles.count - 1) continue;
         dq_sum.begin(ds, k_tile);
+        wgmma_commit();
         wgmma_wait<0>(dq_sum.sum);
         dq_sum.add(dq, tiles, number, scale);
     }
