@@ -35,13 +35,13 @@ extern "C" __global__ void embedding_backward_count(
     if (row < rows && known(indices[row], words)) atomicAdd(&counts[indices[row]], 1);
 }
 
-// [starts] starts[word] = the rows of all words before it. One block; thread -> neighboring words
-extern "C" __global__ void embedding_backward_starts(const unsigned* counts, unsigned* starts, int words) {
-    __shared__ unsigned before[1024];
-    int each = (words + blockDim.x - 1) / blockDim.x, first = threadIdx.x * each, end = min(words, first + each);
-    unsigned sum = 0;
-    for (int word = first; word < end; ++word) sum += counts[word];
-    before[threadIdx.x] = sum;
+// [starts] starts[word] = a place for the rows of this word, apart from those of all others. Words of a block follow each
+// other; blocks come in any order, which changes no sum. thread -> a word; total begins as 0
+extern "C" __global__ void embedding_backward_starts(const unsigned* counts, unsigned* starts, unsigned* total, int words) {
+    __shared__ unsigned before[1024], first;
+    int word = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned own = word < words ? counts[word] : 0;
+    before[threadIdx.x] = own;
     // at each step a thread adds the sum that ends `step` threads to the left
     for (int step = 1; step < blockDim.x; step *= 2) {
         __syncthreads();
@@ -49,8 +49,9 @@ extern "C" __global__ void embedding_backward_starts(const unsigned* counts, uns
         __syncthreads();
         before[threadIdx.x] += left;
     }
-    unsigned start = before[threadIdx.x] - sum;
-    for (int word = first; word < end; start += counts[word++]) starts[word] = start;
+    if (threadIdx.x == blockDim.x - 1) first = atomicAdd(total, before[threadIdx.x]);
+    __syncthreads();
+    if (word < words) starts[word] = first + before[threadIdx.x] - own;
 }
 
 // [place] Each row into a place of its word, in any order. `taken` counts them, from zeros. thread -> a row

@@ -1,6 +1,5 @@
 """embedding: rows of a table, looked up by their numbers."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,10 +31,8 @@ def kernels_of() -> dict[str, Kernel]:
     kernels = {"forward": per_element(FILE, "embedding_forward")}
     kernels["simple"] = kernels["forward"]  # by this name it is there whichever kernel has the role
     kernels["vectorized"] = Kernel(FILE, "embedding_vectorized", ("n/4*BLOCK",), ("BLOCK",), "n", BLOCK=BLOCKS)
-    for step in ("count", "place", "sort"):
-        kernels[f"backward_{step}"] = per_element(FILE, f"embedding_backward_{step}", "rows")
-    blocks = (1024, 32, 64, 128, 256, 512)
-    kernels["backward_starts"] = Kernel(FILE, "embedding_backward_starts", ("1",), ("BLOCK",), "words", BLOCK=blocks)
+    for step, size in {"count": "rows", "starts": "words", "place": "rows", "sort": "rows"}.items():
+        kernels[f"backward_{step}"] = per_element(FILE, f"embedding_backward_{step}", size)
     kernels["backward"] = Kernel(
         FILE, "embedding_backward", ("words", "width/BLOCK"), ("BLOCK",), "words width", BLOCK=BLOCKS
     )
@@ -58,11 +55,12 @@ def launch_backward(
 ) -> tuple[None, Array]:
     """Indices sorted by four kernels, and a sum for each row of the table."""
     (words, width), rows = weight.shape, indices.size
-    zeros = partial(Array.zeros, weight.device, dtype=COUNT)
-    counts, starts, taken, placed, order = (zeros((n,)) for n in (words, words, words, rows, rows))
+    zeros = Array.zeros(weight.device, (2 * words + 1, 1), COUNT)
+    counts, taken, total = (zeros.rows(i, n).reshape((n,)) for i, n in ((0, words), (words, words), (2 * words, 1)))
+    starts, placed, order = (Array.empty(weight.device, (n,), COUNT) for n in (words, rows, rows))
     kernels["backward_count"].launch(rows)(indices, counts, words, rows)
     if words:
-        kernels["backward_starts"].launch(words)(counts, starts, words)
+        kernels["backward_starts"].launch(words)(counts, starts, total, words)
     kernels["backward_place"].launch(rows)(indices, starts, taken, placed, words, rows)
     kernels["backward_sort"].launch(rows)(indices, starts, counts, placed, order, words, rows)
     dweight = Array.empty(weight.device, weight.shape, weight.dtype)

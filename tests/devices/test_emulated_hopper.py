@@ -56,9 +56,19 @@ def test_the_parts_of_a_sum():
         np.testing.assert_allclose(part, a[terms].T @ dy[terms], rtol=1e-5, atol=1e-4)
 
 
+def test_rows_of_a_result_that_begin_anywhere():
+    dtype = pytest.importorskip("ml_dtypes").bfloat16
+    (m, n, k), rng = (130, 40, 67), np.random.default_rng(0)
+    dy, b = (rng.standard_normal(shape).astype(dtype) for shape in ((m, n), (k, n)))
+    one = View.of((), ())
+    got = product_of("wgmma_backward_a", dy, b, (m, k), (m, n, k, 1), (one, one))
+    np.testing.assert_allclose(got, dy.astype(float) @ b.astype(float).T, rtol=2**-8, atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [264, 131])
 @pytest.mark.parametrize("columns", mg.matmul["wgmma_tf32"].tunables["COLUMNS"])
-def test_a_product_of_tf32(columns):
-    rng, (m, n, k) = np.random.default_rng(0), (130, 264, 72)
+def test_a_product_of_tf32(columns, n):
+    rng, (m, k) = np.random.default_rng(0), (130, 72)
     a, b = (rng.integers(-9, 9, size).astype(np.float32) for size in ((m, k), (n, k)))  # exact in TF32
     one = View.of((), ())
     got = product_of("wgmma_tf32", a, b, (m, n), (m, n, k, 1), (one, one), columns=columns)

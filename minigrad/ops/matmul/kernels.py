@@ -210,7 +210,7 @@ def pick(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y: 
         )
     if is_bfloat16(x.dtype):
         hopper = requested is kernels["wgmma"] or (requested is not kernels["mma_bf16"] and x.device.arch == "sm_90a")
-        return kernels[f"{'wgmma' if hopper and fits_wgmma(shapes, x, y) else 'mma_bf16'}{end}"]
+        return kernels[f"{'wgmma' if hopper and fits_wgmma(shapes, way, x, y) else 'mma_bf16'}{end}"]
     if of_floats:
         return kernels[f"{of_floats}{end}"]
     rows, columns, _ = shapes.extents(way)
@@ -234,6 +234,7 @@ def has_tensor_cores(arch: str) -> bool:
     return arch.startswith("sm_") and has_room(arch)
 
 
-def fits_wgmma(shapes: Products, x: Spec, y: Spec) -> bool:
-    """True where the copy engine (TMA) takes the matrices: not empty, and rows begin at multiples of 16 bytes."""
-    return shapes.n % 8 == 0 and shapes.k % 8 == 0 and all(spec.size and not spec.offset for spec in (x, y))
+def fits_wgmma(shapes: Products, way: str, x: Spec, y: Spec) -> bool:
+    """True where the copy engine (TMA) takes the factors: not empty, and rows begin at multiples of 16 bytes."""
+    rows = (shapes.n,) if way == "backward_a" else (shapes.n, shapes.k)
+    return all(row % 8 == 0 for row in rows) and all(spec.size and not spec.offset for spec in (x, y))

@@ -247,11 +247,11 @@ def turns(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y:
     requested = kernels["forward"] is kernels["wgmma_tf32"]
     copied = rows * terms * down[0] + columns * terms * down[1]
     worth = precision in ("tf32", "bf16") and "turned" in kernels and rows * columns * terms >= TURNED * copied
-    fits = shapes.count == 1 and rows * columns * terms > 0 and not any(n % LANES for n in (rows, columns, terms))
+    fits = shapes.count == 1 and rows * columns * terms > 0 and terms % LANES == 0
     fits = fits and x.dtype == np.float32 and not (x.offset or y.offset)
     if requested and not (fits and x.device.arch == "sm_90a"):
         raise LaunchError(
-            f"matmul: wgmma_tf32 takes one product of float32 with extents in multiples of {LANES}, on a Hopper GPU "
+            f"matmul: wgmma_tf32 takes one product of float32, sums of a multiple of {LANES} terms, on a Hopper GPU "
             f"(sm_90a); this one is {rows} x {terms} @ {terms} x {columns} of {x.dtype} on {x.device.arch or 'no GPU'}."
         )
     large = not is_small(rows, columns, 1, x.device.processors)
