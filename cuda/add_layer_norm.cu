@@ -7,19 +7,22 @@
 extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) add_layer_norm_forward(
     const wide* x, const real* y, const wide* weight, const wide* shift, const wide* bias, wide* h, real* normed, wide eps,
     int rows, int n) {
+    constexpr int STAGES = SINGLE ? 4 : 1;
+    __shared__ Four<wide> x_places[STAGES][256];
+    __shared__ Four<real> y_places[STAGES][256];
     Walk walk(rows, n);
-    Four<wide> own = walk.part(x, walk.row), more = walk.part(y, walk.row), each = walk.columns(bias, 0);
-    Four<wide> factors = walk.columns(weight, 1), terms = walk.columns(shift, 0);
-    for (int turn = 0; walk.goes_on(); walk.row += walk.step, turn ^= 1) {
-        int then = walk.row + walk.step;
-        Four<wide> next = walk.part(x, then), next_more = walk.part(y, then);
+    Rows<STAGES, wide> xs{x, x_places};
+    Rows<STAGES, real> ys{y, y_places};
+    Four<wide> each = walk.columns(bias, 0), factors = walk.columns(weight, 1), terms = walk.columns(shift, 0);
+    for (begin(walk, xs, ys); walk.goes_on(); walk.next()) {
+        advance(walk, xs, ys);
+        Four<wide> own = xs.take(walk), more = ys.take(walk);
 #pragma unroll
         for (int j = 0; j < LANES; ++j) own.at[j] += more.at[j] + each.at[j];
         walk.write(h, own);
-        Moments all = moments(own, n, turn);
+        Moments all = moments(own, n, walk.turn);
         normalize(own, all.mean, all.inverse(eps, n), factors, terms);
         walk.write(normed, own);
-        own = next, more = next_more;
     }
 }
 
@@ -27,22 +30,25 @@ extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) add_layer_norm
 // the same array. A thread keeps its columns' sums for weight, shift and bias; parts (3, gridDim.x, n) are those of each
 // block. The sums of a row need its mean, so a warp makes them around the mean of its part: g (h - mean) is g times the
 // distance from there, and that of the means.
-extern "C" __global__ void __launch_bounds__(256, SINGLE ? 3 : 1) add_layer_norm_backward(
+extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) add_layer_norm_backward(
     const wide* dh, const real* dn, const wide* h, const wide* weight, wide* dx, real* dy, wide* parts, wide eps, int rows,
     int n) {
-    extern __shared__ wide shared[];  // (3, n), where a block has several rows
+    constexpr int STAGES = SINGLE ? 3 : 1;
+    __shared__ Four<real> dn_places[STAGES][256];
+    __shared__ Four<wide> places[2][STAGES][256];
     Walk walk(rows, n);
-    Four<wide> own = walk.part(dn, walk.row), stream = walk.part(dh, walk.row), normal = walk.part(h, walk.row);
+    Rows<STAGES, real> dns{dn, dn_places};
+    Rows<STAGES, wide> dhs{dh, places[0]}, hs{h, places[1]};
     Four<wide> factors = walk.columns(weight, 1), sums[3] = {};
-    for (int turn = 0; walk.goes_on(); walk.row += walk.step, turn ^= 1) {
-        int then = walk.row + walk.step;
-        Four<wide> next = walk.part(dn, then), next_stream = walk.part(dh, then), next_normal = walk.part(h, then);
+    for (begin(walk, dns, dhs, hs); walk.goes_on(); walk.next()) {
+        advance(walk, dns, dhs, hs);
+        Four<wide> own = dns.take(walk), stream = dhs.take(walk), normal = hs.take(walk);
         // [sums of the row]
         Moments all(normal, n);
         wide sum = warp_sum([&](int j) { return own.at[j] * factors.at[j]; });
         wide dot = warp_sum([&](int j) { return own.at[j] * factors.at[j] * (normal.at[j] - all.mean); });
         if (WARPS > 1) {
-            const Sums<4>* warps = of_warps(Sums<4>{all.mean, all.squares, sum, dot}, turn);
+            const Sums<4>* warps = of_warps(Sums<4>{all.mean, all.squares, sum, dot}, walk.turn);
             all.join(warps, n);
             sum = dot = 0;
             for (int w = 0; w < WARPS; ++w) {
@@ -61,7 +67,6 @@ extern "C" __global__ void __launch_bounds__(256, SINGLE ? 3 : 1) add_layer_norm
         }
         walk.write(dx, own);
         if (dy) walk.write(dy, own);
-        own = next, stream = next_stream, normal = next_normal;
     }
-    write_sums(sums, shared, parts, walk);
+    write_sums(sums, places, parts, walk);
 }

@@ -73,16 +73,19 @@ constexpr int BLOCKS_AT_ONCE = SINGLE ? 4 : 1;
 extern "C" __global__ void __launch_bounds__(256, BLOCKS_AT_ONCE) layer_norm_warp(
     const real* x, const wide* weight, const wide* bias, real* y, wide* mean, wide* inverse, wide eps, int rows,
     int n) {
+    constexpr int STAGES = SINGLE ? 4 : 1;
+    __shared__ Four<real> places[STAGES][256];
     Walk walk(rows, n);
-    Four<wide> own = walk.part(x, walk.row), factors = walk.columns(weight, 1), terms = walk.columns(bias, 0);
-    for (int turn = 0; walk.goes_on(); walk.row += walk.step, turn ^= 1) {
-        Four<wide> next = walk.part(x, walk.row + walk.step);
-        Moments all = moments(own, n, turn);
+    Rows<STAGES, real> xs{x, places};
+    Four<wide> factors = walk.columns(weight, 1), terms = walk.columns(bias, 0);
+    for (begin(walk, xs); walk.goes_on(); walk.next()) {
+        advance(walk, xs);
+        Four<wide> own = xs.take(walk);
+        Moments all = moments(own, n, walk.turn);
         wide scale = all.inverse(eps, n);
         if (walk.row < rows && threadIdx.x == 0) mean[walk.row] = all.mean, inverse[walk.row] = scale;
         normalize(own, all.mean, scale, factors, terms);
         walk.write(y, own);
-        own = next;
     }
 }
 
@@ -91,15 +94,15 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS_AT_ONCE) layer_norm_war
 extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) layer_norm_warp_backward(
     const real* dy, const real* x, const wide* weight, const wide* mean, const wide* inverse, real* dx, wide* parts,
     int rows, int n) {
-    extern __shared__ wide shared[];  // (2, n), where a block has several rows
+    constexpr int STAGES = SINGLE ? 3 : 1;
+    __shared__ Four<real> places[2][STAGES][256];
     Walk walk(rows, n);
-    Four<wide> own = walk.part(dy, walk.row), normal = walk.part(x, walk.row), factors = walk.columns(weight, 1);
-    Four<wide> sums[2] = {};  // for weight and bias
-    wide center = walk.row < rows ? mean[walk.row] : 0, scale = walk.row < rows ? inverse[walk.row] : 0;
-    for (int turn = 0; walk.goes_on(); walk.row += walk.step, turn ^= 1) {
-        int then = walk.row + walk.step;
-        Four<wide> next = walk.part(dy, then), next_normal = walk.part(x, then);
-        wide next_center = then < rows ? mean[then] : 0, next_scale = then < rows ? inverse[then] : 0;
+    Rows<STAGES, real> dys{dy, places[0]}, xs{x, places[1]};
+    Four<wide> factors = walk.columns(weight, 1), sums[2] = {};  // for weight and bias
+    for (begin(walk, dys, xs); walk.goes_on(); walk.next()) {
+        wide center = walk.row < rows ? mean[walk.row] : 0, scale = walk.row < rows ? inverse[walk.row] : 0;
+        advance(walk, dys, xs);
+        Four<wide> own = dys.take(walk), normal = xs.take(walk);
 #pragma unroll
         for (int j = 0; j < LANES; ++j) {
             normal.at[j] = (normal.at[j] - center) * scale;
@@ -108,14 +111,13 @@ extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) layer_norm_war
         wide sum = CENTER ? warp_sum([&](int j) { return own.at[j]; }) : 0;
         wide dot = warp_sum([&](int j) { return own.at[j] * normal.at[j]; });
         if (WARPS > 1) {
-            const Sums<2>* warps = of_warps(Sums<2>{sum, dot}, turn);
+            const Sums<2>* warps = of_warps(Sums<2>{sum, dot}, walk.turn);
             sum = dot = 0;
             for (int w = 0; w < WARPS; ++w) sum += warps[w].at[0], dot += warps[w].at[1];
         }
 #pragma unroll
         for (int j = 0; j < LANES; ++j) own.at[j] = scale * (own.at[j] - sum / n - normal.at[j] * (dot / n));
         if (dx) walk.write(dx, own);
-        own = next, normal = next_normal, center = next_center, scale = next_scale;
     }
-    write_sums(sums, shared, parts, walk);
+    write_sums(sums, places, parts, walk);
 }

@@ -2,6 +2,7 @@
 // 8 warps, so TEAMS rows at a time, and walks through rows gridDim.x * TEAMS apart; the next ones are on their way from memory
 // while it computes.
 #pragma once
+#include "async_copy.cuh"
 #include "reduce.cuh"
 #include "vector.cuh"
 
@@ -15,21 +16,15 @@
 constexpr int TEAMS = 8 / WARPS, SPAN = 32 * LANES;  // rows of a block at a time, numbers of a row in a warp
 constexpr bool SINGLE = sizeof(wide) == 4;
 
-// The rows of a thread's team, and the place of its numbers in each.
+// The rows of a thread's team, one at each turn, and the place of its numbers in each.
 struct Walk {
-    int rows, n, step = gridDim.x * TEAMS, row = blockIdx.x * TEAMS + threadIdx.y, i = threadIdx.x * LANES;
+    int rows, n, step = gridDim.x * TEAMS, row = blockIdx.x * TEAMS + threadIdx.y, i = threadIdx.x * LANES, turn = 0;
 
     __device__ Walk(int rows, int n) : rows(rows), n(n) {}
     // True as long as any team of the block has a row: all of them meet at its barriers.
     __device__ bool goes_on() const { return row - (int)threadIdx.y < rows; }
+    __device__ void next() { row += step, ++turn; }
     __device__ bool inside(int at) const { return at < rows && i < n; }
-    // The numbers of a row, or of columns; zeros outside.
-    template <class T>
-    __device__ Four<wide> part(const T* x, int at) const {
-        Four<wide> own = {};
-        if (inside(at)) own = as<wide>(vec(x + at * n + i));
-        return own;
-    }
     __device__ Four<wide> columns(const wide* x, wide missing) const {
         Four<wide> own = {missing, missing, missing, missing};
         if (x && i < n) own = vec(x + i);
@@ -41,6 +36,39 @@ struct Walk {
     }
 };
 
+// The rows of an array on their way to shared memory, STAGES of them: so many that the memory is busy while a row is summed.
+// A thread copies its own numbers and waits for no other. Zeros outside of the array.
+template <int STAGES, class T>
+struct Rows {
+    const T* x;
+    Four<T> (*places)[256];
+
+    __device__ Four<T>& place(int turn) const { return places[turn % STAGES][threadIdx.y * blockDim.x + threadIdx.x]; }
+    __device__ void fetch(const Walk& walk, int ahead) const {
+        int at = walk.row + ahead * walk.step;
+        bool inside = walk.inside(at);
+        copy_async(&place(walk.turn + ahead), &vec(x + (inside ? at * walk.n + walk.i : 0)), inside);
+    }
+    __device__ Four<wide> take(const Walk& walk) const { return as<wide>(place(walk.turn)); }
+};
+
+// Starts the first copies.
+template <int STAGES, class... T>
+__device__ void begin(const Walk& walk, const Rows<STAGES, T>&... arrays) {
+#pragma unroll
+    for (int ahead = 0; ahead < STAGES - 1; ++ahead) {
+        (arrays.fetch(walk, ahead), ...);
+        copy_commit();
+    }
+}
+// Starts the copies of one more row, and waits for those of the walk's own.
+template <int STAGES, class... T>
+__device__ void advance(const Walk& walk, const Rows<STAGES, T>&... arrays) {
+    (arrays.fetch(walk, STAGES - 1), ...);
+    copy_commit();
+    copy_wait<STAGES - 1>();
+}
+
 template <class F>
 __device__ inline wide warp_sum(F f) { return lanes_reduce<32>(f(0) + f(1) + f(2) + f(3), Add()); }
 
@@ -49,13 +77,13 @@ struct Sums {
     wide at[N];
 };
 
-// The sums of all warps of a row, after one barrier. turn: 0 and 1 by turns, so no warp writes what another reads.
+// The sums of all warps of a row, after one barrier. At every other turn in another place, so no warp writes what one reads.
 template <int N>
 __device__ const Sums<N>* of_warps(const Sums<N>& own, int turn) {
     __shared__ Sums<N> all[2][TEAMS][WARPS];
-    if (threadIdx.x % 32 == 0) all[turn][threadIdx.y][threadIdx.x / 32] = own;
+    if (threadIdx.x % 32 == 0) all[turn % 2][threadIdx.y][threadIdx.x / 32] = own;
     __syncthreads();
-    return all[turn][threadIdx.y];
+    return all[turn % 2][threadIdx.y];
 }
 
 __device__ inline int numbers_of(int warp, int n) { return max(0, min(n - warp * SPAN, SPAN)); }
@@ -98,10 +126,14 @@ __device__ inline void normalize(Four<wide>& own, wide mean, wide scale, const F
 }
 
 // The columns' sums of a block, as rows of parts (N, gridDim.x, n): those of its other teams join the first one's through
-// `shared`, (N, n).
-template <int N>
-__device__ void write_sums(Four<wide> (&sums)[N], wide* shared, wide* parts, const Walk& walk) {
+// the places of rows that have gone by, (N, n) of them.
+template <int N, class Places>
+__device__ void write_sums(Four<wide> (&sums)[N], Places& places, wide* parts, const Walk& walk) {
+    static_assert(TEAMS == 1 || N * WARPS * SPAN * sizeof(wide) <= sizeof(places), "the sums have room");
+    wide* shared = reinterpret_cast<wide*>(&places);
     int i = walk.i, n = walk.n;
+    copy_wait<0>();
+    __syncthreads();
     for (int other = 1; other < TEAMS; ++other) {
 #pragma unroll
         for (int k = 0; k < N; ++k) {

@@ -78,18 +78,18 @@ def kernels_of(center: bool) -> dict[str, Kernel]:
         FILE, "layer_norm_backward_sums", grid, ("BLOCK",), "n parts", defines, BLOCK=BLOCKS
     )
     kernels["warp"] = per_warps(FILE, "layer_norm_warp", center)
-    kernels["warp_backward"] = per_warps(FILE, "layer_norm_warp_backward", center, "bytes")
+    kernels["warp_backward"] = per_warps(FILE, "layer_norm_warp_backward", center)
     return kernels
 
 
-def per_warps(file: str, name: str, center: bool, shared: str = "") -> Kernel:
-    """A kernel in which warps hold a row: see cuda/row_in_warps.cuh. shared: the size that gives its shared memory."""
-    sizes, block, defines = f"rows n blocks {shared}", ("32*WARPS", f"{WARPS}/WARPS"), {"CENTER": int(center)}
+def per_warps(file: str, name: str, center: bool) -> Kernel:
+    """A kernel in which warps hold a row: see cuda/row_in_warps.cuh."""
+    block, defines = ("32*WARPS", f"{WARPS}/WARPS"), {"CENTER": int(center)}
 
     def fit(rows: int, n: int, **_: int) -> dict[str, int]:
         return {"WARPS": next_power(ceil_div(n, 128), WARPS)}
 
-    return Kernel(file, name, ("blocks",), block, sizes, defines, fit, shared or 0, WARPS=(WARPS, 1, 2, 4))
+    return Kernel(file, name, ("blocks",), block, "rows n blocks", defines, fit, WARPS=(WARPS, 1, 2, 4))
 
 
 def launch(
@@ -114,7 +114,7 @@ def launch_backward(
     rows, n, _ = around(x.shape, x.ndim - 1)
     dx = Array.empty(x.device, x.shape, x.dtype) if needs[0] else None
     if x.size and (warp := held(kernels, "backward", n)):
-        launch = launched(warp, x, RESIDENT_BACKWARD, 2 * n * wide(x.dtype).itemsize)
+        launch = launched(warp, x, RESIDENT_BACKWARD)
         parts = Array.empty(x.device, (2, launch.grid[0], n), wide(x.dtype))
         launch(dy, x, weight, mean, inverse, dx, parts, rows, n)
     elif x.size:
@@ -144,14 +144,14 @@ def held(kernels: Mapping[str, Kernel], way: str, n: int) -> Kernel | None:
     return requested(kernels, way, "warp") if n % 4 == 0 and n <= 128 * WARPS else None
 
 
-def launched(kernel: Kernel, x: Array, resident: int, *more: int) -> Launch:
+def launched(kernel: Kernel, x: Array, resident: int) -> Launch:
     """The launch of as many blocks as are there at once. Raises LaunchError where the warps do not hold the row."""
     rows, n, _ = around(x.shape, x.ndim - 1)
-    warps = kernel.launch(rows, n, 1, *more).values["WARPS"]
+    warps = kernel.launch(rows, n, 1).values["WARPS"]
     blocks = max(1, min(ceil_div(rows * warps, WARPS), resident * x.device.processors))
-    launch = kernel.launch(rows, n, blocks, *more)  # planned once: naming values would plan it at each call
+    launch = kernel.launch(rows, n, blocks)  # planned once: naming values would plan it at each call
     if n > 128 * launch.values["WARPS"] and kernel.fit:  # tuned for a shorter row
-        launch = kernel.launch(rows, n, blocks, *more, **kernel.fit(rows, n))
+        launch = kernel.launch(rows, n, blocks, **kernel.fit(rows, n))
     if n > 128 * launch.values["WARPS"]:
         raise LaunchError(
             f"{kernel.name}: WARPS={launch.values['WARPS']} warps hold 128 numbers each, and a row has {n}. "
