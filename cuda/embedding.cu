@@ -82,3 +82,17 @@ extern "C" __global__ void embedding_backward(
     wide sum = strided_reduce(0, 1, counts[blockIdx.x], 0, [&](int i) { return dy[rows[i] * width + column]; }, Add());
     dweight[blockIdx.x * width + column] = sum;
 }
+
+// The same for rows of a multiple of four numbers. thread -> four neighbors of a word
+extern "C" __global__ void embedding_vectorized_backward(
+    const real* dy, const unsigned* starts, const unsigned* counts, const unsigned* sorted, real* dweight, int width, int n) {
+    int i = (blockIdx.x * blockDim.x + threadIdx.x) * LANES, word = i / width, column = i % width;
+    if (i >= n) return;
+    const unsigned *rows = sorted + starts[word], *end = rows + counts[word];
+    Four<wide> sum = {};
+#pragma unroll 4
+    for (; rows < end; ++rows) {
+        sum = each_lane(Add(), sum, as<wide>(vec(dy + *rows * width + column)));
+    }
+    put(dweight, i, sum);
+}
