@@ -7,7 +7,7 @@
 extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) add_layer_norm_forward(
     const wide* x, const real* y, const wide* weight, const wide* shift, const wide* bias, wide* h, real* normed, wide eps,
     int rows, int n) {
-    constexpr int STAGES = SINGLE ? 4 : 1;
+    constexpr int STAGES = SINGLE ? 2 : 1;
     __shared__ Four<wide> x_places[STAGES][256];
     __shared__ Four<real> y_places[STAGES][256];
     Walk walk(rows, n);
@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) add_layer_norm
 extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) add_layer_norm_backward(
     const wide* dh, const real* dn, const wide* h, const wide* weight, wide* dx, real* dy, wide* parts, wide eps, int rows,
     int n) {
-    constexpr int STAGES = SINGLE ? 3 : 1;
+    constexpr int STAGES = SINGLE ? 2 : 1;
     __shared__ Four<real> dn_places[STAGES][256];
     __shared__ Four<wide> places[2][STAGES][256];
     Walk walk(rows, n);

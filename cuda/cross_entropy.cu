@@ -68,16 +68,14 @@ extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held_
 }
 
 // The maximum of a row and the sum of exp(x - maximum), in one pass over vectors of 16 bytes: each thread has its own maximum
-// so far, and scales its sum down when that grows. A row has a multiple of PER_THREAD numbers, and is copied unless null.
+// so far, and scales its sum down when that grows. A row has a multiple of PER_THREAD numbers.
 struct Peak {
     wide most = -INFINITY, sum = 0;
 
-    __device__ Peak(const real* x, int n, real* copy = nullptr) {
+    __device__ Peak(const real* x, int n) {
 #pragma unroll 4
         for (int i = threadIdx.x * PER_THREAD; i < n; i += blockDim.x * PER_THREAD) {
-            auto read = vec<PER_THREAD>(x + i);
-            if (copy) vec<PER_THREAD>(copy + i) = read;
-            auto some = as<wide>(read);
+            auto some = as<wide>(vec<PER_THREAD>(x + i));
             wide larger = most;
 #pragma unroll
             for (int j = 0; j < PER_THREAD; ++j) larger = Max()(some.at[j], larger);
@@ -92,8 +90,8 @@ struct Peak {
     }
 };
 
-// The same for long rows, such as a large vocabulary has: the row is read once, and for the gradient again from shared memory
-// where that has room for it.
+// The same for long rows, such as a large vocabulary has: the row is read once, and for the gradient twice, the second time
+// out of the L2 cache.
 extern "C" __global__ void cross_entropy_long(
     const real* logits, const long long* labels, wide* losses, int classes, wide smoothing) {
     const real* x = logits + blockIdx.x * classes;
@@ -104,13 +102,10 @@ extern "C" __global__ void cross_entropy_long(
 }
 
 extern "C" __global__ void cross_entropy_long_backward(
-    const wide* dy, const real* logits, const long long* labels, real* dx, int classes, int room, wide smoothing, int step,
+    const wide* dy, const real* logits, const long long* labels, real* dx, int classes, wide smoothing, int step,
     wide divisor) {
-    extern __shared__ __align__(16) unsigned char memory[];
-    real* copy = room ? reinterpret_cast<real*>(memory) : nullptr;
     const real* x = logits + blockIdx.x * classes;
-    Peak peak(x, classes, copy);
-    if (room) x = copy;  // a thread reads what it has written
+    Peak peak(x, classes);
     long long label = labels[blockIdx.x];
     bool known = 0 <= label && label < classes;
     wide upstream = known ? dy[blockIdx.x * step] / divisor : NAN, each = smoothing / classes;

@@ -39,11 +39,11 @@ extern "C" __global__ void gelu_tanh_vectorized_backward(const real* dy, const r
 // y = gelu_tanh(x + bias), of rows of `columns`. thread -> PER_THREAD neighbors
 extern "C" __global__ void bias_gelu_tanh_forward(const real* x, const wide* bias, real* y, int columns, int n) {
     int i = (blockIdx.x * blockDim.x + threadIdx.x) * PER_THREAD;
-    auto f = [](wide x, wide bias) { return (x + bias) * gelu_weight(x + bias); };
+    auto f = [](wide x, wide bias) { return (x += bias) * gelu_weight(x); };
     if (columns % PER_THREAD) {
         for (int end = min(n, i + PER_THREAD); i < end; ++i) y[i] = f(x[i], bias[i % columns]);
     } else if (i < n) {
-        put(y, i, each_lane(f, vec<PER_THREAD>(x + i), vec<PER_THREAD>(bias + i % columns)));
+        put(y, i, each_lane(f, as<wide>(some<PER_THREAD>(x, i)), some<PER_THREAD>(bias, i % columns)));
     }
 }
 
@@ -54,10 +54,12 @@ struct BiasedSlope {
     int columns;
 
     template <int N>
-    __device__ Neighbors<wide, N> at(int row, int column) const {
-        auto f = [](wide dy, wide x, wide bias) { return dy * gelu_tanh_slope(x + bias); };
-        int i = row * columns + column;
-        return each_lane(f, vec<N>(dy + i), vec<N>(x + i), vec<N>(bias + column));
+    __device__ auto at(int column) const {
+        return [dy = dy, x = x, own = some<N>(bias, column), first = column, columns = columns](int row) {
+            auto f = [](wide dy, wide x, wide bias) { return dy * gelu_tanh_slope(x + bias); };
+            int i = row * columns + first;
+            return each_lane(f, as<wide>(some<N>(dy, i)), as<wide>(some<N>(x, i)), own);
+        };
     }
 };
 

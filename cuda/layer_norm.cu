@@ -67,13 +67,13 @@ extern "C" __global__ void layer_norm_backward_sums(
 #if __CUDA_ARCH__ >= 800
 constexpr int BLOCKS_AT_ONCE = SINGLE ? 6 : 1;  // on a multiprocessor: its registers are shared out for as many
 #else
-constexpr int BLOCKS_AT_ONCE = SINGLE ? 4 : 1;
+constexpr int BLOCKS_AT_ONCE = SINGLE ? 2 : 1;
 #endif
 
 extern "C" __global__ void __launch_bounds__(256, BLOCKS_AT_ONCE) layer_norm_warp(
     const real* x, const wide* weight, const wide* bias, real* y, wide* mean, wide* inverse, wide eps, int rows,
     int n) {
-    constexpr int STAGES = SINGLE ? 4 : 1;
+    constexpr int STAGES = SINGLE ? 2 : 1;
     __shared__ Four<real> places[STAGES][256];
     Walk walk(rows, n);
     Rows<STAGES, real> xs{x, places};
@@ -94,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS_AT_ONCE) layer_norm_war
 extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) layer_norm_warp_backward(
     const real* dy, const real* x, const wide* weight, const wide* mean, const wide* inverse, real* dx, wide* parts,
     int rows, int n) {
-    constexpr int STAGES = SINGLE ? 3 : 1;
+    constexpr int STAGES = SINGLE ? 2 : 1;
     __shared__ Four<real> places[2][STAGES][256];
     Walk walk(rows, n);
     Rows<STAGES, real> dys{dy, places[0]}, xs{x, places[1]};

@@ -36,8 +36,8 @@ struct Walk {
     }
 };
 
-// The rows of an array on their way to shared memory, STAGES of them: so many that the memory is busy while a row is summed.
-// A thread copies its own numbers and waits for no other. Zeros outside of the array.
+// The rows of an array on their way to shared memory, STAGES - 1 of them while another is summed: so the memory is busy. A thread
+// copies its own numbers and waits for no other. Zeros outside of the array.
 template <int STAGES, class T>
 struct Rows {
     const T* x;

@@ -1,37 +1,42 @@
 #include "column_sums.cuh"
+#include "reduce.cuh"
 
 // Places of x (batch, length, parts, heads, width): of one token the queries of all heads, their keys, their values. Each
 // part alone is (batch, heads, length, width), since a head's attention goes over all tokens.
 struct Heads {
     int parts, heads, length, width;
 
-    __device__ int part(int i) const { return i / width / heads % parts; }
-    __device__ int at(int i) const {
-        int row = i / width, head = row % heads, token = row / heads / parts;
-        return ((token / length * heads + head) * length + token % length) * width + i % width;
+    __device__ int columns() const { return parts * heads * width; }
+    __device__ int part(int column) const { return column / (heads * width); }
+    // The place in its part of a column of a token.
+    __device__ int at(int token, int column) const {
+        int head = column / width % heads, inside = column % width;
+        return ((token / length * heads + head) * length + token % length) * width + inside;
     }
 };
 
-// The parts of x + bias; null: no bias. thread -> PER_THREAD neighbors, N at a time.
+// The parts of x + bias; null: no bias. thread -> columns, PER_THREAD neighbors, of some rows
 template <int N>
-__device__ void split(const real* x, const wide* bias, real* q, real* k, real* v, const Heads& of, int n) {
-    int first = (blockIdx.x * blockDim.x + threadIdx.x) * PER_THREAD;
-    for (int i = first; i < min(n, first + PER_THREAD); i += N) {
-        auto some = as<wide>(vec<N>(x + i));
-        int part = of.part(i), column = i % (of.parts * of.heads * of.width);
-        if (bias) some = each_lane([](wide x, wide bias) { return x + bias; }, some, vec<N>(bias + column));
-        put(part == 0 ? q : part == 1 ? k : v, of.at(i), some);
-    }
+__device__ void split(const real* x, const wide* bias, real* q, real* k, real* v, const Heads& of, int rows) {
+    each_column<N>(of.columns(), [&](int column) {
+        Neighbors<wide, N> own = {};
+        if (bias) own = vec<N>(bias + column);
+        real* to = of.part(column) == 0 ? q : of.part(column) == 1 ? k : v;
+        each_row(rows, [&](int row) {
+            auto sum = each_lane(Add(), as<wide>(some<N>(x, row * of.columns() + column)), own);
+            put(to, of.at(row, column), sum);
+        });
+    });
 }
 
 // cleared: a number for the kernels behind this one, which begins as 0.
-extern "C" __global__ void self_attention_split(
+extern "C" __global__ void __launch_bounds__(32 * HEIGHT) self_attention_split(
     const real* x, const wide* bias, real* q, real* k, real* v, int* cleared, int parts, int heads, int length, int width,
-    int n) {
+    int rows) {
     Heads of{parts, heads, length, width};
-    if (width % PER_THREAD) split<1>(x, bias, q, k, v, of, n);
-    else split<PER_THREAD>(x, bias, q, k, v, of, n);
-    if (blockIdx.x + threadIdx.x == 0) *cleared = 0;
+    if (width % PER_THREAD) split<1>(x, bias, q, k, v, of, rows);
+    else split<PER_THREAD>(x, bias, q, k, v, of, rows);
+    if (blockIdx.x + blockIdx.y + threadIdx.x + threadIdx.y == 0) *cleared = 0;
 }
 
 // A row of dy is copied, and its product with that of y returned, of the numbers of this lane; sums begin as 0.
@@ -72,9 +77,9 @@ struct Together {
     Heads of;
 
     template <int N>
-    __device__ Neighbors<wide, N> at(int row, int column) const {
-        int i = row * of.parts * of.heads * of.width + column, part = of.part(i);
-        return as<wide>(vec<N>((part == 0 ? q : part == 1 ? k : v) + of.at(i)));
+    __device__ auto at(int column) const {
+        const real* from = of.part(column) == 0 ? q : of.part(column) == 1 ? k : v;
+        return [from, of = of, column](int row) { return as<wide>(some<N>(from, of.at(row, column))); };
     }
 };
 
@@ -82,7 +87,6 @@ struct Together {
 extern "C" __global__ void __launch_bounds__(32 * HEIGHT) self_attention_merge(
     const real* q, const real* k, const real* v, real* x, wide* sums, int parts, int heads, int length, int width, int rows) {
     Together all{q, k, v, {parts, heads, length, width}};
-    int columns = parts * heads * width;
-    if (width % PER_THREAD) make_rows<1>(x, sums, columns, rows, all);
-    else make_rows<PER_THREAD>(x, sums, columns, rows, all);
+    if (width % PER_THREAD) make_rows<1>(x, sums, all.of.columns(), rows, all);
+    else make_rows<PER_THREAD>(x, sums, all.of.columns(), rows, all);
 }

@@ -1,7 +1,7 @@
 #include "attention/wgmma.cuh"
 
 #ifndef GROUPS
-#define GROUPS 3
+#define GROUPS 2
 #endif
 constexpr int KEYS = 128, ROWS = 64 * (GROUPS - 1), PLACES = 4;
 using Own = Rows<ROWS>;
@@ -74,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(128 * GROUPS, GROUPS == 2 ? 2 : 1) 
         }
         return;
     }
-    take_registers<GROUPS == 2 ? 216 : GROUPS == 3 ? 240 : 160>();
+    take_registers<GROUPS == 2 ? 216 : 240>();
     // [first tile]
     Strip strip{of, ring, memory, top + first, first, Softmax(scale)};
     barrier_wait(ready, 0);

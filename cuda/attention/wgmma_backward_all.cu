@@ -1,7 +1,6 @@
 #include "attention/wgmma.cuh"
 
 constexpr int KEYS = 128, QUERIES = 64, STAGES = 2, NUMBERS = 2 * QUERIES, EXPOSED = KEYS * QUERIES * 2;
-constexpr bool LATE = WIDTH == 64;  // dq of a tile is made with the scores of the next one, where registers are left
 using Own = Rows<KEYS>;
 using Passing = Rows<QUERIES>;
 using Passed = Ring<STAGES, 2 * Passing::SIZE, 2>;  // of q and dy
@@ -57,23 +56,17 @@ __device__ inline void expose(unsigned char* to, int strip, const unsigned (&ds)
 // What a block adds to dq of a tile: ds k, summed over all its keys. group of warps -> half of the columns. Without these
 // additions the gradients of 4 x 16 heads, 4096 x 64, take 1.86 instead of 2.22 ms on an H100.
 struct Dq {
-    const unsigned char *exposed, *k_tile;
     float sum[WIDTH / 4];
     int left = threadIdx.x / 128 * (WIDTH / 2);
 
-    // Below 0 there is no tile, but a bundle of no products.
-    __device__ void begin(int number) {
-        if (number >= 0) multiply(exposed + number % 2 * EXPOSED);
-        wgmma_commit();
-    }
-    __device__ void multiply(const unsigned char* ds) {
+    __device__ void begin(const unsigned char* ds, const unsigned char* k_tile) {
         wgmma_fence(sum);
         wgmma<true, true, false>(sum, describe(ds, 0), Own::down(k_tile, 0, left));
 #pragma unroll
         for (int i = 16; i < KEYS; i += 16) wgmma<true, true>(sum, describe(ds + i * 128, 0), Own::down(k_tile, i, left));
+        wgmma_commit();
     }
     __device__ void add(float* dq, const Tiles& tiles, int number, float scale) {
-        if (number < 0) return;
         int start = tiles.start(number), queries = tiles.of.queries, width = tiles.of.width;
         float* to = dq + (tiles.pair(number) * queries + start) * width + left;
 #pragma unroll
@@ -118,15 +111,6 @@ struct Strip {
         begin_down<Passing>(key_sum, ds, q_tile);
         wgmma_commit();
     }
-    __device__ void store_sums(bfloat16* dk, bfloat16* dv, float scale, int* spoiled) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            int key = own + row(i);
-            if (key >= of.keys) continue;
-            store(dk + key * of.width, key_sum, i, of.width, scale, spoiled);
-            store(dv + key * of.width, value_sum, i, of.width, 1, spoiled);
-        }
-    }
 };
 
 // All gradients, as flash_backward_keys makes them. block -> KEYS keys of a head that `group` heads of q share; group of four
@@ -158,30 +142,34 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_wgmma_bf16_backwa
     }
     take_registers<240>();
     Strip strip{tiles.of, own, first, scale * LOG2_E};
-    Dq dq_sum{exposed, k_tile};
+    Dq dq_sum;
     barrier_wait(ready, 0);
     for (int number = 0; number < tiles.count; ++number) {
         // [p, ds]
         const float* shift = numbers + number % STAGES * NUMBERS;
+        unsigned char* ds = exposed + number % 2 * EXPOSED;
         ring.wait(number);
         strip.begin(k_tile, v_tile, ring.tile(number));
-        if (LATE) dq_sum.begin(number - 1);
-        wgmma_wait<1 + LATE>(strip.score);
-        strip.weigh(tiles.start(number), shift);  // while the other products go on
-        wgmma_wait<LATE>(strip.slope);
+        wgmma_wait<1>(strip.score);
+        strip.weigh(tiles.start(number), shift);  // while the other product goes on
+        wgmma_wait<0>(strip.slope);
         strip.derive(tiles.start(number), shift + QUERIES);
         // [dv, dk, dq]
-        if (LATE) wgmma_wait<0>(dq_sum.sum);
         strip.begin_sums(ring.tile(number));
-        expose(exposed + number % 2 * EXPOSED, first, strip.ds);
-        if (LATE) dq_sum.add(dq, tiles, number - 1, scale);
+        expose(ds, first, strip.ds);
         wgmma_wait<0>(strip.value_sum), wgmma_wait<0>(strip.key_sum);
         first_threads_meet<256>();
         ring.free(number);
-        if (LATE && number < tiles.count - 1) continue;
-        dq_sum.begin(number);
+        dq_sum.begin(ds, k_tile);
         wgmma_wait<0>(dq_sum.sum);
         dq_sum.add(dq, tiles, number, scale);
     }
-    strip.store_sums(dk + at, dv + at, scale, spoiled);
+    // [store]
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        int key = own + row(i);
+        if (key >= keys) continue;
+        store(dk + at + key * width, strip.key_sum, i, width, scale, spoiled);
+        store(dv + at + key * width, strip.value_sum, i, width, 1, spoiled);
+    }
 }

@@ -58,7 +58,7 @@ __device__ void multiply(float (&sum)[MINE], const float* a_tile, const float* b
     for (int i = 0; i < A::DEPTH; i += 8) wgmma_tf32(sum, A::slice(a_tile, i), B::slice(b_tile, i));
 }
 
-// Stores a lane's sums of row `row` and row + 8, pairs 8 columns apart; one by one where rows of c begin anywhere.
+// Stores a lane's sums of row `row` and row + 8, pairs 8 columns apart.
 __device__ inline void store(float (&sum)[MINE], bfloat16* c, int row, int left, int m, int n, int lane) {
 #pragma unroll
     for (int i = 0; i < COLUMNS / 16; ++i) {  // 32 columns of one of two rows
@@ -70,25 +70,23 @@ __device__ inline void store(float (&sum)[MINE], bfloat16* c, int row, int left,
             pair[j] = to_bf16(first[0], first[1]);
         }
         uint4 eight = exchange(pair, lane);
-        if (y >= m || x >= n) continue;
-        if (n % 8 == 0) {
-            *reinterpret_cast<uint4*>(&c[y * n + x]) = eight;
-        } else {
-            for (int j = 0; j < min(8, n - x); ++j) c[y * n + x + j] = reinterpret_cast<const bfloat16*>(&eight)[j];
-        }
+        if (y < m && x < n) *reinterpret_cast<uint4*>(&c[y * n + x]) = eight;
     }
 }
 __device__ inline void store(float (&sum)[MINE], float* c, int row, int left, int m, int n, int lane) {
 #pragma unroll
     for (int i = 0; i < COLUMNS / 4; ++i) {
         int y = row + i % 2 * 8, x = left + i / 2 * 8 + lane % 4 * 2;
-        if (y >= m || x >= n) continue;
-        if (n % 2 == 0) {
-            *reinterpret_cast<float2*>(&c[y * n + x]) = make_float2(sum[i * 2], sum[i * 2 + 1]);
-        } else {
-            c[y * n + x] = sum[i * 2];
-            if (x + 1 < n) c[y * n + x + 1] = sum[i * 2 + 1];
-        }
+        if (y < m && x < n) *reinterpret_cast<float2*>(&c[y * n + x]) = make_float2(sum[i * 2], sum[i * 2 + 1]);
+    }
+}
+// The same one by one, where rows of c begin anywhere.
+template <class C>
+__device__ void store_each(float (&sum)[MINE], C* c, int row, int left, int m, int n, int lane) {
+#pragma unroll
+    for (int i = 0; i < MINE; ++i) {
+        int y = row + i / 2 % 2 * 8, x = left + i / 4 * 8 + lane % 4 * 2 + i % 2;
+        if (y < m && x < n) c[y * n + x] = C(sum[i]);
     }
 }
 
@@ -147,6 +145,7 @@ __device__ void product(
         if (threadIdx.x % GROUP == 0) barrier_arrive(&empty[(turn - 1) % STAGES]);
         // [store]
         int lane = threadIdx.x % 32, row = top + group * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
-        store(sum, c + matrix * m * n, row, left, m, n, lane);
+        if (n * sizeof(C) % 16 == 0) store(sum, c + matrix * m * n, row, left, m, n, lane);
+        else store_each(sum, c + matrix * m * n, row, left, m, n, lane);
     }
 }

@@ -14,12 +14,10 @@ from minigrad.op import OPS, Case, Op
 from minigrad.ops import rowwise
 from minigrad.ops.astype import cast
 from minigrad.ops.log_softmax import forward as log_softmax
-from minigrad.ops.matmul.kernels import has_room
 from minigrad.ops.reduction import reduce
 
 REDUCTIONS = ("mean", "sum", "none")
 LONG, VECTOR = 16 * MAX_THREADS, 8  # numbers of a row that a block no longer holds, and of a vector of 2-byte numbers
-ROOM = 112 * 1024  # bytes of a row in shared memory, where two blocks have that
 FAST = rowwise.FAST | {"forward_long": "long", "backward_long": "long_backward"}
 
 
@@ -59,9 +57,9 @@ def divisor(reduction: str, rows: int) -> int:
 
 def launch(kernels: dict[str, Kernel], logits: Array, labels: Array, reduction: str, label_smoothing: float) -> Array:
     """A loss for each row, then their sum or mean."""
-    rows = logits.shape[0]
+    rows, classes = logits.shape
     losses = Array.empty(logits.device, (rows,), wide(logits.dtype))
-    launch, extents = fitting(kernels, "forward", logits)
+    launch, extents = fitting(kernels, "forward", rows, classes)
     launch(logits, labels, losses, *extents, label_smoothing)
     if reduction == "none":
         return losses
@@ -73,33 +71,28 @@ def launch_backward(
     label_smoothing: float,
 ) -> tuple[Array, None]:  # fmt: skip
     """One kernel, which recomputes the softmax."""
-    rows, step = logits.shape[0], int(reduction == "none")
+    (rows, classes), step = logits.shape, int(reduction == "none")
     dx = Array.empty(logits.device, logits.shape, logits.dtype)
-    launch, extents = fitting(kernels, "backward", logits)
+    launch, extents = fitting(kernels, "backward", rows, classes)
     launch(cast(dy, wide(logits.dtype)), logits, labels, dx, *extents, label_smoothing, step, divisor(reduction, rows))
     return dx, None
 
 
 def kernels_of() -> dict[str, Kernel]:
     """Those of any row, and those of a row so long that it is read several times, by vectors."""
-    file, grid, block = "cross_entropy.cu", ("rows",), ("BLOCK",)
-    long = Kernel(file, "cross_entropy_long", grid, block, "rows", BLOCK=(512, 64, 128, 256, 1024))
-    back = Kernel(
-        file, "cross_entropy_long_backward", grid, block, "rows room", shared="room", BLOCK=(1024, 64, 128, 256, 512)
-    )
-    return rowwise.kernels_of("cross_entropy") | {"long": long, "long_backward": back}
+    blocks = (512, 64, 128, 256, 1024)
+    long = {
+        key: Kernel("cross_entropy.cu", f"cross_entropy_{key}", ("rows",), ("BLOCK",), "rows", BLOCK=blocks)
+        for key in ("long", "long_backward")
+    }
+    return rowwise.kernels_of("cross_entropy") | long
 
 
-def fitting(kernels: dict[str, Kernel], way: str, logits: Array) -> tuple[Launch, tuple[int, ...]]:
+def fitting(kernels: dict[str, Kernel], way: str, rows: int, classes: int) -> tuple[Launch, tuple[int, ...]]:
     """The launch for these rows, and the extents that its kernel takes."""
-    rows, classes = logits.shape
     long = rowwise.requested(kernels, way, "long")
     if long and classes % VECTOR == 0 and (classes > LONG or long is kernels[way]):
-        if way == "forward":
-            return long.launch(rows), (classes,)
-        row = classes * logits.dtype.itemsize
-        room = row if row <= ROOM and has_room(logits.device.arch) else 0
-        return long.launch(rows, room), (classes, room)
+        return long.launch(rows), (classes,)
     return rowwise.fitting(kernels, way, rows, classes)
 
 

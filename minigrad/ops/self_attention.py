@@ -15,7 +15,7 @@ from minigrad.op import OPS, Case, Op
 from minigrad.ops import attention
 from minigrad.ops.attention import flash
 from minigrad.ops.column_sums import launch_rows, row_maker, total
-from minigrad.ops.elementwise import launch_over, per_element, per_four
+from minigrad.ops.elementwise import per_element
 from minigrad.ops.precision import rounded
 
 FILE, PARTS = "self_attention.cu", 3  # queries, keys and values
@@ -96,8 +96,8 @@ def launch_split(
     batch, length, size = x.shape
     shape, cleared = (batch, heads, length, size // PARTS // heads), Array.empty(x.device, *ONE)
     found = [Array.empty(x.device, shape, x.dtype) for _ in range(PARTS)]
-    ends = PARTS, heads, length, shape[3], x.size
-    launch_over(kernels["split"], x.size, x.dtype)(x, bias, *found, cleared, *ends)
+    run, _ = launch_rows(kernels["split"], x, None)
+    run(x, bias, *found, cleared, PARTS, heads, length, shape[3], batch * length)
     return found, cleared
 
 
@@ -164,7 +164,7 @@ self_attention = Op(
     forward,
     backward,
     kernels={
-        "split": per_four(FILE, "self_attention_split"),
+        "split": row_maker(FILE, "self_attention_split"),
         "upstream": per_element(FILE, "self_attention_upstream", "threads"),
         "merge": row_maker(FILE, "self_attention_merge"),
     },

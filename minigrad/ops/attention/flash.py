@@ -21,10 +21,10 @@ WAYS = ("", "_backward_queries", "_backward_keys", "_backward_all")
 FILES = dict(zip(WAYS, ("", "_backward", "_backward", "_backward_all"), strict=True))
 # Of rows that pass by: stages, tiles (of keys and values, or of queries and upstream gradients), and numbers of a row.
 STAGES, TILES, NUMBERS = 2, 2, 3
-# Of wgmma, each group of whose warps owns 64 rows: by width, queries of a block -> the time for one of them; keys of a
-# tile, bytes of two barriers. At width 64, B4 H16 S4096 takes 627 us on an H100, and 774 with 128 queries.
-QUERIES: dict[int, dict[int, float]] = {64: {192: 1.0, 128: 1.23, 64: 1.23}, 128: {128: 1.0}}
-KEYS, BARRIERS = 128, 16
+# Of wgmma, each group of whose warps owns 64 rows: queries of a block by width, keys of a tile, bytes of two barriers.
+# At width 64 two small blocks share a multiprocessor, so that one multiplies while the other begins or stores:
+# B4 H12 S1024, causal, takes 36 us on an H200, and 48 with 192 queries.
+QUERIES, KEYS, BARRIERS = {64: 64, 128: 128}, 128, 16
 # Queries, or keys, that leave most of a tile of tensor cores empty, so that float32 itself is as fast as 3xTF32. It is
 # more exact in short sums, since tensor cores round toward zero.
 FEW = 16
@@ -127,7 +127,7 @@ class HopperRung(FlashRung):
     def launch(self, kernels: Mapping[str, Kernel], way: str, rows: int, pairs: int, width: int) -> Launch:
         if way not in self.ways:
             return RUNGS["mma_bf16"].launch(kernels, way, rows, pairs, width)
-        wide, queries = self.block(way, width, rows)
+        wide, queries = self.block(way, width)
         row = wide * self.bytes
         if way:  # keys and values, ds twice, and stages of tiles of q and dy with two numbers of each query
             memory = 2 * KEYS * row + 2 * KEYS * queries * self.bytes + STAGES * (2 * queries * (row + 4) + BARRIERS)
@@ -136,18 +136,16 @@ class HopperRung(FlashRung):
         groups, blocks = queries // 64 + 1 if not way else KEYS // 64 + 1, ceil_div(rows, KEYS if way else queries)
         return kernels[f"{self.name}{way}"].launch(blocks, pairs, memory + BARRIERS, WIDTH=wide, GROUPS=groups)
 
-    def block(self, way: str, width: int, rows: int) -> tuple[int, int]:
-        """The width of tiles, 64 or 128, and their queries: in a forward pass of so many, those of a block."""
+    def block(self, way: str, width: int) -> tuple[int, int]:
+        """The width of tiles, 64 or 128, and their queries: in a forward pass, those of a block."""
         wide = 64 if width <= 64 else 128
-        costs = QUERIES[wide]
-        return wide, 64 if way else min(costs, key=lambda queries: ceil_div(rows, queries) * queries * costs[queries])
+        return wide, 64 if way else QUERIES[wide]
 
     def given(self, way: str, *arrays: Array) -> Sequence[Any]:
         """Maps of tiles with 64 columns, 128 bytes."""
         if way not in self.ways:
             return arrays
-        _, _, length, width = arrays[0].shape
-        rows = [self.block(way, width, length)[1]] * (len(arrays) - 2) + [KEYS] * 2
+        rows = [self.block(way, arrays[0].shape[3])[1]] * (len(arrays) - 2) + [KEYS] * 2
         return [
             TensorMap(x, (x.shape[0] * x.shape[1], *x.shape[2:]), (1, count, 64))
             for x, count in zip(arrays, rows, strict=True)
@@ -162,7 +160,7 @@ class HopperRung(FlashRung):
             sizes="blocks pairs shared",
             shared="shared",
             WIDTH=(64, 128),
-            GROUPS=(3,) if way else (3, 4, 2),
+            GROUPS=(3,) if way else (2, 3),
         )
 
 
