@@ -1,9 +1,10 @@
 #include "column_sums.cuh"
+#include "quick.cuh"
 
 // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)), u = sqrt(2 / pi) * (x + 0.044715 x ^ 3): the weight of x in gelu_tanh. By the
 // exponential it needs half as many instructions, and no digits are lost where tanh(u) is close to -1.
 __device__ inline wide gelu_weight(wide x) {
-    return 1 / (1 + exp(wide(-2 * 0.79788456080286536) * (x + wide(0.044715) * x * x * x)));
+    return quick_inverse(1 + quick_exp(wide(-2 * 0.79788456080286536) * (x + wide(0.044715) * x * x * x)));
 }
 
 __device__ inline wide gelu_tanh_slope(wide x) {
