@@ -62,7 +62,7 @@ extern "C" __global__ void self_attention_upstream(
     int to = (token / length * heads + row % heads) * length + token % length;
     wide dot = 0;
     if (row < rows) {
-        dy += row * width, y += to * width, heads_of_dy += to * width, sums = sums ? sums + to * width : sums;
+        dy += row * width, y += row * width, heads_of_dy += to * width, sums = sums ? sums + to * width : sums;
         dot = width % PER_THREAD ? begin_row<1>(dy, y, heads_of_dy, sums, lane, lanes, width)
                                  : begin_row<PER_THREAD>(dy, y, heads_of_dy, sums, lane, lanes, width);
     }
@@ -71,22 +71,29 @@ extern "C" __global__ void self_attention_upstream(
     if (i == 0) *cleared = 0;
 }
 
-// A row of x of its parts.
+// A row of x of its parts. Where there are sums, they are the first part, unless some of it was repaired.
 struct Together {
     const real *q, *k, *v;
+    const float* sums;
     Heads of;
 
     template <int N>
     __device__ auto at(int column) const {
-        const real* from = of.part(column) == 0 ? q : of.part(column) == 1 ? k : v;
-        return [from, of = of, column](int row) { return as<wide>(some<N>(from, of.at(row, column))); };
+        int part = of.part(column);
+        const real* from = part == 0 ? q : part == 1 ? k : v;
+        const float* late = part == 0 ? sums : nullptr;
+        return [from, late, of = of, column](int row) {
+            int i = of.at(row, column);
+            return late ? as<wide>(some<N>(late, i)) : as<wide>(some<N>(from, i));
+        };
     }
 };
 
 // x of its parts, and of each block the sums of its columns: see column_sums.cuh.
 extern "C" __global__ void __launch_bounds__(32 * HEIGHT) self_attention_merge(
-    const real* q, const real* k, const real* v, real* x, wide* sums, int parts, int heads, int length, int width, int rows) {
-    Together all{q, k, v, {parts, heads, length, width}};
-    if (width % PER_THREAD) make_rows<1>(x, sums, all.of.columns(), rows, all);
-    else make_rows<PER_THREAD>(x, sums, all.of.columns(), rows, all);
+    const real* q, const real* k, const real* v, const float* sums, const int* repaired, real* x, wide* column_sums, int parts,
+    int heads, int length, int width, int rows) {
+    Together all{q, k, v, repaired && *repaired ? nullptr : sums, {parts, heads, length, width}};
+    if (width % PER_THREAD) make_rows<1>(x, column_sums, all.of.columns(), rows, all);
+    else make_rows<PER_THREAD>(x, column_sums, all.of.columns(), rows, all);
 }

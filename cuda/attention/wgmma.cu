@@ -50,7 +50,8 @@ struct Strip {
 // values of the one before are begun together, and while the second ones go on, the softmax of the tile is made.
 extern "C" __global__ void __launch_bounds__(128 * GROUPS, GROUPS == 2 ? 2 : 1) attention_wgmma_bf16(
     const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k, const __grid_constant__ TensorMap v, bfloat16* y,
-    float* peaks, float* inverses, int* spoiled, float scale, int group, int queries, int keys, int width, int causal) {
+    float* peaks, float* inverses, int* spoiled, float scale, int group, int queries, int keys, int width, int causal,
+    int heads) {
     // [own]
     extern __shared__ __align__(1024) unsigned char memory[];
     Tiles ring(memory + Own::SIZE);
@@ -101,7 +102,8 @@ extern "C" __global__ void __launch_bounds__(128 * GROUPS, GROUPS == 2 ? 2 : 1) 
     for (int i = 0; i < 2; ++i) {
         int query = top + first + row(i), at = pair * queries + query;
         if (query >= queries) continue;
-        store(y + at * width, strip.sum, i, width, strip.softmax.inverse(i), spoiled);
+        int to = (pair / heads * queries + query) * heads + pair % heads;  // heads side by side
+        store(y + to * width, strip.sum, i, width, strip.softmax.inverse(i), spoiled);
         if (lane() % 4 == 0) peaks[at] = strip.softmax.peak(i), inverses[at] = strip.softmax.weight(i);
     }
 }

@@ -33,15 +33,15 @@ def forward(
         x = (x.astype(bias.dtype, copy=False) + bias).astype(x.dtype, copy=False)
     q, k, v = split(x, heads, PARTS)
     o, most, inverse = attention.forward(q, k, v, causal=causal, precision=precision)
-    return merge([o]), q, k, v, o, most, inverse
+    return merge([o]), q, k, v, most, inverse
 
 
 def backward(
-    dy: np.ndarray, bias: np.ndarray | None, q: np.ndarray, k: np.ndarray, v: np.ndarray, o: np.ndarray,
+    dy: np.ndarray, bias: np.ndarray | None, y: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray,
     most: np.ndarray, inverse: np.ndarray, heads: int, causal: bool, precision: str,
 ) -> tuple:  # fmt: skip
     """dx = the gradients of q, k and v by attention's rule, side by side as they are in x; dbias = its sum over rows"""
-    (do,), shapes = split(dy, heads, 1), (q.shape,) * PARTS
+    (do,), (o,), shapes = split(dy, heads, 1), split(y, heads, 1), (q.shape,) * PARTS
     grads = attention.backward(do, q, k, v, None, o, most, inverse, causal, None, precision, shapes)
     dx = merge(grads)
     return (dx,) if bias is None else (dx, dx.astype(bias.dtype, copy=False).sum((0, 1)))
@@ -65,22 +65,24 @@ def launch(
     """A kernel that splits x, those of attention, and one that puts heads side by side."""
     (q, k, v), cleared = launch_split(kernels, x, heads, bias)
     how: dict[str, Any] = {"causal": causal, "scale": None, "precision": precision}
-    o, most, inverse = attention.launch(attending(), q, k, v, cleared=cleared, **how)
-    return launch_merge(kernels, [o])[0], q, k, v, o, most, inverse
+    y, most, inverse = attention.launch(attending(), q, k, v, cleared=cleared, merged=True, **how)
+    if y.ndim == q.ndim:
+        y, _ = launch_merge(kernels, [y])
+    return y, q, k, v, most, inverse
 
 
 def launch_backward(
-    kernels: Mapping[str, Kernel], needs: tuple, dy: Array, bias: Array | None, q: Array, k: Array, v: Array, o: Array,
+    kernels: Mapping[str, Kernel], needs: tuple, dy: Array, bias: Array | None, y: Array, q: Array, k: Array, v: Array,
     most: Array, inverse: Array, heads: int, causal: bool, precision: str,
 ) -> tuple:  # fmt: skip
     """The same way back."""
     running, every = attending(), (True,) * PARTS
     dy, q, k, v = rounded(precision, dy, q, k, v)
     rung = flash.choose(running, q, k, v, None, attention.scaling(q, None), precision)
-    do, dots, sums, cleared = launch_upstream(kernels, dy, o, most, flash.adds(running, rung, every))
-    saved = most, inverse, dots
-    grads = attention.gradients(running, rung, every, do, q, k, v, None, saved, sums, cleared, causal, None)
-    dx, dbias = launch_merge(kernels, grads, bias.dtype if bias and needs[1] else None)
+    do, dots, sums, cleared = launch_upstream(kernels, dy, y, q, most, flash.adds(running, rung, every))
+    saved, late = (most, inverse, dots), (sums, cleared if causal else None)
+    grads = attention.gradients(running, rung, every, do, q, k, v, None, saved, sums, cleared, causal, None, True)
+    dx, dbias = launch_merge(kernels, grads, late, bias.dtype if bias and needs[1] else None)
     return (dx,) if bias is None else (dx, dbias)
 
 
@@ -102,12 +104,12 @@ def launch_split(
 
 
 def launch_upstream(
-    kernels: Mapping[str, Kernel], dy: Array, y: Array, like: Array, adds: bool
+    kernels: Mapping[str, Kernel], dy: Array, y: Array, q: Array, like: Array, adds: bool
 ) -> tuple[Array, Array, Array | None, Array]:
     """By one kernel the heads of dy, dy y of each query, 0 for sums of dq if there are any, and a whole number, 0."""
-    (_, heads, length, width), rows = y.shape, like.size
-    do, dots, cleared = (Array.empty(y.device, *each) for each in ((y.shape, y.dtype), (like.shape, like.dtype), ONE))
-    sums = Array.empty(y.device, y.shape, np.dtype(np.float32)) if adds else None
+    (_, heads, length, width), rows = q.shape, like.size
+    do, dots, cleared = (Array.empty(y.device, *each) for each in ((q.shape, y.dtype), (like.shape, like.dtype), ONE))
+    sums = Array.empty(y.device, q.shape, np.dtype(np.float32)) if adds else None
     lanes = next_power(ceil_div(width, 8 if y.dtype.itemsize == 2 else 4), 32)
     run = kernels["upstream"].launch(rows * lanes)
     run(dy, y, do, dots, sums, cleared, lanes, heads, length, width, rows)
@@ -115,13 +117,13 @@ def launch_upstream(
 
 
 def launch_merge(
-    kernels: Mapping[str, Kernel], parts: Sequence[Array], dtype: np.dtype | None = None
+    kernels: Mapping[str, Kernel], parts: Sequence[Array], late: tuple = (None, None), dtype: np.dtype | None = None
 ) -> tuple[Array, Array | None]:
-    """`merge` by one kernel, and the sums of the columns in this dtype, if wanted."""
+    """`merge` by one kernel, and the sums of the columns in this dtype, if wanted. late: sums and repair of dq."""
     batch, heads, length, width = parts[0].shape
     x = Array.empty(parts[0].device, (batch, length, len(parts) * heads * width), parts[0].dtype)
     run, sums = launch_rows(kernels["merge"], x, dtype)
-    run(*parts, *[None] * (PARTS - len(parts)), x, sums, len(parts), heads, length, width, batch * length)
+    run(*parts, *[None] * (PARTS - len(parts)), *late, x, sums, len(parts), heads, length, width, batch * length)
     return x, total(sums) if sums else None
 
 
@@ -171,7 +173,7 @@ self_attention = Op(
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
-    saves=("q", "k", "v", "o", "most", "inverse"),
+    saves=("q", "k", "v", "most", "inverse"),
     rounds=True,
     integers=True,
     widens=False,

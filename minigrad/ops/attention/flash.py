@@ -13,7 +13,6 @@ from minigrad.errors import LaunchError
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
-from minigrad.layouts import typed
 from minigrad.ops.matmul.kernels import PRECISIONS, has_tensor_cores
 
 WIDTHS = (64, 32, 128)
@@ -51,6 +50,7 @@ class FlashRung:
     sizes: dict[str, dict[int, Tiles]] = field(default_factory=dict)
 
     ways: ClassVar[tuple[str, ...]] = WAYS  # those for which it has a kernel
+    merges: ClassVar[bool] = False  # it writes the rows of y of several heads side by side
 
     @property
     def bytes(self) -> int:
@@ -115,7 +115,7 @@ class HopperRung(FlashRung):
     It has one kernel for all gradients. By two, they are those of mma_bf16.
     """
 
-    ways = (WAYS[0], WAYS[3])
+    ways, merges = (WAYS[0], WAYS[3]), True
 
     def fits(self, q: Any, k: Any, v: Any, mask: Any, scale: float) -> bool:
         """The copy engine takes no empty arrays, and rows that are multiples of 16 bytes."""
@@ -229,11 +229,11 @@ def lengths(q: Array, k: Array, causal: bool) -> tuple[int, ...]:
 
 def forward(
     kernels: Mapping[str, Kernel], rung: FlashRung, q: Array, k: Array, v: Array, y: Array, most: Array,
-    inverse: Array, spoiled: Array | None, causal: bool, scale: float,
+    inverse: Array, spoiled: Array | None, causal: bool, scale: float, heads: int,
 ) -> None:  # fmt: skip
     """Write y, and what gradients need. spoiled: a whole number, set to 1 if y is not finite."""
-    run = rung.launch(kernels, "", q.shape[2], q.shape[0] * q.shape[1], q.shape[3])
-    run(*rung.given("", q, k, v), y, most, inverse, spoiled, scale, *lengths(q, k, causal))
+    run, more = rung.launch(kernels, "", q.shape[2], q.shape[0] * q.shape[1], q.shape[3]), (heads,) * rung.merges
+    run(*rung.given("", q, k, v), y, most, inverse, spoiled, scale, *lengths(q, k, causal), *more)
 
 
 def adds(kernels: Mapping[str, Kernel], rung: FlashRung | None, needs: tuple) -> bool:
@@ -248,7 +248,7 @@ def gradients(
     """dq, dk and dv, of which the wanted ones are written. saved: most, inverse and dots.
 
     By a kernel for dq, and one for dk and dv, each of which makes the scores again; or by one kernel that adds dq to
-    `sums`, which begin as 0.
+    `sums`, float32, which begin as 0.
     """
     dk, dv = (Array.empty(x.device, x.shape, x.dtype) for x in (k, v))
     ends, width = (spoiled, scale, *lengths(q, k, causal)), q.shape[3]
@@ -260,7 +260,7 @@ def gradients(
 
     if sums:
         launch("_backward_all", of_keys, sums, dk, dv)
-        return typed(sums, q.dtype), dk, dv
+        return sums, dk, dv
     dq = Array.empty(q.device, q.shape, q.dtype)
     if needs[0]:
         launch("_backward_queries", of_queries, dq)
