@@ -66,8 +66,7 @@ extern "C" __global__ void __launch_bounds__(128 * GROUPS, GROUPS == 2 ? 2 : 1) 
     if (first == ROWS) {
         give_registers<GROUPS == 2 ? 40 : 24>();
         if (threadIdx.x % 128 > 0) return;
-        barrier_expect(ready, Own::SIZE);
-        Own::copy(memory, q, top, pair, ready);
+        barrier_expect(ready, Own::SIZE), Own::copy(memory, q, top, pair, ready);
         for (int turn = 0; turn < 2 * tiles; ++turn) {
             Barrier* full = ring.to_fill(turn);
             barrier_expect(full, Passing::SIZE);
@@ -100,10 +99,9 @@ extern "C" __global__ void __launch_bounds__(128 * GROUPS, GROUPS == 2 ? 2 : 1) 
     strip.softmax.finish();
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        int query = top + first + row(i), at = pair * queries + query;
+        int query = top + first + row(i), at = pair * queries + query, token = pair / heads * queries + query;
         if (query >= queries) continue;
-        int to = (pair / heads * queries + query) * heads + pair % heads;  // heads side by side
-        store(y + to * width, strip.sum, i, width, strip.softmax.inverse(i), spoiled);
+        store(y + (token * heads + pair % heads) * width, strip.sum, i, width, strip.softmax.inverse(i), spoiled);
         if (lane() % 4 == 0) peaks[at] = strip.softmax.peak(i), inverses[at] = strip.softmax.weight(i);
     }
 }

@@ -24,6 +24,7 @@ STAGES, TILES, NUMBERS = 2, 2, 3
 # At width 64 two small blocks share a multiprocessor, so that one multiplies while the other begins or stores:
 # B4 H12 S1024, causal, takes 36 us on an H200, and 48 with 192 queries.
 QUERIES, KEYS, BARRIERS = {64: 64, 128: 128}, 128, 16
+OWN_KEYS = {64: 64, 128: 128}  # of a block that makes gradients
 # Queries, or keys, that leave most of a tile of tensor cores empty, so that float32 itself is as fast as 3xTF32. It is
 # more exact in short sums, since tensor cores round toward zero.
 FEW = 16
@@ -127,25 +128,27 @@ class HopperRung(FlashRung):
     def launch(self, kernels: Mapping[str, Kernel], way: str, rows: int, pairs: int, width: int) -> Launch:
         if way not in self.ways:
             return RUNGS["mma_bf16"].launch(kernels, way, rows, pairs, width)
-        wide, queries = self.block(way, width)
+        wide, queries, keys = self.block(way, width)
         row = wide * self.bytes
         if way:  # keys and values, ds twice, and stages of tiles of q and dy with two numbers of each query
-            memory = 2 * KEYS * row + 2 * KEYS * queries * self.bytes + STAGES * (2 * queries * (row + 4) + BARRIERS)
+            memory = 2 * keys * row + 2 * keys * queries * self.bytes + STAGES * (2 * queries * (row + 4) + BARRIERS)
         else:  # the block's queries, and two stages of keys and of values
-            memory = queries * row + 2 * STAGES * (KEYS * row + BARRIERS)
-        groups, blocks = queries // 64 + 1 if not way else KEYS // 64 + 1, ceil_div(rows, KEYS if way else queries)
+            memory = queries * row + 2 * STAGES * (keys * row + BARRIERS)
+        own = keys if way else queries
+        blocks, groups = ceil_div(rows, own), own // 64 + 1
         return kernels[f"{self.name}{way}"].launch(blocks, pairs, memory + BARRIERS, WIDTH=wide, GROUPS=groups)
 
-    def block(self, way: str, width: int) -> tuple[int, int]:
-        """The width of tiles, 64 or 128, and their queries: in a forward pass, those of a block."""
+    def block(self, way: str, width: int) -> tuple[int, int, int]:
+        """The width of tiles, 64 or 128, and their queries and keys; a block has one tile of either."""
         wide = 64 if width <= 64 else 128
-        return wide, 64 if way else QUERIES[wide]
+        return (wide, 64, OWN_KEYS[wide]) if way else (wide, QUERIES[wide], KEYS)
 
     def given(self, way: str, *arrays: Array) -> Sequence[Any]:
         """Maps of tiles with 64 columns, 128 bytes."""
         if way not in self.ways:
             return arrays
-        rows = [self.block(way, arrays[0].shape[3])[1]] * (len(arrays) - 2) + [KEYS] * 2
+        _, queries, keys = self.block(way, arrays[0].shape[3])
+        rows = [queries] * (len(arrays) - 2) + [keys] * 2
         return [
             TensorMap(x, (x.shape[0] * x.shape[1], *x.shape[2:]), (1, count, 64))
             for x, count in zip(arrays, rows, strict=True)
@@ -160,7 +163,7 @@ class HopperRung(FlashRung):
             sizes="blocks pairs shared",
             shared="shared",
             WIDTH=(64, 128),
-            GROUPS=(3,) if way else (2, 3),
+            GROUPS=(2, 3),
         )
 
 
