@@ -99,8 +99,10 @@ extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) layer_norm_war
     Walk walk(rows, n);
     Rows<STAGES, real> dys{dy, places[0]}, xs{x, places[1]};
     Four<wide> factors = walk.columns(weight, 1), sums[2] = {};  // for weight and bias
+    wide center = walk.row < rows ? mean[walk.row] : 0, scale = walk.row < rows ? inverse[walk.row] : 0;
     for (begin(walk, dys, xs); walk.goes_on(); walk.next()) {
-        wide center = walk.row < rows ? mean[walk.row] : 0, scale = walk.row < rows ? inverse[walk.row] : 0;
+        int then = walk.row + walk.step;
+        wide next_center = then < rows ? mean[then] : 0, next_scale = then < rows ? inverse[then] : 0;
         advance(walk, dys, xs);
         Four<wide> own = dys.take(walk), normal = xs.take(walk);
 #pragma unroll
@@ -118,6 +120,7 @@ extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) layer_norm_war
 #pragma unroll
         for (int j = 0; j < LANES; ++j) own.at[j] = scale * (own.at[j] - sum / n - normal.at[j] * (dot / n));
         if (dx) walk.write(dx, own);
+        center = next_center, scale = next_scale;
     }
     write_sums(sums, places, parts, walk);
 }

@@ -9,8 +9,9 @@
 #ifndef COLUMNS
 #define COLUMNS 256
 #endif
-constexpr int ROWS = 128, GROUP = 128, BAND = 8, SHARED = 204880, BYTES = 128, MINE = COLUMNS / 2;
-constexpr int STAGE = (ROWS + (COLUMNS + 63) / 64 * 64) * BYTES, STAGES = SHARED / (STAGE + 2 * sizeof(Barrier));
+constexpr int ROWS = 128, STAGES = 4, GROUP = 128, BAND = 8, SHARED = 196672, BYTES = 128, MINE = COLUMNS / 2;
+constexpr int STAGE = (ROWS + (COLUMNS + 63) / 64 * 64) * BYTES;
+static_assert(STAGES * (STAGE + 2 * sizeof(Barrier)) <= SHARED, "the launch gives so much shared memory");
 
 // The part of a matrix in a stage: EXTENT rows or columns of c. ALONG: the sum goes along the rows of the matrix in
 // memory, so one box holds them all; else it goes down the columns, and each box holds 64 columns, 128 bytes.

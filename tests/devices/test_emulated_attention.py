@@ -6,6 +6,7 @@ from emulated_hopper import Emulated
 
 import minigrad as mg
 from minigrad.operators import OPS
+from minigrad.ops.attention import flash
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 # batch, heads, queries, width, keys, heads of keys, causal
@@ -31,9 +32,11 @@ def results(op, hosts, dy, device, **params):
     return [x.numpy().astype(float) for x in (y, *(x.grad for x in xs))]
 
 
+@pytest.mark.parametrize("short", [flash.SHORT, 100])
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_output_and_gradients(size):
+def test_output_and_gradients(size, short, monkeypatch):
     """To bfloat16's digits: of the weights and their gradients, too."""
+    monkeypatch.setattr("minigrad.ops.attention.flash.SHORT", short)
     batch, heads, queries, width, keys, shared, causal = size
     rng, many, few = np.random.default_rng(0), (batch, heads, queries, width), (batch, shared, keys, width)
     *hosts, dy = (rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in (many, few, few, many))

@@ -24,7 +24,7 @@ STAGES, TILES, NUMBERS = 2, 2, 3
 # At width 64 two small blocks share a multiprocessor, so that one multiplies while the other begins or stores:
 # B4 H12 S1024, causal, takes 36 us on an H200, and 48 with 192 queries.
 QUERIES, KEYS, BARRIERS = {64: 64, 128: 128}, 128, 16
-OWN_KEYS = {64: 64, 128: 128}  # of a block that makes gradients
+SHORT = 512  # keys, up to which a block of gradients has 64 of them in the same way; with more it adds to dq less often
 # Queries, or keys, that leave most of a tile of tensor cores empty, so that float32 itself is as fast as 3xTF32. It is
 # more exact in short sums, since tensor cores round toward zero.
 FEW = 16
@@ -128,7 +128,7 @@ class HopperRung(FlashRung):
     def launch(self, kernels: Mapping[str, Kernel], way: str, rows: int, pairs: int, width: int) -> Launch:
         if way not in self.ways:
             return RUNGS["mma_bf16"].launch(kernels, way, rows, pairs, width)
-        wide, queries, keys = self.block(way, width)
+        wide, queries, keys = self.block(way, width, rows)
         row = wide * self.bytes
         if way:  # keys and values, ds twice, and stages of tiles of q and dy with two numbers of each query
             memory = 2 * keys * row + 2 * keys * queries * self.bytes + STAGES * (2 * queries * (row + 4) + BARRIERS)
@@ -138,16 +138,18 @@ class HopperRung(FlashRung):
         blocks, groups = ceil_div(rows, own), own // 64 + 1
         return kernels[f"{self.name}{way}"].launch(blocks, pairs, memory + BARRIERS, WIDTH=wide, GROUPS=groups)
 
-    def block(self, way: str, width: int) -> tuple[int, int, int]:
-        """The width of tiles, 64 or 128, and their queries and keys; a block has one tile of either."""
+    def block(self, way: str, width: int, rows: int) -> tuple[int, int, int]:
+        """The width of tiles, 64 or 128, their queries and keys; a block has one tile of either, of so many rows."""
         wide = 64 if width <= 64 else 128
-        return (wide, 64, OWN_KEYS[wide]) if way else (wide, QUERIES[wide], KEYS)
+        own = 64 if wide == 64 and rows <= SHORT else KEYS
+        return (wide, 64, own) if way else (wide, QUERIES[wide], KEYS)
 
     def given(self, way: str, *arrays: Array) -> Sequence[Any]:
         """Maps of tiles with 64 columns, 128 bytes."""
         if way not in self.ways:
             return arrays
-        _, queries, keys = self.block(way, arrays[0].shape[3])
+        _, _, length, width = arrays[-1].shape  # of the keys, which are the rows of a block of gradients
+        _, queries, keys = self.block(way, width, length)
         rows = [queries] * (len(arrays) - 2) + [keys] * 2
         return [
             TensorMap(x, (x.shape[0] * x.shape[1], *x.shape[2:]), (1, count, 64))

@@ -130,7 +130,7 @@ def tensor_cores(name: str, end: str, x: str, y: str) -> Kernel:
 
         widths = tuple(shape[1] for shape in HOPPER)
         made = f"matmul_{name}{end}"
-        return Kernel(f"matmul/{file}.cu", made, grid, ("384",), sizes + ON, None, fit, 204880, COLUMNS=widths)
+        return Kernel(f"matmul/{file}.cu", made, grid, ("384",), sizes + ON, None, fit, 196672, COLUMNS=widths)
     if name == "mma_3xtf32":
         file, grid = "tensor_cores_3xtf32", (f"{x}/128", f"{y}/128", "batch")
     else:
