@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minigrad.devices.host_compiler import BuildError, cores
-from minigrad.errors import require_int, require_words
+from minigrad.errors import require_int, require_word
 from minigrad.nn.recurrent import Recurrent
 from minigrad.ops.recurrence import CELLS, DIRECTIONS
 from minigrad.recurrent.runner import REAL, Arrays, Runner
@@ -80,8 +80,9 @@ class OpenMP(Runner):
         schedule: str = "static", groups: int | None = None,
     ):  # fmt: skip
         super().__init__(module)
-        (self.rung,), (self.affinity,) = one_of("rung", rung, RUNGS), one_of("affinity", affinity, AFFINITIES)
-        (self.schedule,) = one_of("schedule", schedule, SCHEDULES)
+        self.rung = require_word("OpenMP", "rung", rung, RUNGS)
+        self.affinity = require_word("OpenMP", "affinity", affinity, AFFINITIES)
+        self.schedule = require_word("OpenMP", "schedule", schedule, SCHEDULES)
         self.library, threaded = library(str(self.dtype))
         wanted = len(cores()) if threads is None else at_most(MOST, "threads", threads)
         self.threads = wanted if threaded and self.rung not in ALONE else 1
@@ -189,12 +190,6 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 # --- arguments ---
-
-
-def one_of(name: str, word: str, known: Sequence[str]) -> tuple[str, ...]:
-    if not isinstance(word, str):
-        raise TypeError(f"OpenMP: {name}={word!r:.60} must be one of {', '.join(known)}.")
-    return require_words("OpenMP", name, word, known)
 
 
 def at_most(most: int, name: str, value: int) -> int:

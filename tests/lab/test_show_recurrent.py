@@ -122,7 +122,7 @@ def test_the_rungs_of_a_sequence_next_to_models():
     picture = mg.show.sequence_rungs("RNN H512 B32 T512, float32", {"barriers": 500 * US}, report(RECORD))
     assert "persistent takes 900 us on a machine" in picture.title and picture.parts[0].png()
     assert [line.split()[-1] for line in picture.numbers.splitlines()[1:]] == ["4000", "2000", "900", "7700", "500"]
-    with pytest.raises(ValueError, match="has no times of 'RNN H1'; it has lstm 256"):
+    with pytest.raises(ValueError, match="has no times of 'RNN H1'; it has LSTM H512"):
         mg.show.sequence_rungs("RNN H1", {}, report(RECORD))
 
 

@@ -3,7 +3,7 @@
 from matplotlib.axes import Axes
 
 from minigrad.display import plural
-from minigrad.errors import require_int, require_words
+from minigrad.errors import require_int, require_word
 from minigrad.lab.show.draw.colours import (
     BLUE,
     FONT,
@@ -103,7 +103,7 @@ def shares(rung: str, workers: int, hidden: int = 512, batch: int = 32, gates: i
     rung: "units", "batch" or "both" of `recurrent.OpenMP`, "hidden" or "sequences" of ranks. The numbers below are
     those of one worker: its share of h, the weights W_hh of its units in float32, and for whom it waits at each step.
     """
-    (rung,) = require_words("shares", "rung", rung, tuple(SHARES))
+    rung = require_word("shares", "rung", rung, tuple(SHARES))
     workers = require_int("shares", "workers", workers, 1)
     down, across = _split(rung, workers)
     who = SHARES[rung]
