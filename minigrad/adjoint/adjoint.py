@@ -58,7 +58,7 @@ class Adjoint:
     def _included(self, name: str) -> str | None:
         """The text of an included file of the kernel's own folder."""
         found = self.primal.source.find(name, self.primal.source.folder)
-        return found.read_text() if found else None
+        return found.read_text(errors="replace") if found else None
 
     @property
     def source(self) -> str:

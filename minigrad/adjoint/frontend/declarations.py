@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from minigrad.adjoint.frontend.expressions import ASSIGNMENTS, ExpressionParser
 from minigrad.adjoint.frontend.groups import Group
+from minigrad.adjoint.frontend.items import constant
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import GRADIENTS, HALVES, Expr, Place, Stmt, common_type, is_float, unused_name
 from minigrad.adjoint.language.dataflow import inline
@@ -11,6 +12,7 @@ from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ONE, ZERO, int_value
 from minigrad.adjoint.language.values import Elements, Kind, Member, Pointer, PointerVariable, Struct, StructType, Value
 
+MOST_COPIED = 32  # elements of a member that are copied one by one
 STORAGE = ("const", "__shared__", "extern", "static", "volatile", "constexpr", "register", "__constant__")
 
 
@@ -96,7 +98,7 @@ class DeclarationParser(ExpressionParser):
             raise self.error(own.place, f"{kind} holds an array of structs; pass that as an array of its own.")
         scope[own.name] = array if own.pointer else replace(array, axes=0).element(own.place)
         if not own.pointer:
-            scope[own.name] = _names(scope[own.name])
+            scope[own.name] = by_name(scope[own.name])
         return made
 
     def nested_arrays(self, kind: StructType) -> bool:
@@ -131,7 +133,7 @@ class DeclarationParser(ExpressionParser):
         tokens, n = self.tokens, self.tokens.at
         while tokens.tokens[n].kind == "name" and tokens.tokens[n + 1].text == "::":
             n += 2
-        if tokens.tokens[n].text not in ("thread_block", "thread_block_tile", "thread_group"):
+        if tokens.tokens[n].text not in ("thread_block", "thread_block_tile", "thread_group", "grid_group"):
             return False
         n += 1
         while (tokens.tokens[n - 1].text != ">" and tokens.tokens[n].text == "<") or tokens.tokens[n - 1].text in "<,":
@@ -176,8 +178,9 @@ class DeclarationParser(ExpressionParser):
             variable = PointerVariable(name.text, kind, None, ast.Name("", "int"))
             scope[name.text] = variable
             return
-        if tokens.next.text == "[":
-            raise self.error(name.place, "a lambda is outside the subset; write it as a __device__ function.")
+        if tokens.next.text == "[" and self.functions:
+            scope[name.text] = self.functions.closure(self, name)
+            return
         value = self.full()
         if isinstance(value, Group):
             scope[name.text] = value
@@ -187,6 +190,8 @@ class DeclarationParser(ExpressionParser):
             return
         if isinstance(value, Elements | Pointer):
             self.declare_pointer(name, self.pointer(value, name.place), const)
+        elif isinstance(value, Struct) and value.temporary:
+            scope[name.text] = replace(value, temporary=False)
         elif isinstance(value, Struct):
             scope[name.text] = self.copy(name.text, value.type, value, name.place)
         else:
@@ -338,7 +343,10 @@ class DeclarationParser(ExpressionParser):
                 value = self.constructor(kind, [self.full() for _ in tokens.items(")")], name)
             if value is not None and (not isinstance(value, Struct) or value.type is not kind):
                 raise self.error(place, f"{name.text} is a {kind} and is given another value.")
-            scope[name.text] = self.copy(name.text, kind, value, place)
+            if value is not None and value.temporary:
+                scope[name.text] = replace(value, temporary=False)
+            else:
+                scope[name.text] = self.copy(name.text, kind, value, place)
             return
         if unknown or tokens.next.text in ("=", "{"):
             raise self.error(place, f"set the elements of {name.text} one by one.")
@@ -354,18 +362,25 @@ class DeclarationParser(ExpressionParser):
 
     def copy_array(self, name: str, m: Member, own: Value | None, place: Place) -> Elements:  # type: ignore[override]
         """An array that is a member of a struct variable."""
-        if own is not None:
-            raise self.error(place, f"the member {m.name} is an array; copy it element by element.")
         if isinstance(m.type, StructType):
             for leaf, member, dims in m.type.leaves(name, "_"):
                 made = ast.Declare(leaf, member, (*m.dims, *dims), place=place)
                 self.symbols.declared[leaf] = made
                 self.symbols.pending.append(made)
-            return Elements(name, m.type, len(m.dims), dims=m.dims)
-        made = ast.Declare(unused_name(name, {*self.symbols.declared, *self.tokens.words}), m.type, m.dims, place=place)
-        self.symbols.declared[made.name] = made
-        self.symbols.pending.append(made)
-        return Elements(made.name, m.type, len(m.dims), dims=m.dims)
+            array = Elements(name, m.type, len(m.dims), dims=m.dims)
+        else:
+            name = unused_name(name, {*self.symbols.declared, *self.tokens.words})
+            made = ast.Declare(name, m.type, m.dims, place=place)
+            self.symbols.declared[made.name] = made
+            self.symbols.pending.append(made)
+            array = Elements(made.name, m.type, len(m.dims), dims=m.dims)
+        if own is not None:
+            if any(constant(d) is None or constant(d) > MOST_COPIED for d in m.dims):  # type: ignore[operator]
+                raise self.error(place, f"the member {m.name} is an array; copy it element by element.")
+            whole = StructType("", (m,))
+            to, of = (Struct(whole, {m.name: v}) for v in (array, own))
+            self.symbols.pending += self.member_stores(to, of, place)
+        return array
 
     def extent(self, name: Token) -> Expr:
         """The extent of an array along an axis, with the values of the kernel's own constants substituted."""
@@ -378,8 +393,8 @@ class DeclarationParser(ExpressionParser):
         return e
 
 
-def _names(value: Value) -> Value:
+def by_name(value: Value) -> Value:
     """A struct parameter passed by value: its numbers are named box.lo.x."""
     if isinstance(value, Struct):
-        return Struct(value.type, {name: _names(member) for name, member in value.members.items()})
+        return Struct(value.type, {name: by_name(member) for name, member in value.members.items()})
     return ast.Name(value.array, value.type, value.place) if isinstance(value, ast.Index) else value

@@ -123,7 +123,7 @@ class Number(Expression):
     @property
     def int_value(self) -> int | None:
         """None for floating-point numbers, true and false."""
-        return int(self.text.rstrip("uUlL"), 0) if self.type in ("int", "unsigned", "long long") else None
+        return None if is_float(self.type) or self.type == "bool" else int(self.text.rstrip("uUlL"), 0)
 
     @property
     def value(self) -> float | None:

@@ -231,6 +231,21 @@ def active(kernel: ast.Function, wrt: Iterable[str]) -> set[str]:
     return (reachable(kernel, wrt) & reachable(kernel, ends, backward=True)) | set(ends)
 
 
+def called(kernel: ast.Function, functions: Mapping[str, ast.Function]) -> dict[str, ast.Function]:
+    """The device functions that the kernel reaches, callees first: a function is defined ahead of its callers."""
+    calls = {name: _calls(f, functions) for name, f in functions.items()}
+    reached, left = set[str](), _calls(kernel, functions)
+    while left - reached:
+        reached |= left
+        left = set().union(*(calls[name] for name in reached))
+    return {name: function for name, function in functions.items() if name in reached}
+
+
+def _calls(f: ast.Function, functions: Mapping[str, ast.Function]) -> set[str]:
+    expressions = (e for s in flatten(f.body) for e in own_expressions(s))
+    return {x.function for e in expressions for x in walk(e) if isinstance(x, ast.Call) and x.function in functions}
+
+
 def inactive_parameters(function: ast.Function) -> frozenset[int]:
     """The parameters of a device function, by number, by which the derivative of its value is 0.
 
