@@ -117,6 +117,7 @@ def by_value(place: str, param: Param, value: Any) -> Any:
     Where the parameter begins at a multiple of 16, they are plain bytes. Raises TypeError.
     """
     dtype, align = value_layout(param)
+    value = value.numpy() if hasattr(value, "numpy") else value  # an array of numbers may have been uploaded
     if param.members:
         host = np.asarray(value)
         if host.ndim or not host.dtype.names:

@@ -176,8 +176,9 @@ class FileParser:
 
     def is_declaration(self) -> bool:
         """True for a function declared without a body."""
-        called = False
-        for token in self.tokens.tokens[self.tokens.at :]:
+        called, found = False, self.tokens.tokens
+        for n in range(self.tokens.at, len(found)):
+            token = found[n]
             called |= token.text == "("
             if token.text in (";", "=", "{") or token.kind == "end":
                 return called and token.text == ";"

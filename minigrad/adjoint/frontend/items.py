@@ -209,7 +209,8 @@ class FileItems:
 
     def is_declaration(self, start: int) -> bool:
         """True for a function declared without a body, or with `= default`."""
-        for token in self.tokens.tokens[start:]:
+        found = self.tokens.tokens
+        for token in (found[n] for n in range(start, len(found))):
             if token.text in ("(", ";", "=", "{", "}", "[") or token.kind == "end":
                 return token.text == "("
         return False

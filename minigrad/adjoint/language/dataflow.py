@@ -28,7 +28,9 @@ def own_updates(s: Stmt) -> set[str]:
 
 def own_reads(s: Stmt) -> set[str]:
     """The names that a statement itself reads, its bodies aside; those of a reversed loop's trip count included."""
-    found = own_updates(s) | names_in(own_expressions(s))
+    found = own_updates(s)
+    for e in own_expressions(s):
+        found |= e.names
     if isinstance(s, ast.For) and s.reversal and s.reversal.trips:
         found |= s.reversal.trips.names
     return found
@@ -36,14 +38,11 @@ def own_reads(s: Stmt) -> set[str]:
 
 def own_writes(s: Stmt) -> set[str]:
     """The names that a statement itself writes or declares."""
-    match s:
-        case ast.Declare():
-            return {s.name}
-        case ast.Assign() | ast.AtomicAdd():
-            return {target_name(s.target)}
-        case ast.CallStmt():
-            return set(s.writes)
-    return set()
+    if isinstance(s, ast.Assign | ast.AtomicAdd):
+        return {target_name(s.target)}
+    if isinstance(s, ast.Declare):
+        return {s.name}
+    return set(s.writes) if isinstance(s, ast.CallStmt) else set()
 
 
 def accesses(s: Stmt) -> list[tuple[str, Target]]:
