@@ -87,17 +87,18 @@ def test_the_costs_of_inputs_of_two_dtypes():
     assert OPS["where"].cost(logits > 0, logits, logits) == (0, 6 + 3 * 6 * 4)
 
 
-@pytest.mark.parametrize(("op", "name"), [(op, x) for op in OPS.values() for x in op.kernels if x not in ELSEWHERE])
-def test_every_kernel_by_name_is_right_or_rejected(op, name, kernel_device):
-    if "backward" in name:
-        with pytest.raises(ValueError, match=f"{op.name}: {name} is a kernel of the gradient"):
-            op.using(name)
-    elif name.startswith("forward_"):
-        with pytest.raises(ValueError, match=f"{op.name}: {name} is a part of the forward pass"):
-            op.using(name)
-    elif not name.startswith(("mma_", "wgmma", "winograd")):  # these have files of their own
-        for case in op.cases:
-            check.value(op.using(name), case, kernel_device)
+@EACH
+def test_every_kernel_by_name_is_right_or_rejected(op, kernel_device):
+    for name in (name for name in op.kernels if name not in ELSEWHERE):
+        if "backward" in name:
+            with pytest.raises(ValueError, match=f"{op.name}: {name} is a kernel of the gradient"):
+                op.using(name)
+        elif name.startswith("forward_"):
+            with pytest.raises(ValueError, match=f"{op.name}: {name} is a part of the forward pass"):
+                op.using(name)
+        elif not name.startswith(("mma_", "wgmma", "winograd")):  # these have files of their own
+            for case in op.cases:
+                check.value(op.using(name), case, kernel_device)
 
 
 @EACH

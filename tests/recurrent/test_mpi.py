@@ -17,7 +17,7 @@ import numpy as np
 from mpi4py import MPI
 import minigrad as mg
 from minigrad import nn, recurrent
-from recurrent_runs import MAKERS, TOLERANCE, compare, tupled
+from recurrent_runs import MAKERS, TOLERANCE, compare, indexed, tupled
 
 comm = MPI.COMM_WORLD
 rank, ranks = comm.rank, comm.size
@@ -36,7 +36,9 @@ def check(split, module, batch, steps, lengths=None, **how):
 
     compare(same, module, batch, steps, lengths, start=lengths is None)
 
-for kind, dtype in product(MAKERS, TOLERANCE):
+for at, (kind, dtype) in indexed(MAKERS, TOLERANCE):
+    if (sum(at) + ranks) % 2:
+        continue  # with one rank more
     for split, both in product(("batch", "hidden", "shared"), (False, True)):
         module = MAKERS[kind](7, 12, 2, bidirectional=both, bias=both, dtype=dtype)
         check(split, module, 5, 4, [3, 4, 1, 4, 2])
