@@ -175,7 +175,7 @@ import pytest, sys
 words = "shared or barriers or shuffle or votes or atomics or lock or parameters or bounds or null or misaligned or division"
 words += " or assert or not_end or ctrl_c or local_memory" + {" or compile_error or mathematics" * ("MINIGRAD_CXX" in ELSEWHERE[where])!r}
 files = [{str(Path(__file__).parent)!r} + f"/test_simulator{{which}}.py" for which in ("", "_faults", "_builds")]
-sys.exit(pytest.main(["-q", "-x", "-c", "/dev/null", "-p", "no:cacheprovider", *files, "-k", words]))
+sys.exit(pytest.main(["-q", "-x", "-c", "/dev/null", "-p", "no:nbval", "-p", "no:cacheprovider", *files, "-k", words]))
 """
     done = python(script, **ELSEWHERE[where])
     assert done.returncode == 0, done.stdout + done.stderr
