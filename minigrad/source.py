@@ -126,25 +126,26 @@ class Source:
             found[match[1]] = Signature(match[1], params, lines, start, stop, stops, c_name)
         return found
 
-    def _parameter(self, text: str) -> Param:
+    def _parameter(self, text: str, inside: tuple[str, ...] = ()) -> Param:  # inside: the structs around it
         """A parameter with its type behind typedef, using and #define."""
         param, seen = parameter(text), set[str]()
         while (kind := param.type) in self.aliases and kind not in seen:
             seen.add(kind)
             param = parameter(f"{'const ' * param.const}{self.aliases[kind]} {'*' * param.pointer} {param.name}")
         if "::" in param.type and "<" not in param.type and not param.type.startswith("std::"):
-            return self._parameter(text.replace(param.type, param.type.rpartition("::")[2]))
+            return self._parameter(text.replace(param.type, param.type.rpartition("::")[2]), inside)
         known = kind in READ or not kind.isidentifier() or kind not in type_words(self._all)
         if not known and (base := enum_type(self._all, kind)):
             return param._replace(type=base)
-        if not known and re.search(rf"\b(?:struct|class|union)\b[^{{}};]*\b{kind}\b|\}}\s*{kind}\s*;", self._all):
+        struct = rf"\b(?:struct|class|union)\b[^{{}};]*\b{kind}\b|\}}\s*{kind}\s*;"
+        if not known and kind not in inside and re.search(struct, self._all):
             lines = members(self._all, kind) or []
-            inner = [
-                (self._parameter(f"{its or '?'} {name or '?'}"), self._extents(name) or "?")
-                for its, names in lines
-                for name in names
-            ]
-            return param._replace(members=tuple((each.type, name, each.members) for each, name in inner))
+            made = []
+            for its, name in ((its, name) for its, names in lines for name in names):
+                each = self._parameter(f"{its or '?'} {name or '?'}", (*inside, kind))
+                shown = self._extents(name) or "?"
+                made.append((each.type, "*" * ("*" in its) + shown, each.members))
+            return param._replace(members=tuple(made))
         return param
 
     def _extents(self, declarator: str) -> str:

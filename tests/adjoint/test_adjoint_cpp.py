@@ -245,6 +245,32 @@ def test_arrays_of_structs_and_vectors():
     np.testing.assert_allclose(dout, w * np.stack([[0, 1, 0.5 * k, 1] for k in (1, 2, 3)]))
 
 
+def test_arrays_to_which_a_struct_points():
+    """Each is an array of its own in the adjoint, named after the struct and its member."""
+    text = (
+        "typedef struct { double re, im; } Complex;\nstruct Data { int n; double *x, *y; const int* at; Complex* poles;"
+        " double scale; };\n__device__ double pole(const Data& d, int i) { return d.poles[i].re * d.poles[i].im; }\n"
+        "__device__ void add(Data d, int i, double* out) { const double* x = d.x; *out += x[i] * d.scale; }\n"
+        "__global__ void f(Data d, double* out) { int i = threadIdx.x; if (i >= d.n) return; double v = pole(d, i);\n"
+        "add(d, d.at[i], &v); d.y[i] = v * v; out[i] = v; }"
+    )
+    made = mg.adjoint(text)
+    assert (made.wrt, made.outputs) == (("d_x", "d_poles"), ("d_y", "out"))
+    x, at, w, u = np.arange(1.0, 5), np.int32([3, 2, 1, 0]), np.arange(2.0, 6), np.array([0.1, 0.2, 0.3, 0.4])
+    poles = np.array([(1, 10), (2, 20), (3, 30), (4, 40)], [("re", "f8"), ("im", "f8")])
+    data = {"n": 4, "x": x, "y": 0 * x, "at": at, "poles": poles, "scale": 2}
+    data = {name: mg.tensor(v, device="sim") if isinstance(v, np.ndarray) else v for name, v in data.items()}
+    dx, dpoles = made.vjp(data, 0 * x, dy=[w, u], grid=1, block=8)
+    dv = 2 * (poles["re"] * poles["im"] + 2 * x[at]) * w + u
+    np.testing.assert_allclose(dx.numpy()[at], 2 * dv)
+    np.testing.assert_allclose(dpoles.numpy()["re"], dv * poles["im"])
+    np.testing.assert_allclose(dpoles.numpy()["im"], dv * poles["re"])
+    with pytest.raises(TypeError, match="d has no array at, and an adjoint needs every array"):
+        made.vjp({**data, "at": None}, 0 * x, dy=[w, u], grid=1, block=8)
+    with pytest.raises(NotDifferentiable, match=r"Data holds the pointer x; pass the array as a parameter of its own"):
+        mg.adjoint(text.replace("f(Data d", "f(Data* d").replace("d.", "d->"), name="f")
+
+
 def test_shared_memory_of_the_launch():
     """The extent is a macro of the adjoint, which a launch sets; the adjoint needs as much again for the gradient."""
     text = kernel(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from minigrad.adjoint.frontend.declarations import by_name
+from minigrad.adjoint.frontend.assignments import by_name
 from minigrad.adjoint.frontend.expressions import ExpressionParser
 from minigrad.adjoint.frontend.inline import Functions
 from minigrad.adjoint.frontend.items import FunctionItem, StructTemplate

@@ -186,8 +186,14 @@ class FileItems:
             while tokens.next.text in ("static", "constexpr", "inline"):
                 static |= tokens.take().text == "static"
             kind = parser.expect_type()
-            tokens.forbid(f"{made.name} holds a pointer; pass the array as a parameter of its own.", "*", "&")
             while True:
+                stars = 0
+                while tokens.next.text in ("*", "const", "__restrict__", "__restrict"):
+                    stars += tokens.take().text == "*"
+                why = (
+                    f"{made.name} holds a reference or a pointer to pointers; pass the array as a parameter of its own."
+                )
+                tokens.forbid(why, "&", *(["*"] if stars < 2 else [tokens.next.text]))
                 name = tokens.identifier("a member's name")
                 dims = []
                 while tokens.accept("["):
@@ -199,7 +205,7 @@ class FileItems:
                 elif tokens.next.text == "{":
                     value, _ = parser.isolated(partial(parser.braces, kind))
                 if not static:
-                    found.append(Member(name.text, kind, tuple(dims), value))
+                    found.append(Member(name.text, kind, tuple(dims), value, stars == 1))
                 elif value is not None and isinstance(kind, str):
                     made.values[name.text] = folded(parser.as_type(kind, parser.number(value, name.place)))
                 if not tokens.accept(","):

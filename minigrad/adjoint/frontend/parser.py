@@ -73,6 +73,7 @@ class StatementParser(AssignmentParser):
         with self.symbols.scope() as scope:
             tokens.expect("(")
             params, own = [], []
+            self.own_parameters, self.own_members = [], {}
             for _ in tokens.items(")"):
                 if tokens.next.text == "void" and tokens.peek().text == ")":
                     tokens.take()
@@ -82,6 +83,7 @@ class StatementParser(AssignmentParser):
                 own.append(self.declared_parameter)
             if tokens.accept(";"):
                 return None
+            own += self.own_parameters
             self.symbols.parameters = {p.name: p for p in own}
             self.body_end = self.matching(tokens.at)
             with self.symbols.scope() as inner:
@@ -91,7 +93,10 @@ class StatementParser(AssignmentParser):
                 body = [*self.hoisted, *before, *body]
         text = tokens.line_since(start)
         tokens.accept(";")
-        return ast.Function(name, returns, tuple(params), body, place, text, self.symbols.declared, own=tuple(own))
+        known = self.symbols.declared
+        return ast.Function(
+            name, returns, tuple(params), body, place, text, known, own=tuple(own), pointed=self.own_members
+        )
 
     def block(self) -> list[Stmt]:
         """Statements in braces, or a single one."""

@@ -151,7 +151,9 @@ class StructParser(TypeParser):
         members: dict[str, Value] = {}
         for m, value in zip(kind.members, [*values, *[None] * (len(kind.members) - len(values))], strict=True):
             value = m.value if value is None else value
-            if isinstance(m.type, StructType):
+            if m.pointer:
+                members[m.name] = Pointer(None) if value is None else self.pointer(value, place)
+            elif isinstance(m.type, StructType):
                 members[m.name] = self.filled(m.type, [], place) if value is None else value
             else:
                 members[m.name] = self.as_type(m.type, ZERO if value is None else self.number(value, place))
@@ -171,7 +173,9 @@ class StructParser(TypeParser):
         members: dict[str, Value] = {}
         for m in kind.members:
             own = value.members[m.name] if value else None
-            if isinstance(m.type, StructType) and not m.dims:
+            if m.pointer:
+                members[m.name] = self.frozen(own, place, m.name) if own is not None else Pointer(None)
+            elif isinstance(m.type, StructType) and not m.dims:
                 members[m.name] = self.copy(f"{name}_{m.name}", m.type, own, place)  # type: ignore[arg-type]
             elif m.dims:
                 members[m.name] = self.copy_array(f"{name}_{m.name}", m, own, place)
@@ -211,6 +215,9 @@ class StructParser(TypeParser):
 
     def store(self, target: Value, value: Value, place: Place) -> None:
         raise NotImplementedError  # the parser of statements has it
+
+    def frozen(self, value: Value, place: Place, name: str = "place") -> Value:
+        raise NotImplementedError  # the parser of declarations has it
 
     def copy_array(self, name: str, m: "object", own: Value | None, place: Place) -> Elements:
         raise NotImplementedError  # the parser of statements has it

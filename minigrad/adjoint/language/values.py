@@ -16,6 +16,7 @@ class Member:
     type: "Kind"
     dims: tuple[Expr, ...] = ()
     value: "Value | None" = None  # where it is given none
+    pointer: bool = False
 
 
 @dataclass(eq=False)
@@ -46,8 +47,10 @@ class StructType:
         return next((m for m in self.members if m.name == name), None)
 
     def leaves(self, before: str, joint: str) -> Iterator[tuple[str, str, tuple[Expr, ...]]]:
-        """The numbers in it: name, type and extents of each."""
+        """The numbers in it: name, type and extents of each; those behind a pointer are in other arrays."""
         for m in self.members:
+            if m.pointer:
+                continue
             name = f"{before}{joint}{m.name}"
             if isinstance(m.type, StructType):
                 for inner, kind, dims in m.type.leaves(name, joint):
