@@ -9,6 +9,7 @@ from minigrad.lab.bench.record import RECURRENT, Record
 from minigrad.lab.bench.recurrent import RecurrentReport
 from minigrad.lab.bench.timer import Timing
 from minigrad.lab.show.draw.picture import Picture
+from minigrad.recurrent.openmp import groups_of
 
 US = 1e-6
 
@@ -81,9 +82,9 @@ def test_a_share_of_a_step(rung, workers, said):
 
 
 def test_shares_are_those_of_the_runner():
-    made = mg.recurrent.OpenMP(mg.nn.RNN(1, 64, device="numpy"), "both", threads=4)
-    if made.threads == 4:  # a compiler without OpenMP has one
-        assert f"{64 * made.groups // made.threads} of 64 units" in mg.show.shares("both", 4, 64).numbers
+    for batch, units in ((32, 64), (16, 32), (1, 16)):
+        assert f"{units} of 64 units" in mg.show.shares("both", 4, 64, batch).numbers
+        assert units == 64 * groups_of(4, batch) // 4
     with pytest.raises(ValueError, match="shares: rung='formula' must be among units, batch, both, hidden"):
         mg.show.shares("formula", 2)
 
