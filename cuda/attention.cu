@@ -9,7 +9,7 @@
 #endif
 
 constexpr int PER = 8;    // numbers of a lane: a row has up to 32 PER
-constexpr int PART = 32;  // rows of a sum that are added up by themselves
+constexpr int PART = 16;  // rows of a sum that are added up by themselves
 
 // A row of width numbers in the registers of a warp. Steps beyond it are skipped by all lanes.
 struct Row {

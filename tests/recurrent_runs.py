@@ -1,6 +1,7 @@
 """A runner and the module that it runs, compared on the same numbers."""
 
 from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -9,6 +10,12 @@ from minigrad import nn
 
 MAKERS = {"tanh": nn.RNN, "relu": partial(nn.RNN, nonlinearity="relu"), "lstm": nn.LSTM, "gru": nn.GRU}
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
+
+
+def indexed(*choices):
+    """The elements of a product, each with its indices; of their sums, every second one is like a chessboard."""
+    for chosen in product(*map(enumerate, choices)):
+        yield [i for i, _ in chosen], [choice for _, choice in chosen]
 
 
 def tupled(state):

@@ -43,13 +43,21 @@ class Compiler:
     linker: tuple[str, ...]
     identity: str
 
-    def build(self, text: str, name: str, flags: Sequence[str], folder: Path, link: Sequence[str] = ()) -> Path:
-        """Compile text to a shared object in an empty folder; messages call the text `name`. Raises BuildError."""
+    def build(
+        self, text: str, name: str, flags: Sequence[str], folder: Path, link: Sequence[str] = (),
+        bare: Sequence[str] = (),
+    ) -> Path:  # fmt: skip
+        """Compile text to a shared object in an empty folder; messages call the text `name`. Raises BuildError.
+
+        bare: options for the linker that are left out where it fails with them.
+        """
         file, compiled, linked = folder / name, folder / "compiled.o", folder / "linked.so"
         file.write_text(text)
         self._compile(file, flags, compiled)
-        link = [*LINK, *link, *(() if self.is_clang else MAPPINGS)]
-        if error := _error_of([*self.linker, str(compiled), *link, "-o", str(linked)]):
+        command = [*self.linker, str(compiled), *LINK, *link, *(() if self.is_clang else MAPPINGS), "-o", str(linked)]
+        if bare and not _error_of([*command, *bare]):
+            return linked
+        if error := _error_of(command):
             raise BuildError(error)
         return linked
 

@@ -20,6 +20,7 @@ COMMON = [
 ]  # fmt: skip
 KERNEL = [
     *COMMON, "-w", "-g1",
+    "-O1",  # kernels run as fast as with -O2, and compile in three quarters of the time
     "-fwhole-program",  # what the kernel does not call is left out, and the kernel lies in its entry point alone
     f"-I{NATIVE}", f"-I{NATIVE / 'include'}", "-include", DIALECT,
     "-ffp-contract=off",  # a * b + c is rounded twice, as in NumPy
@@ -29,7 +30,7 @@ KERNEL = [
     "-fsanitize=alignment,integer-divide-by-zero", "-fno-sanitize-recover=alignment,integer-divide-by-zero",
 ]  # fmt: skip
 RUNTIME = [*COMMON, "-fno-threadsafe-statics", "-pthread"]
-BARE = ["-nostdlib", "-lm", "-lc", "-lgcc"]  # GCC: a kernel takes nothing of the C++ library, which is slow to link
+BARE = ["-nostdlib", "-lm", "-lc", "-lgcc"]  # GCC: few kernels take anything of the C++ library, which is slow to link
 
 
 @cache
@@ -64,13 +65,14 @@ def load(
 
     def build(folder: Path) -> Path:
         compiler, header, name = find_compiler(), _precompiled(flags), f"{stem}.cu"
-        options = link if header == DIALECT else (*link, *BARE)
+        bare = () if header == DIALECT else BARE
         try:
-            return compiler.build(text, name, [header if flag == DIALECT else flag for flag in flags], folder, options)
+            own = [header if flag == DIALECT else flag for flag in flags]
+            return compiler.build(text, name, own, folder, link, bare)
         except BuildError as error:
             if header == DIALECT or f"{name}:" in str(error):  # the text is at fault
                 raise
-            built = compiler.build(text, name, flags, folder, options)
+            built = compiler.build(text, name, flags, folder, link, bare)
             Path(f"{header}.gch").unlink(missing_ok=True)  # damaged: the next build compiles it again
             return built
 

@@ -118,3 +118,12 @@ def test_refusals():
     low = x.astype("bfloat16")
     with pytest.raises(TypeError, match="y is bfloat16; x, weight, shift and bias must be float32"):
         add_layer_norm(low, low, row, row)
+
+
+@pytest.mark.parametrize("norm", ["layer_norm", "rms_norm"])
+def test_both_are_functions_of_the_package(norm):
+    x, y, row = (mg.tensor(np.arange(8) ** power, device="numpy") for power in (1.0, 2.0, 0.5))
+    columns = [row, row] if norm == "layer_norm" else [row]
+    h, n = getattr(mg, f"add_{norm}")(x, y, *columns)
+    np.testing.assert_array_equal(h.numpy(), (x + y).numpy())
+    np.testing.assert_allclose(n.numpy(), getattr(mg, norm)(x + y, *columns).numpy())

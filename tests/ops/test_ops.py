@@ -16,43 +16,44 @@ nan, inf = np.nan, np.inf
 # Kernels that take some of the cases alone, which have tests of their own, and some that are steps of others.
 ELSEWHERE = {"register_tile", "halo_tile", "recount", "turn", "rest", "finish"}
 RARE = ("batch_norm", "batch_norm_relu", "cross_entropy")  # a kernel of theirs is launched in one or two cases alone
-CASES = [pytest.param(op, case, id=f"{op.name} {case}") for op in OPS.values() for case in op.cases]
+EACH = pytest.mark.parametrize("op", OPS.values(), ids=list(OPS))  # with all of its cases, as most take milliseconds
 
 
-@pytest.mark.parametrize(("op", "case"), CASES)
-def test_rule_agrees_with_central_differences(op, case):
-    check.rule(op, case)
+@EACH
+def test_rule_agrees_with_central_differences(op):
+    for case in op.cases:
+        check.rule(op, case)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("op", "case"), CASES)
-def test_kernels_agree_with_numpy(op, case, dtype, kernel_device):
-    check.every_block(op, case, kernel_device, dtype)
+@EACH
+def test_kernels_agree_with_numpy(op, dtype, kernel_device):
+    for case in op.cases:
+        check.every_block(op, case, kernel_device, dtype)
 
 
 @pytest.mark.usefixtures("small_files_at_once")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("op", "case"), CASES)
-def test_every_kernel_agrees_with_numpy(op, case, dtype, kernel_device):
+@EACH
+def test_every_kernel_agrees_with_numpy(op, dtype, kernel_device):
     """Each with its own block."""
-    for chosen in (op, *map(op.using, check.variants(op))):
-        check.bounds(chosen, case, kernel_device, dtype)
+    kernels = [("", op), *((name, op.using(name)) for name in check.variants(op))]
+    for case in op.cases:
+        check.every_block(op, case, kernel_device, dtype, kernels)
 
 
 @pytest.mark.usefixtures("small_files_at_once")
-@pytest.mark.parametrize(
-    ("op", "number"), [pytest.param(op, i, id=f"{op.name} {x}") for op in OPS.values() for i, x in enumerate(op.cases)]
-)
-def test_every_block_agrees_with_numpy(op, number, kernel_device):
+@EACH
+def test_every_block_agrees_with_numpy(op, kernel_device):
     """Each block in a third of the cases: neighboring blocks take different ones; `make soak` has all."""
-    case, blocks = op.cases[number], [(name, chosen) for name, chosen in check.settings(op) if "=" in name]
+    blocks = [(name, chosen) for name, chosen in check.settings(op) if "=" in name]
     every = 1 if op.name in RARE else 3
-    for name, chosen in blocks[number % every :: every]:
-        check.bounds(chosen, case, kernel_device, setting=name)
+    for number, case in enumerate(op.cases):
+        check.every_block(op, case, kernel_device, chosen=blocks[number % every :: every])
 
 
-@pytest.mark.parametrize("op", OPS.values(), ids=list(OPS))
+@EACH
 def test_every_op_has_a_formula_a_cost_and_cases(op):
     assert op.cases and op.forward.__doc__ and (op.backward is None or op.backward.__doc__)
     assert len(op.cost(*op.cases[0].arrays("float32"), **op.cases[0].params)) == 2
@@ -86,36 +87,35 @@ def test_the_costs_of_inputs_of_two_dtypes():
     assert OPS["where"].cost(logits > 0, logits, logits) == (0, 6 + 3 * 6 * 4)
 
 
-@pytest.mark.parametrize(("op", "name"), [(op, x) for op in OPS.values() for x in op.kernels if x not in ELSEWHERE])
-def test_every_kernel_by_name_is_right_or_rejected(op, name, kernel_device):
-    if "backward" in name:
-        with pytest.raises(ValueError, match=f"{op.name}: {name} is a kernel of the gradient"):
-            op.using(name)
-    elif name.startswith("forward_"):
-        with pytest.raises(ValueError, match=f"{op.name}: {name} is a part of the forward pass"):
-            op.using(name)
-    elif not name.startswith(("mma_", "wgmma", "winograd")):  # these have files of their own
-        for case in op.cases:
-            check.value(op.using(name), case, kernel_device)
+@EACH
+def test_every_kernel_by_name_is_right_or_rejected(op, kernel_device):
+    for name in (name for name in op.kernels if name not in ELSEWHERE):
+        if "backward" in name:
+            with pytest.raises(ValueError, match=f"{op.name}: {name} is a kernel of the gradient"):
+                op.using(name)
+        elif name.startswith("forward_"):
+            with pytest.raises(ValueError, match=f"{op.name}: {name} is a part of the forward pass"):
+                op.using(name)
+        elif not name.startswith(("mma_", "wgmma", "winograd")):  # these have files of their own
+            for case in op.cases:
+                check.value(op.using(name), case, kernel_device)
 
 
-@pytest.mark.parametrize(("op", "case"), [pair for pair in CASES if len(pair.values[1].inputs) > 1])
-def test_a_gradient_is_the_same_without_the_others(op, case, device):
-    if op.backward is None:
-        return
-
+@EACH
+def test_a_gradient_is_the_same_without_the_others(op, device):
     def gradients(wanted):
         xs = [mg.tensor(x, i in wanted, device) for i, x in enumerate(case.arrays("float64"))]
         y = op(*xs, **case.params)
         y.backward(mg.tensor(np.cos(np.arange(y.size)).reshape(y.shape), device=device))
         return [x.grad for x in xs]
 
-    floats = [i for i, x in enumerate(case.arrays("float64")) if x.dtype.kind == "f"]
-    together = gradients(floats)
-    for i in floats:
-        alone = gradients([i])
-        assert [j for j, grad in enumerate(alone) if grad is not None] == [i]
-        np.testing.assert_array_equal(alone[i].numpy(), together[i].numpy())
+    for case in op.cases if op.backward else ():
+        floats = [i for i, x in enumerate(case.arrays("float64")) if x.dtype.kind == "f"]
+        together = gradients(floats) if len(case.inputs) > 1 else ()
+        for i in floats if together else ():
+            alone = gradients([i])
+            assert [j for j, grad in enumerate(alone) if grad is not None] == [i]
+            np.testing.assert_array_equal(alone[i].numpy(), together[i].numpy(), err_msg=str(case))
 
 
 # --- reductions ---

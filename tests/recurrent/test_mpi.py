@@ -17,7 +17,7 @@ import numpy as np
 from mpi4py import MPI
 import minigrad as mg
 from minigrad import nn, recurrent
-from recurrent_runs import MAKERS, TOLERANCE, compare, tupled
+from recurrent_runs import MAKERS, TOLERANCE, compare, indexed, tupled
 
 comm = MPI.COMM_WORLD
 rank, ranks = comm.rank, comm.size
@@ -36,17 +36,19 @@ def check(split, module, batch, steps, lengths=None, **how):
 
     compare(same, module, batch, steps, lengths, start=lengths is None)
 
-for kind, dtype in product(MAKERS, TOLERANCE):
+for at, (kind, dtype) in indexed(MAKERS, TOLERANCE):
+    if (sum(at) + ranks) % 2:
+        continue  # with one rank more
     for split, both in product(("batch", "hidden", "shared"), (False, True)):
         module = MAKERS[kind](7, 12, 2, bidirectional=both, bias=both, dtype=dtype)
         check(split, module, 5, 4, [3, 4, 1, 4, 2])
     module = MAKERS[kind](3, 5, 4, dtype=dtype)
     check("layers", module, 5, 7, [3, 7, 1, 5, 7], chunk=2)
 
-for hidden, batch, steps in ((12, 1, 1), (36, 3, 2), (12, 1, 33), (516, 2, 2)):
+for hidden, batch, steps in ((12, 1, 1), (36, 3, 2), (12, 1, 100), (516, 2, 2)):
     for split in ("batch", "hidden", "shared"):
         check(split, nn.LSTM(7, hidden), batch, steps)
-for hidden in (1, 31, 33):
+for hidden in (1, 31, 33, 513):
     check("batch", nn.GRU(7, hidden), 2, 3)
     check("layers", nn.GRU(7, hidden, 5), 1, 3)
 check("batch", nn.LSTM(3, 4), 0, 3)

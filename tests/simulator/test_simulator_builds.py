@@ -130,6 +130,12 @@ assert (y.numpy() == 1).all()
     assert [path.stat().st_mtime_ns for path in tmp_path.iterdir()] == stamps  # nothing was built again
 
 
+def test_a_file_may_include_streams_of_cpp():
+    """They are objects with constructors, which a kernel without the C++ library could not be linked with."""
+    kernel("#include <iostream>\n__global__ void k(float* y) { y[0] = 3; }", "k")(y := filled(1), grid=1, block=1)
+    assert y.numpy() == 3
+
+
 @pytest.mark.skipif(find_compiler().is_clang, reason="only GCC compiles the header ahead")
 @pytest.mark.parametrize(
     "damage", [lambda b: b[:200], lambda b: b[:-100], lambda b: b[: len(b) // 2] + bytes(len(b) // 2)]
@@ -169,7 +175,7 @@ import pytest, sys
 words = "shared or barriers or shuffle or votes or atomics or lock or parameters or bounds or null or misaligned or division"
 words += " or assert or not_end or ctrl_c or local_memory" + {" or compile_error or mathematics" * ("MINIGRAD_CXX" in ELSEWHERE[where])!r}
 files = [{str(Path(__file__).parent)!r} + f"/test_simulator{{which}}.py" for which in ("", "_faults", "_builds")]
-sys.exit(pytest.main(["-q", "-x", "-c", "/dev/null", "-p", "no:cacheprovider", *files, "-k", words]))
+sys.exit(pytest.main(["-q", "-x", "-c", "/dev/null", "-p", "no:nbval", "-p", "no:cacheprovider", *files, "-k", words]))
 """
     done = python(script, **ELSEWHERE[where])
     assert done.returncode == 0, done.stdout + done.stderr

@@ -123,7 +123,7 @@ class Number(Expression):
     @property
     def int_value(self) -> int | None:
         """None for floating-point numbers, true and false."""
-        return int(self.text.rstrip("uUlL"), 0) if self.type in ("int", "unsigned", "long long") else None
+        return None if is_float(self.type) or self.type == "bool" else int(self.text.rstrip("uUlL"), 0)
 
     @property
     def value(self) -> float | None:
@@ -375,6 +375,7 @@ class Function:
     declared: dict[str, Declare] = field(default_factory=dict)
     inactive: frozenset[int] = frozenset()  # parameters, by number, by which the derivative of its value is 0
     own: tuple[Parameter, ...] = ()  # as the text has them: a struct is one, of which params holds the numbers
+    pointed: dict[str, tuple[str, str]] = field(default_factory=dict)  # arrays to which members of structs point
 
     @cached_property
     def memory(self) -> set[str]:

@@ -126,10 +126,10 @@ class Preprocessor:
             raise self.stream.error(place, f"the file does not compile: {text}.")
 
     def include(self, line: TextLine) -> None:
-        """The tokens of a file included in quotes; the head repeats the line."""
+        """The tokens of a file of the project; the head repeats the line."""
         text = self.stream.text[line.start : line.start + len(line.text)].strip()
         self.stream.head.append(text)
-        name = re.match(r'#\s*include\s*"([^"]+)"', text)
+        name = re.match(r"#\s*include\s*[\"<]([^\">]+)[\">]", text)
         if name and name[1] not in self.included and (found := self.find(name[1])) is not None:
             self.included.add(name[1])
             self.flush()

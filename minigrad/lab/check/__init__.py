@@ -3,7 +3,7 @@
 Kernels are compared with the NumPy reference, gradient rules with central differences in float64.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,19 +86,25 @@ def value(op: Op, case: Case, device: str = "sim", dtype: str = "float32") -> No
     _compare(op, _wanted(op, case, dtype), case, get(check(device)), dtype)
 
 
-def bounds(op: Op, case: Case, device: str = "sim", dtype: str = "float32", setting: str = "") -> None:
-    """The same in guarded memory full of NaN. Raises KernelError, or ValueMismatch for a NaN read out of bounds.
+def bounds(op: Op, case: Case, device: str = "sim", dtype: str = "float32") -> None:
+    """The same in guarded memory full of NaN. Raises KernelError, or ValueMismatch for a NaN read out of bounds."""
+    _compare(op, _wanted(op, case, dtype), case, guarded(device), dtype)
 
-    setting: the op's kernel and block, for the message.
+
+def every_block(
+    op: Op,
+    case: Case,
+    device: str = "sim",
+    dtype: str = "float32",
+    chosen: Iterable[tuple[str, Op]] | None = None,
+) -> None:
+    """Check value and bounds with every forward kernel of the op, at every legal block size.
+
+    chosen: with these alone, of the `settings`.
     """
-    _compare(op, _wanted(op, case, dtype), case, guarded(device), dtype, setting)
-
-
-def every_block(op: Op, case: Case, device: str = "sim", dtype: str = "float32") -> None:
-    """Check value and bounds with every forward kernel of the op, at every legal block size."""
     wanted, guard = _wanted(op, case, dtype), guarded(device)
-    for name, chosen in settings(op):
-        _compare(chosen, wanted, case, guard, dtype, name)
+    for name, one in settings(op) if chosen is None else chosen:
+        _compare(one, wanted, case, guard, dtype, name)
 
 
 def settings(op: Op) -> Iterator[tuple[str, Op]]:

@@ -65,7 +65,8 @@ def backward(
 ) -> tuple:  # fmt: skip
     """dv = p^T dy, ds = p (dy v^T - dy y), dq = scale ds k, dk = scale ds^T q, with p = softmax(scale q k^T)
 
-    Keys and values that several heads share get the sum of their gradients.
+    Keys and values that several heads share get the sum of their gradients. With a single key, ds is 0; tiles leave the
+    rounding of dy v - dy y, a few units of |dy| |v|.
     """
     return (*slopes(dy, q, k, v, mask, y, most, inverse, causal, scale, precision), None)[: len(shapes)]
 
@@ -247,7 +248,10 @@ def prepare(
     if mask is not None:
         shape = (*q.shape[:3], k.shape[2])
         if mask.dtype != np.bool_:
-            raise TypeError(f"attention: mask is {mask.dtype}; it must be bool, True where a query sees a key.")
+            by_name = "" if mask.ndim else " causal is given by name: causal=True."
+            raise TypeError(
+                f"attention: mask is {mask.dtype}; it must be bool, True where a query sees a key.{by_name}"
+            )
         if mask.ndim > 4 or any(m not in (1, n) for m, n in zip(mask.shape[::-1], shape[::-1], strict=False)):
             raise ValueError(
                 f"attention: mask {mask.shape} does not broadcast to (batch, heads, queries, keys) {shape}."
@@ -293,6 +297,10 @@ def kernels_of() -> dict[str, Kernel]:
 
 class AttentionOp(Op):
     """The op, and with dropout the one that draws the weights which stay."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.inputs.takes += ", dropout"
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """`attention(q, k, v, mask=None, causal=False, scale=None, dropout=0.0)`."""

@@ -73,6 +73,7 @@ WORKS = (
     Sequences("tanh", 512, 32), Sequences("tanh", 1024, 1), Sequences("tanh", 1024, 64), Sequences("lstm", 512, 1),
     Sequences("lstm", 512, 32), Sequences("gru", 512, 32), Sequences("lstm", 1024, 64, precision="tf32"),
     Sequences("tanh", 1024, 64, precision="bf16"), Sequences("tanh", 512, 32, layers=4),
+    *(Sequences("lstm", 512, 32, steps) for steps in (8, 32, 128, 2048)),  # beside the 512 of above
 )  # fmt: skip
 
 

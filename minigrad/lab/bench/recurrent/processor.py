@@ -27,7 +27,7 @@ from minigrad.create import tensor
 from minigrad.devices.host_compiler import cores
 from minigrad.devices.random import manual_seed, random_state, set_random_state
 from minigrad.display import Table, Tabular, plural, table
-from minigrad.errors import require_int, require_words
+from minigrad.errors import require, require_int, require_words
 from minigrad.lab.bench.record import Times
 from minigrad.lab.bench.timer import Call, Timing, clocked, in_turns
 from minigrad.lab.check import ValueMismatch
@@ -42,7 +42,7 @@ CELLS: dict[str, Callable[..., Recurrent]] = {
 HIDDEN, BATCHES, RIVALS = (256, 512, 1024), (1, 32), ("torch",)
 BOUND = tuple(f"units {how}" for how in (*AFFINITIES[1:], *SCHEDULES[1:]))  # "units close": affinity or schedule
 MEASURED = ("packed", "units", "batch", "both")  # formula takes a second a step; wavefront is units in one layer
-STEPS = 64  # of a sequence, at batch 1; 8 at batch 32: a short run may find all processors free
+STEPS, PRODUCTS = 64, 2**28  # of a call, at most: a short call finds all processors free more often than a long one
 LIMIT, BARRIER, PROCESSOR = "limit", "barrier", "bench/processor.cpp"  # beside the rungs; the limit's C++
 LONG = 2**25  # bytes read in a call by each thread: a start of all threads is short beside it
 CORES, MULTIPLY, READ = "cores at once", "multiplies", (1, 16)  # of what is measured, and MiB that each thread reads
@@ -105,17 +105,22 @@ def recurrent_times(
 ) -> RecurrentTimes:  # fmt: skip
     """Time a step of networks whose inputs are as many as their units, and PyTorch's if it is in `against`.
 
-    threads: 1 and as many as there are processors, where not given; steps: of the sequence; rungs: also with an
-    affinity or a schedule, as "units close". Results are compared with NumPy's before. Raises ValueError, TypeError,
-    ImportError without PyTorch, DeviceError without a compiler.
+    threads: 1 and as many as there are processors, where not given; steps: of the sequence, where not given 64, or
+    fewer of a large step; rungs: also with an affinity or a schedule, as "units close". Results are compared with
+    NumPy's before. Raises ValueError, TypeError, ImportError without PyTorch, DeviceError without a compiler.
     """
     who = "recurrent_times"
     against, cells = require_words(who, "against", against, RIVALS), require_words(who, "cells", cells, list(CELLS))
     rungs = require_words(who, "rungs", rungs, (*RUNGS, *BOUND))
-    repeats, layers = (require_int(who, *named, 1) for named in (("repeats", repeats), ("layers", layers)))
+    numbers = {"repeats": repeats, "layers": layers} | ({} if steps is None else {"steps": steps})
+    for name, number in numbers.items():
+        require_int(who, name, number, 1)
+    for name, sizes in {"hidden": hidden, "batches": batches}.items():
+        for size in require(f"{who}: {name}", sizes, Sequence, "a list of sizes"):
+            require_int(who, name, size, 1)
     counts = [require_int(who, "threads", n, 1) for n in threads or sorted({1, len(cores())})]
     works = [
-        Layered(cell, size, batch, layers, steps or max(STEPS // 8, STEPS // batch))
+        Layered(cell, size, batch, layers, steps or min(STEPS, max(1, PRODUCTS // (batch * size**2))))
         for cell in cells for size in hidden for batch in batches
     ]  # fmt: skip
     times = {work.title: _times(work, counts, rungs, against, repeats) for work in works}

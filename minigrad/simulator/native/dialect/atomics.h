@@ -10,56 +10,40 @@ MINIGRAD_INLINE void yield_after_nothing(const char* file, int line) {
     Site site = {"an atomic", file, line};
     minigrad_yield(&site, 0);
 }
-// After an update of *address from old to next.
-template <class T>
-MINIGRAD_INLINE void note_update(T* address, T old, T next, bool device, const char* file, int line) {
-    if (memcmp(&old, &next, sizeof(T))) MINIGRAD_NOTE_CHANGE(address, device);
+// After an update of *address; changed: to another value.
+MINIGRAD_INLINE void note_update(void* address, bool changed, bool device, const char* file, int line) {
+    if (changed) MINIGRAD_NOTE_CHANGE(address, device);
     else if (++minigrad_self()->failed_atomics == 16) {
         minigrad_self()->failed_atomics = 0;
         yield_after_nothing(file, line);
     }
 }
+// After a swap.
+MINIGRAD_INLINE void note_swap(void* address, bool changed, bool device, const char* file, int line) {
+    if (changed) MINIGRAD_NOTE_CHANGE(address, device);
+    else yield_after_nothing(file, line);
+}
 
 // As on the GPU, a misaligned word is a fault.
-template <class T>
-MINIGRAD_INLINE void begin_atomic(T* word, bool device, bool replaces = false) {
+MINIGRAD_INLINE void begin_atomic(void* word, size_t bytes, bool device, bool replaces = false) {
     uintptr_t address = reinterpret_cast<uintptr_t>(word);
     asm("" : "+r"(address));  // or the compiler would trust the type
-    if (address % sizeof(T)) minigrad_misaligned("word of an atomic", address, sizeof(T));
-    MINIGRAD_NOTE_ATOMIC(word, device, replaces);
-}
-
-// Replace *address by change(*address) and return the old value. device: device scope, else block scope.
-template <class T, class Change>
-MINIGRAD_INLINE T atomic_update(T* address, bool device, const char* file, int line, Change change) {
-    begin_atomic(address, device);
-    T old, next;
-    __atomic_load(address, &old, __ATOMIC_RELAXED);
-    do next = change(old);
-    while (!__atomic_compare_exchange(address, &old, &next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-    note_update(address, old, next, device, file, line);
-    return old;
-}
-template <class T>
-MINIGRAD_INLINE T exchange(T* address, T value, bool device, const char* file, int line) {
-    begin_atomic(address, device, true);
-    T old;
-    __atomic_exchange(address, &value, &old, __ATOMIC_SEQ_CST);
-    if (old != value) MINIGRAD_NOTE_CHANGE(address, device);
-    else yield_after_nothing(file, line);
-    return old;
-}
-// After the exchange `expected` holds the old value.
-template <class T>
-MINIGRAD_INLINE T compare_and_swap(T* address, T expected, T value, bool device, const char* file, int line) {
-    begin_atomic(address, device);
-    bool done = __atomic_compare_exchange_n(address, &expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-    if (done) MINIGRAD_NOTE_CHANGE(address, device);
-    else yield_after_nothing(file, line);
-    return expected;
+    if (address % bytes) minigrad_misaligned("word of an atomic", address, bytes);
+    MINIGRAD_NOTE_ATOMIC(word, bytes, device, replaces);
 }
 
 }  // namespace minigrad
+
+// The body of an atomic that replaces `old` at the address by an expression and returns it. device: device scope, else
+// block scope. Macros, as GCC would instantiate templates in each kernel, of which few take any.
+#define MINIGRAD_ATOMIC_UPDATE(T, device, expression)                                                     \
+    minigrad::begin_atomic(address, sizeof(T), device);                                                   \
+    T old, next;                                                                                          \
+    __atomic_load(address, &old, __ATOMIC_RELAXED);                                                       \
+    do next = expression;                                                                                 \
+    while (!__atomic_compare_exchange(address, &old, &next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));   \
+    minigrad::note_update(address, memcmp(&old, &next, sizeof(T)) != 0, device, file, line);              \
+    return old;
 
 // Each atomic in three scopes: device, block, and system.
 #define MINIGRAD_SCOPES(one, ...)                                                                         \
@@ -67,23 +51,31 @@ MINIGRAD_INLINE T compare_and_swap(T* address, T expected, T value, bool device,
 
 #define MINIGRAD_UPDATE(suffix, device, T, name, expression)                                              \
     MINIGRAD_INLINE T name##suffix(T* address, T value, MINIGRAD_HERE) {                                  \
-        auto change = [=](T old) -> T { return expression; };                                             \
-        return minigrad::atomic_update(address, device, file, line, change);                              \
+        MINIGRAD_ATOMIC_UPDATE(T, device, expression)                                                     \
     }
 #define MINIGRAD_FETCH(suffix, device, T, name, operation, sign)                                          \
     MINIGRAD_INLINE T name##suffix(T* address, T value, MINIGRAD_HERE) {                                  \
-        minigrad::begin_atomic(address, device);                                                          \
+        minigrad::begin_atomic(address, sizeof(T), device);                                               \
         T old = operation(address, value, __ATOMIC_RELAXED);                                              \
-        minigrad::note_update(address, old, (T)(old sign value), device, file, line);                     \
+        minigrad::note_update(address, (T)(old sign value) != old, device, file, line);                     \
         return old;                                                                                       \
     }
 #define MINIGRAD_SWAP(suffix, device, T)                                                                  \
     MINIGRAD_INLINE T atomicExch##suffix(T* address, T value, MINIGRAD_HERE) {                            \
-        return minigrad::exchange(address, value, device, file, line);                                    \
+        minigrad::begin_atomic(address, sizeof(T), device, true);                                         \
+        T old;                                                                                            \
+        __atomic_exchange(address, &value, &old, __ATOMIC_SEQ_CST);                                       \
+        minigrad::note_swap(address, old != value, device, file, line);                                   \
+        return old;                                                                                       \
     }
+// After the exchange `expected` holds the old value.
 #define MINIGRAD_CAS(suffix, device, T)                                                                   \
     MINIGRAD_INLINE T atomicCAS##suffix(T* address, T expected, T value, MINIGRAD_HERE) {                 \
-        return minigrad::compare_and_swap(address, expected, value, device, file, line);                  \
+        minigrad::begin_atomic(address, sizeof(T), device);                                               \
+        constexpr int order = __ATOMIC_SEQ_CST;                                                           \
+        bool done = __atomic_compare_exchange_n(address, &expected, value, false, order, order);          \
+        minigrad::note_swap(address, done, device, file, line);                                           \
+        return expected;                                                                                  \
     }
 #define MINIGRAD_INTEGER_ATOMICS(T)                                                                       \
     MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicAdd, __atomic_fetch_add, +)                                  \

@@ -3,17 +3,6 @@
 
 namespace minigrad {
 
-// The results of `combine` for lanes of type T, packed again.
-template <class T, class Combine>
-MINIGRAD_INLINE unsigned by_lane(unsigned a, unsigned b, Combine combine) {
-    constexpr int WIDTH = 8 * sizeof(T);
-    unsigned result = 0;
-    for (int i = 0; i < 32; i += WIDTH) {
-        unsigned lane = unsigned(combine(int(T(a >> i)), int(T(b >> i))));
-        result |= (lane & (WIDTH == 8 ? 0xffu : 0xffffu)) << i;
-    }
-    return result;
-}
 template <class T>
 MINIGRAD_INLINE int clamped(int x) {
     constexpr int most = T(-1) < 0 ? (1 << (8 * sizeof(T) - 1)) - 1 : (1 << 8 * sizeof(T)) - 1;
@@ -29,9 +18,16 @@ MINIGRAD_INLINE unsigned sum_of_differences(unsigned a, unsigned b) {
 
 }  // namespace minigrad
 
+// The results of an expression for x and y, lanes of type T, packed again. No template: GCC would instantiate it in each
+// kernel, of which few take any.
 #define MINIGRAD_LANES(name, T, expression)                                                               \
     MINIGRAD_INLINE unsigned name(unsigned a, unsigned b) {                                               \
-        return minigrad::by_lane<T>(a, b, [](int x, int y) { return expression; });                       \
+        unsigned result = 0;                                                                              \
+        for (int i = 0; i < 32; i += 8 * sizeof(T)) {                                                     \
+            int x = (T)(a >> i), y = (T)(b >> i);                                                         \
+            result |= (unsigned(expression) & (sizeof(T) == 1 ? 0xffu : 0xffffu)) << i;                   \
+        }                                                                                                 \
+        return result;                                                                                    \
     }
 #define MINIGRAD_COMPARED(name, N, T, op)                                                                 \
     MINIGRAD_LANES(__vcmp##name##N, T, x op y ? -1 : 0) MINIGRAD_LANES(__vset##name##N, T, x op y ? 1 : 0)
@@ -53,12 +49,8 @@ MINIGRAD_INLINE unsigned sum_of_differences(unsigned a, unsigned b) {
     MINIGRAD_COMPARED(ges, N, S, >=) MINIGRAD_COMPARED(geu, N, U, >=)                                     \
     MINIGRAD_COMPARED(lts, N, S, <) MINIGRAD_COMPARED(ltu, N, U, <)                                       \
     MINIGRAD_COMPARED(les, N, S, <=) MINIGRAD_COMPARED(leu, N, U, <=)                                     \
-    MINIGRAD_INLINE unsigned __vabs##N(unsigned a) {                                                      \
-        return minigrad::by_lane<S>(a, a, [](int x, int) { return x < 0 ? -x : x; });                     \
-    }                                                                                                     \
-    MINIGRAD_INLINE unsigned __vneg##N(unsigned a) {                                                      \
-        return minigrad::by_lane<S>(a, a, [](int x, int) { return -x; });                                 \
-    }                                                                                                     \
+    MINIGRAD_INLINE unsigned __vabs##N(unsigned a) { return __vabsdiffs##N(a, 0); }                       \
+    MINIGRAD_INLINE unsigned __vneg##N(unsigned a) { return __vsub##N(0, a); }                            \
     MINIGRAD_INLINE unsigned __vsads##N(unsigned a, unsigned b) { return minigrad::sum_of_differences<S>(a, b); } \
     MINIGRAD_INLINE unsigned __vsadu##N(unsigned a, unsigned b) { return minigrad::sum_of_differences<U>(a, b); }
 MINIGRAD_WORD(4, signed char, unsigned char)

@@ -76,9 +76,8 @@ MINIGRAD_UNWATCHED constexpr unsigned unset(const volatile void*) { return 0xfe;
     MINIGRAD_NOTE_CONSTANT(name)                                                                          \
     char minigrad_zone_##name[sizeof name] = {1};                                                         \
     minigrad::DeviceNote<decltype(name)> minigrad_noted_##name{#name, name, minigrad_zone_##name};
-#define MINIGRAD_NOTE_ATOMIC(address, device, replaces)                                                   \
-    minigrad_note_atomic((void*)(address), sizeof *(address), device, replaces)
-#define MINIGRAD_NOTE_CHANGE(address, device) minigrad_note_change((void*)(address), device)
+#define MINIGRAD_NOTE_ATOMIC(address, bytes, device, replaces) minigrad_note_atomic(address, bytes, device, replaces)
+#define MINIGRAD_NOTE_CHANGE(address, device) minigrad_note_change(address, device)
 #define MINIGRAD_NOTE_FENCE(device) minigrad_note_fence(device)
 #define MINIGRAD_NOTE_COPY(to, bytes) minigrad_note_copy(to, bytes)
 #define MINIGRAD_NOTE_COMMIT() minigrad_note_commit()
@@ -88,7 +87,7 @@ MINIGRAD_UNWATCHED constexpr unsigned unset(const volatile void*) { return 0xfe;
 
 #define MINIGRAD_NOTE_SHARED(T, name, start) (void)(name)
 #define MINIGRAD_NOTE_DEVICE(name) MINIGRAD_NOTE_CONSTANT(name)
-#define MINIGRAD_NOTE_ATOMIC(address, device, replaces) (void)(device)
+#define MINIGRAD_NOTE_ATOMIC(address, bytes, device, replaces) (void)(device)
 #define MINIGRAD_NOTE_CHANGE(address, device) (void)(device)
 #define MINIGRAD_NOTE_FENCE(device) (void)(device)
 #define MINIGRAD_NOTE_COPY(to, bytes) (void)(to)

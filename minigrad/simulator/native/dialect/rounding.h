@@ -5,17 +5,6 @@
 
 namespace minigrad {
 
-// An operation under a rounding mode of the processor. The empty asm keeps it between the two changes of the mode.
-template <class T, class Operation>
-MINIGRAD_INLINE auto rounded(int mode, T x, T y, T z, Operation operation) {
-    fesetround(mode);
-    asm volatile("" : "+m"(x), "+m"(y), "+m"(z) : : "memory");
-    auto result = operation(x, y, z);
-    asm volatile("" : "+m"(result) : : "memory");
-    fesetround(FE_TONEAREST);
-    return result;
-}
-
 // As on the GPU a number out of range converts to the nearest integer, and NaN to the integer of the highest bit alone,
 // or to 0 from a float to 32 bits; in C++ both are undefined.
 template <class I, class T>
@@ -45,18 +34,21 @@ MINIGRAD_INLINE double __drcp_rn(double x) { return 1 / x; }
 MINIGRAD_INLINE double __dsqrt_rn(double x) { return ::sqrt(x); }
 MINIGRAD_INLINE double __fma_rn(double x, double y, double z) { return ::fma(x, y, z); }
 
+// An operation under a rounding mode of the processor. The empty asm keeps it between the two changes of the mode. No
+// template: GCC would instantiate it in each kernel, of which few take any.
+#define MINIGRAD_ROUNDED(R, mode, expression, ...)                                                        \
+    fesetround(mode);                                                                                     \
+    asm volatile("" : __VA_ARGS__ : : "memory");                                                          \
+    R result = expression;                                                                                \
+    asm volatile("" : "+m"(result) : : "memory");                                                         \
+    fesetround(FE_TONEAREST);                                                                             \
+    return result;
 #define MINIGRAD_1(R, name, T, mode, expression)                                                          \
-    MINIGRAD_INLINE R name(T x) {                                                                         \
-        return minigrad::rounded(mode, x, x, x, [](T x, T, T) -> R { return expression; });               \
-    }
+    MINIGRAD_INLINE R name(T x) { MINIGRAD_ROUNDED(R, mode, expression, "+m"(x)) }
 #define MINIGRAD_2(R, name, T, mode, expression)                                                          \
-    MINIGRAD_INLINE R name(T x, T y) {                                                                    \
-        return minigrad::rounded(mode, x, y, y, [](T x, T y, T) -> R { return expression; });             \
-    }
+    MINIGRAD_INLINE R name(T x, T y) { MINIGRAD_ROUNDED(R, mode, expression, "+m"(x), "+m"(y)) }
 #define MINIGRAD_3(R, name, T, mode, expression)                                                          \
-    MINIGRAD_INLINE R name(T x, T y, T z) {                                                               \
-        return minigrad::rounded(mode, x, y, z, [](T x, T y, T z) -> R { return expression; });           \
-    }
+    MINIGRAD_INLINE R name(T x, T y, T z) { MINIGRAD_ROUNDED(R, mode, expression, "+m"(x), "+m"(y), "+m"(z)) }
 #define MINIGRAD_DIRECTED(arity, R, name, T, expression)                                                  \
     arity(R, name##_rz, T, FE_TOWARDZERO, expression)                                                     \
     arity(R, name##_ru, T, FE_UPWARD, expression)                                                         \
@@ -84,6 +76,7 @@ MINIGRAD_DIRECTED(MINIGRAD_1, float, __ull2float, unsigned long long, float(x))
 #undef MINIGRAD_3
 #undef MINIGRAD_2
 #undef MINIGRAD_1
+#undef MINIGRAD_ROUNDED
 
 MINIGRAD_INLINE float __int2float_rn(int x) { return float(x); }
 MINIGRAD_INLINE float __uint2float_rn(unsigned x) { return float(x); }

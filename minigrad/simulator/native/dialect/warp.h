@@ -1,4 +1,5 @@
-// Warp operations. Each lane deposits a value and waits; the last to arrive computes the results of all lanes.
+// Warp operations. Each lane deposits a value and waits; the last to arrive computes the results of all lanes, by a
+// function that is inline: an unoptimised build has no others than those that its kernel takes.
 #pragma once
 
 namespace minigrad {
@@ -29,37 +30,37 @@ MINIGRAD_INLINE T from_bits(uint64_t bits) {
     return value;
 }
 
-static void finish_shuffle(uint64_t* value, const unsigned* source, unsigned lanes) {
+inline void finish_shuffle(uint64_t* value, const unsigned* source, unsigned lanes) {
     uint64_t brought[32];
     for (int i = 0; i < 32; ++i) brought[i] = lanes >> i & 1 ? value[i] : NOBODY;
     for (int i = 0; i < 32; ++i) if (lanes >> i & 1) value[i] = brought[source[i]];
 }
-static void finish_ballot(uint64_t* value, const unsigned*, unsigned lanes) {
+inline void finish_ballot(uint64_t* value, const unsigned*, unsigned lanes) {
     uint64_t votes = 0;
     for (int i = 0; i < 32; ++i) if (lanes >> i & 1) votes |= uint64_t(value[i] != 0) << i;
     for (int i = 0; i < 32; ++i) if (lanes >> i & 1) value[i] = votes;
 }
-static void finish_match(uint64_t* value, const unsigned*, unsigned lanes) {
+inline void finish_match(uint64_t* value, const unsigned*, unsigned lanes) {
     uint64_t same[32] = {};
     for (int i = 0; i < 32; ++i)
         for (int j = 0; j < 32; ++j) same[i] |= uint64_t((lanes >> j & 1) && value[i] == value[j]) << j;
     for (int i = 0; i < 32; ++i) if (lanes >> i & 1) value[i] = same[i];
 }
-static void finish_nothing(uint64_t*, const unsigned*, unsigned) {}
+inline void finish_nothing(uint64_t*, const unsigned*, unsigned) {}
 
 template <class T, T combine(T, T)>
-static void finish_reduce(uint64_t* value, const unsigned*, unsigned lanes) {
+inline void finish_reduce(uint64_t* value, const unsigned*, unsigned lanes) {
     int first = __builtin_ctz(lanes);
     T total = from_bits<T>(value[first]);
     for (int i = first + 1; i < 32; ++i) if (lanes >> i & 1) total = combine(total, from_bits<T>(value[i]));
     for (int i = 0; i < 32; ++i) if (lanes >> i & 1) value[i] = to_bits(total);
 }
-template <class T> static T add(T a, T b) { return T(unsigned(a) + unsigned(b)); }
-template <class T> static T smaller(T a, T b) { return b < a ? b : a; }
-template <class T> static T larger(T a, T b) { return a < b ? b : a; }
-template <class T> static T all_bits(T a, T b) { return a & b; }
-template <class T> static T any_bits(T a, T b) { return a | b; }
-template <class T> static T odd_bits(T a, T b) { return a ^ b; }
+template <class T> inline T add(T a, T b) { return T(unsigned(a) + unsigned(b)); }
+template <class T> inline T smaller(T a, T b) { return b < a ? b : a; }
+template <class T> inline T larger(T a, T b) { return a < b ? b : a; }
+template <class T> inline T all_bits(T a, T b) { return a & b; }
+template <class T> inline T any_bits(T a, T b) { return a | b; }
+template <class T> inline T odd_bits(T a, T b) { return a ^ b; }
 
 template <class T>
 MINIGRAD_INLINE T shuffle(unsigned mask, T value, unsigned source, const char* name, const char* file, int line) {

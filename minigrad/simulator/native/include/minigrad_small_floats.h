@@ -68,11 +68,8 @@ struct HalfFormat {
     MINIGRAD_INLINE T name(T a) { float x = a; return T(value); }
 
 #define MINIGRAD_SMALL_ATOMIC(T)                                                                \
-    MINIGRAD_INLINE T atomicAdd(T* p, T value, MINIGRAD_HERE) {                                 \
-        auto sum = [=](uint16_t bits) { T old; old.bits = bits; return (old + value).bits; };   \
-        T old;                                                                                  \
-        old.bits = minigrad::atomic_update(&p->bits, true, file, line, sum);                    \
-        return old;                                                                             \
+    MINIGRAD_INLINE T atomicAdd(T* address, T value, MINIGRAD_HERE) {                           \
+        MINIGRAD_ATOMIC_UPDATE(T, true, old + value)                                            \
     }                                                                                           \
     MINIGRAD_INLINE T##2 atomicAdd(T##2* p, T##2 value, MINIGRAD_HERE) {                        \
         T x = atomicAdd(&p->x, value.x, file, line);                                            \
