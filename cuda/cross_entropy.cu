@@ -91,31 +91,32 @@ struct Peak {
     }
 };
 
-// The same for long rows, such as a large vocabulary has: the row is read once, and for the gradient twice, the second time
-// out of the L2 cache.
+// The same for long rows, such as a large vocabulary has: the row is read once, and its peak is kept for the gradient.
 extern "C" __global__ void cross_entropy_long(
-    const real* logits, const long long* labels, wide* losses, int classes, wide smoothing) {
+    const real* logits, const long long* labels, wide* losses, wide* peaks, wide* sums, int classes, wide smoothing) {
     const real* x = logits + blockIdx.x * classes;
     Peak peak(x, classes);
     wide most = peak.most, rest = smoothing > 0 ? block_sum(classes, [=](int i) { return x[i] - most; }) : 0;
     if (threadIdx.x > 0) return;
     losses[blockIdx.x] = loss_of(x, labels[blockIdx.x], classes, most, log(peak.sum), smoothing, rest);
+    peaks[blockIdx.x] = most, sums[blockIdx.x] = peak.sum;
 }
 
 extern "C" __global__ void cross_entropy_long_backward(
-    const wide* dy, const real* logits, const long long* labels, real* dx, int classes, wide smoothing, int step,
-    wide divisor) {
+    const wide* dy, const real* logits, const long long* labels, const wide* peaks, const wide* sums, real* dx, int classes,
+    wide smoothing, int step, wide divisor) {
     const real* x = logits + blockIdx.x * classes;
-    Peak peak(x, classes);
     long long label = labels[blockIdx.x];
     bool known = 0 <= label && label < classes;
-    wide upstream = known ? dy[blockIdx.x * step] / divisor : NAN, each = smoothing / classes, inverse = 1 / peak.sum;
+    wide upstream = known ? dy[blockIdx.x * step] / divisor : NAN, each = smoothing / classes;
+    wide most = peaks[blockIdx.x], inverse = 1 / sums[blockIdx.x];
+#pragma unroll 2
     for (int i = threadIdx.x * PER_THREAD; i < classes; i += blockDim.x * PER_THREAD) {
         auto some = as<wide>(vec<PER_THREAD>(x + i));
 #pragma unroll
         for (int j = 0; j < PER_THREAD; ++j) {
             wide target = (i + j == label ? 1 - smoothing : 0) + each;
-            some.at[j] = (quick_exp(some.at[j] - peak.most) * inverse - target) * upstream;
+            some.at[j] = (quick_exp(some.at[j] - most) * inverse - target) * upstream;
         }
         put(dx, blockIdx.x * classes + i, some);
     }

@@ -26,7 +26,7 @@ from minigrad.lab.exercises import KernelExercise
 from minigrad.lab.exercises.course import all_exercises
 from minigrad.lab.progress import Solved, progress
 from minigrad.op import OPS, Op
-from minigrad.ops.cross_entropy import divisor
+from minigrad.ops.cross_entropy import divisor, peaks_of
 from minigrad.ops.elementwise import per_element
 from minigrad.ops.reduction import reduce
 from minigrad.optim import SGD
@@ -241,7 +241,7 @@ def _product(own: Sequence[OwnKernel], x: Array, y: Array, turned: tuple[bool, b
     return None
 
 
-def _through_softmax(kernels: Any, logits: Array, labels: Array, reduction: str, label_smoothing: float) -> Array:
+def _through_softmax(kernels: Any, logits: Array, labels: Array, reduction: str, label_smoothing: float) -> tuple:
     """The loss of each row, -log(softmax(x)[label]) or as it is smoothed, then their sum or mean.
 
     A probability below the smallest float32 makes it infinite, which the course's own kernel avoids.
@@ -249,14 +249,15 @@ def _through_softmax(kernels: Any, logits: Array, labels: Array, reduction: str,
     rows, classes = logits.shape
     p, losses = _softmax(logits), Array.empty(logits.device, (rows,), logits.dtype)
     OF_SOFTMAX.launch(rows)(p, labels, losses, rows, classes, label_smoothing)
-    if reduction == "none":
-        return losses
-    return reduce(OPS["sum"].running, losses, (0,), False, divisor(reduction, rows))
+    if reduction != "none":
+        losses = reduce(OPS["sum"].running, losses, (0,), False, divisor(reduction, rows))
+    return losses, *peaks_of(logits, 0)
 
 
 def _through_softmax_backward(
-    kernels: Any, needs: tuple, dy: Array, logits: Array, labels: Array, reduction: str, label_smoothing: float
-) -> tuple[Array, None]:
+    kernels: Any, needs: tuple, dy: Array, logits: Array, labels: Array, most: Array, total: Array, reduction: str,
+    label_smoothing: float,
+) -> tuple[Array, None]:  # fmt: skip
     """dx = (softmax(x) - target) * dy / rows."""
     (rows, classes), dx = logits.shape, Array.empty(logits.device, logits.shape, logits.dtype)
     p, step = _softmax(logits), int(reduction == "none")

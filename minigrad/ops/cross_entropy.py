@@ -23,7 +23,7 @@ FAST = rowwise.FAST | {"forward_long": "long", "backward_long": "long_backward"}
 
 def forward(
     logits: np.ndarray, labels: np.ndarray, reduction: str = "mean", label_smoothing: float = 0.0
-) -> np.ndarray:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """loss = mean over the rows of log(sum(exp(x))) - x[label]
 
     With label smoothing s, x[label] is (1 - s) x[label] + s mean(x): the target of each class is s / classes, that of
@@ -34,10 +34,15 @@ def forward(
     losses = -np.take_along_axis(logs, labels[:, None], axis=1)[:, 0]
     if label_smoothing:
         losses = (1 - smoothing) * losses - smoothing * logs.mean(axis=1)
-    return losses if reduction == "none" else losses.sum() / divisor(reduction, len(labels))
+    most = logits.max(1, initial=-np.inf)
+    loss = losses if reduction == "none" else losses.sum() / divisor(reduction, len(labels))
+    return loss, most, np.exp(logits - most[:, None]).sum(1)
 
 
-def backward(dy: np.ndarray, logits: np.ndarray, labels: np.ndarray, reduction: str, label_smoothing: float) -> tuple:
+def backward(
+    dy: np.ndarray, logits: np.ndarray, labels: np.ndarray, most: np.ndarray, total: np.ndarray, reduction: str,
+    label_smoothing: float,
+) -> tuple:  # fmt: skip
     """dx = (softmax(x) - onehot(label)) * dy / rows
 
     With label smoothing s, onehot(label) is (1 - s) onehot(label) + s / classes.
@@ -47,7 +52,8 @@ def backward(dy: np.ndarray, logits: np.ndarray, labels: np.ndarray, reduction: 
     onehot = labels[:, None] == np.arange(logits.shape[1])
     target = onehot * (1 - smoothing) + smoothing / max(logits.shape[1], 1)
     dlosses = dy.astype(logits.dtype).reshape(-1, 1) / divisor(reduction, len(labels))
-    return ((np.exp(log_softmax(logits)) - target) * dlosses).astype(dtype, copy=False), None
+    p = np.exp(logits - most[:, None]) / total[:, None]
+    return ((p - target) * dlosses).astype(dtype, copy=False), None
 
 
 def divisor(reduction: str, rows: int) -> int:
@@ -55,31 +61,47 @@ def divisor(reduction: str, rows: int) -> int:
     return rows if reduction == "mean" else 1
 
 
-def launch(kernels: dict[str, Kernel], logits: Array, labels: Array, reduction: str, label_smoothing: float) -> Array:
-    """A loss for each row, then their sum or mean."""
+def launch(
+    kernels: dict[str, Kernel], logits: Array, labels: Array, reduction: str, label_smoothing: float
+) -> tuple[Array, Array, Array]:
+    """A loss for each row, then their sum or mean; of long rows also the maximum and the sum of exponentials."""
     rows, classes = logits.shape
     losses = Array.empty(logits.device, (rows,), wide(logits.dtype))
     launch, extents = fitting(kernels, "forward", rows, classes)
-    launch(logits, labels, losses, *extents, label_smoothing)
-    if reduction == "none":
-        return losses
-    return reduce(OPS["sum"].running, losses, (0,), False, divisor(reduction, rows))
+    kept = peaks_of(logits, rows if launch.kernel.name.endswith("_long") else 0)
+    launch(logits, labels, losses, *(x for x in kept if x.size), *extents, label_smoothing)
+    loss = losses if reduction == "none" else reduce(OPS["sum"].running, losses, (0,), False, divisor(reduction, rows))
+    return loss, *kept
+
+
+def peaks_of(logits: Array, rows: int) -> tuple[Array, Array]:
+    """The arrays for the maximum and the sum of exponentials of so many rows."""
+    most, total = (Array.empty(logits.device, (rows,), wide(logits.dtype)) for _ in range(2))
+    return most, total
 
 
 def launch_backward(
-    kernels: dict[str, Kernel], needs: tuple, dy: Array, logits: Array, labels: Array, reduction: str,
-    label_smoothing: float,
+    kernels: dict[str, Kernel], needs: tuple, dy: Array, logits: Array, labels: Array, most: Array, total: Array,
+    reduction: str, label_smoothing: float,
 ) -> tuple[Array, None]:  # fmt: skip
-    """One kernel, which recomputes the softmax."""
+    """One kernel, which recomputes the softmax; for long rows from what the forward pass has kept."""
     (rows, classes), step = logits.shape, int(reduction == "none")
     dx = Array.empty(logits.device, logits.shape, logits.dtype)
     launch, extents = fitting(kernels, "backward", rows, classes)
-    launch(cast(dy, wide(logits.dtype)), logits, labels, dx, *extents, label_smoothing, step, divisor(reduction, rows))
+    kept: tuple[Array, ...] = ()
+    if launch.kernel.name.endswith("_long_backward"):
+        kept = most, total
+        if most.size < rows:  # the forward pass was another kernel's
+            kept = peaks_of(logits, rows)
+            losses = Array.empty(logits.device, (rows,), most.dtype)
+            kernels["long"].launch(rows)(logits, labels, losses, *kept, classes, label_smoothing)
+    dy = cast(dy, wide(logits.dtype))
+    launch(dy, logits, labels, *kept, dx, *extents, label_smoothing, step, divisor(reduction, rows))
     return dx, None
 
 
 def kernels_of() -> dict[str, Kernel]:
-    """Those of any row, and those of a row so long that it is read several times, by vectors."""
+    """Those of any row, and those of a row that is too long to be held, which read it by vectors."""
     blocks = (512, 64, 128, 256, 1024)
     long = {
         key: Kernel("cross_entropy.cu", f"cross_entropy_{key}", ("rows",), ("BLOCK",), "rows", BLOCK=blocks)
@@ -147,6 +169,7 @@ cross_entropy = Op(
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
+    saves=("most", "total"),
     cost=cost,
     fast=FAST,
     widens=False,
