@@ -9,7 +9,7 @@
 #endif
 
 constexpr int PER = 8;    // numbers of a lane: a row has up to 32 PER
-constexpr int PART = 32;  // rows of a sum that are added up by themselves
+constexpr int PART = 16;  // rows of a sum that are added up by themselves
 
 // A row of width numbers in the registers of a warp. Steps beyond it are skipped by all lanes.
 struct Row {
@@ -22,7 +22,8 @@ struct Row {
             if (32 * j < width) f(j);
         }
     }
-    __device__ void read(const real* from, int width) {
+    template <class T>
+    __device__ void read(const T* from, int width) {
         each(width, [&](int j) { at[j] = threadIdx.x + 32 * j < width ? wide(from[threadIdx.x + 32 * j]) : 0; });
     }
     __device__ void write(real* to, int width) const {
@@ -70,12 +71,15 @@ struct RowSum {
 // True if rows are to be made: there are none, or some of those that are there were spoiled.
 __device__ bool wanted(const int* repair) { return !repair || *repair; }
 
-// True if this row, of rows some of which were spoiled, is not to be made again.
-__device__ bool intact(const int* repair, const real* from, int width) {
+// True if this row, of rows some of which were spoiled, is not to be made again. Where it stands in sums, it is rounded.
+__device__ bool intact(const int* repair, real* to, int width, const float* sums = nullptr) {
     if (!repair) return false;
     Row row = {};
-    row.read(from, width);
-    return row.finite(width);
+    if (sums) row.read(sums, width);
+    else row.read(to, width);
+    bool finite = row.finite(width);
+    if (sums && finite) row.write(to, width);
+    return finite;
 }
 
 // Which keys a query sees: mask (null: all), a view of the shape (pairs, queries, keys), and with `causal` no key that is
@@ -116,16 +120,18 @@ extern "C" __global__ void attention_next_mask(
 // exp(scale q k - most), from which gradients make the weights again. The softmax is made while the keys go by, as if each
 // were the last: with a larger score, what was summed with the old maximum is scaled down. A query that sees no key gets 0,
 // and so are its most and inverse. repair, here and below: not 0 if another kernel has written rows that are not finite,
-// and then only these are made again. It has multiplied weights of 0 by what is hidden, and 0 times NaN is NaN.
+// and then only these are made again. It has multiplied weights of 0 by what is hidden, and 0 times NaN is NaN. y has the rows
+// of `heads` neighboring pairs side by side.
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_forward(
     const real* q, const real* k, const real* v, const bool* mask, real* y, wide* peaks, wide* inverses, View mask_at,
     wide scale, int group, int pairs, int queries, int keys, int width, int causal, const unsigned long long* state,
-    unsigned long long threshold, wide kept_scale, const int* repair) {
+    unsigned long long threshold, wide kept_scale, const int* repair, int heads) {
     Seen seen{mask, mask_at, queries, keys, causal};
     Dropped dropped{state, threshold, kept_scale};
     for (int i = blockIdx.x * WARPS + threadIdx.y; i < pairs * queries && wanted(repair); i += gridDim.x * WARPS) {
         int pair = i / queries, query = i % queries;
-        if (intact(repair, y + i * width, width)) continue;
+        real* to = y + ((pair / heads * queries + query) * heads + pair % heads) * width;
+        if (intact(repair, to, width)) continue;
         Row own = {}, other = {};
         RowSum sum;
         wide most = -INFINITY;
@@ -147,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_forward(
         sum.close(width);
         bool none = most == -INFINITY;
         Row::each(width, [&](int j) { other.at[j] = none ? 0 : sum.whole.at[j] / sum.total; });
-        other.write(y + i * width, width);
+        other.write(to, width);
         if (threadIdx.x == 0) peaks[i] = none ? 0 : most, inverses[i] = none ? 0 : 1 / sum.total;
     }
 }
@@ -168,12 +174,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_dots
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_backward_queries(
     const real* dy, const real* q, const real* k, const real* v, const bool* mask, const wide* peaks, const wide* inverses,
     const wide* dots, real* dq, View mask_at, wide scale, int group, int pairs, int queries, int keys, int width, int causal,
-    const unsigned long long* state, unsigned long long threshold, wide kept_scale, const int* repair) {
+    const unsigned long long* state, unsigned long long threshold, wide kept_scale, const int* repair, const float* sums) {
     Seen seen{mask, mask_at, queries, keys, causal};
     Dropped dropped{state, threshold, kept_scale};
     for (int i = blockIdx.x * WARPS + threadIdx.y; i < pairs * queries && wanted(repair); i += gridDim.x * WARPS) {
         int pair = i / queries, query = i % queries;
-        if (intact(repair, dq + i * width, width)) continue;
+        if (intact(repair, dq + i * width, width, sums ? sums + i * width : sums)) continue;
         Row own = {}, upstream = {}, other = {};
         RowSum sum;
         own.read(q + i * width, width);

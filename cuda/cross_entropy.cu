@@ -1,3 +1,4 @@
+#include "quick.cuh"
 #include "row_in_registers.cuh"
 
 // Both kernels: block -> one row of logits; thread -> every BLOCK-th class of it. The softmax is never
@@ -80,9 +81,9 @@ struct Peak {
 #pragma unroll
             for (int j = 0; j < PER_THREAD; ++j) larger = Max()(some.at[j], larger);
             if (larger == -INFINITY) continue;
-            sum *= exp(most - larger), most = larger;
+            sum *= quick_exp(most - larger), most = larger;
 #pragma unroll
-            for (int j = 0; j < PER_THREAD; ++j) sum += exp(some.at[j] - most);
+            for (int j = 0; j < PER_THREAD; ++j) sum += quick_exp(some.at[j] - most);
         }
         wide own = most;
         most = block_reduce(own, Max());
@@ -108,13 +109,13 @@ extern "C" __global__ void cross_entropy_long_backward(
     Peak peak(x, classes);
     long long label = labels[blockIdx.x];
     bool known = 0 <= label && label < classes;
-    wide upstream = known ? dy[blockIdx.x * step] / divisor : NAN, each = smoothing / classes;
+    wide upstream = known ? dy[blockIdx.x * step] / divisor : NAN, each = smoothing / classes, inverse = 1 / peak.sum;
     for (int i = threadIdx.x * PER_THREAD; i < classes; i += blockDim.x * PER_THREAD) {
         auto some = as<wide>(vec<PER_THREAD>(x + i));
 #pragma unroll
         for (int j = 0; j < PER_THREAD; ++j) {
             wide target = (i + j == label ? 1 - smoothing : 0) + each;
-            some.at[j] = (exp(some.at[j] - peak.most) / peak.sum - target) * upstream;
+            some.at[j] = (quick_exp(some.at[j] - peak.most) * inverse - target) * upstream;
         }
         put(dx, blockIdx.x * classes + i, some);
     }

@@ -35,13 +35,13 @@ extern "C" __global__ void embedding_backward_count(
     if (row < rows && known(indices[row], words)) atomicAdd(&counts[indices[row]], 1);
 }
 
-// [starts] starts[word] = the rows of all words before it. One block; thread -> neighboring words
-extern "C" __global__ void embedding_backward_starts(const unsigned* counts, unsigned* starts, int words) {
-    __shared__ unsigned before[1024];
-    int each = (words + blockDim.x - 1) / blockDim.x, first = threadIdx.x * each, end = min(words, first + each);
-    unsigned sum = 0;
-    for (int word = first; word < end; ++word) sum += counts[word];
-    before[threadIdx.x] = sum;
+// [starts] starts[word] = a place for the rows of this word, apart from those of all others. Words of a block follow each
+// other; blocks come in any order, which changes no sum. thread -> a word; total begins as 0
+extern "C" __global__ void embedding_backward_starts(const unsigned* counts, unsigned* starts, unsigned* total, int words) {
+    __shared__ unsigned before[1024], first;
+    int word = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned own = word < words ? counts[word] : 0;
+    before[threadIdx.x] = own;
     // at each step a thread adds the sum that ends `step` threads to the left
     for (int step = 1; step < blockDim.x; step *= 2) {
         __syncthreads();
@@ -49,8 +49,9 @@ extern "C" __global__ void embedding_backward_starts(const unsigned* counts, uns
         __syncthreads();
         before[threadIdx.x] += left;
     }
-    unsigned start = before[threadIdx.x] - sum;
-    for (int word = first; word < end; start += counts[word++]) starts[word] = start;
+    if (threadIdx.x == blockDim.x - 1) first = atomicAdd(total, before[threadIdx.x]);
+    __syncthreads();
+    if (word < words) starts[word] = first + before[threadIdx.x] - own;
 }
 
 // [place] Each row into a place of its word, in any order. `taken` counts them, from zeros. thread -> a row
@@ -80,4 +81,18 @@ extern "C" __global__ void embedding_backward(
     const unsigned* rows = sorted + starts[blockIdx.x];
     wide sum = strided_reduce(0, 1, counts[blockIdx.x], 0, [&](int i) { return dy[rows[i] * width + column]; }, Add());
     dweight[blockIdx.x * width + column] = sum;
+}
+
+// The same for rows of a multiple of four numbers. thread -> four neighbors of a word
+extern "C" __global__ void embedding_vectorized_backward(
+    const real* dy, const unsigned* starts, const unsigned* counts, const unsigned* sorted, real* dweight, int width, int n) {
+    int i = (blockIdx.x * blockDim.x + threadIdx.x) * LANES, word = i / width, column = i % width;
+    if (i >= n) return;
+    const unsigned *rows = sorted + starts[word], *end = rows + counts[word];
+    Four<wide> sum = {};
+#pragma unroll 4
+    for (; rows < end; ++rows) {
+        sum = each_lane(Add(), sum, as<wide>(vec(dy + *rows * width + column)));
+    }
+    put(dweight, i, sum);
 }

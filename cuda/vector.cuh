@@ -19,9 +19,9 @@ __device__ const Neighbors<T, N>& vec(const T* first) { return *reinterpret_cast
 template <int N = LANES, class T>
 __device__ Neighbors<T, N>& vec(T* first) { return *reinterpret_cast<Neighbors<T, N>*>(first); }
 
-// The same numbers in another type: to and from the one of arithmetic. They are in registers already.
+// The same numbers in another type: to and from the one of arithmetic. All of them are loaded at once, hence no reference.
 template <class To, class T, int N>
-__device__ Neighbors<To, N> as(const Neighbors<T, N>& all) {
+__device__ Neighbors<To, N> as(Neighbors<T, N> all) {
     Neighbors<To, N> y;
 #pragma unroll
     for (int lane = 0; lane < N; ++lane) y.at[lane] = all.at[lane];
@@ -105,7 +105,7 @@ __device__ void put(const Viewed<T>& view, int i, const Neighbors<Value, N>& all
 
 // f applied to each of the lanes.
 template <class F, int N, class... T>
-__device__ auto each_lane(F f, const Neighbors<T, N>&... loaded) -> Neighbors<decltype(f(loaded.at[0]...)), N> {
+__device__ auto each_lane(F f, Neighbors<T, N>... loaded) -> Neighbors<decltype(f(loaded.at[0]...)), N> {
     Neighbors<decltype(f(loaded.at[0]...)), N> y;
 #pragma unroll
     for (int lane = 0; lane < N; ++lane) y.at[lane] = f(loaded.at[lane]...);

@@ -32,6 +32,8 @@ _MODULES = {
 }
 _FUNCTIONS = {
     "Runtime": "minigrad.lab.runtime",
+    "add_layer_norm": "minigrad.ops.add_layer_norm",
+    "add_rms_norm": "minigrad.ops.add_rms_norm",
     "differentiable": "minigrad.adjoint",
     "doctor": "minigrad.lab.doctor",
     "empty": "minigrad.lab.undefined",

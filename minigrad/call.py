@@ -29,6 +29,7 @@ class CallSignature:
         self.params = [p.name for p in takes if p.name not in self.names]
         self.required = needed.keys() - {*inputs}
         self.variadic = any(p.kind is p.VAR_POSITIONAL for p in takes)
+        self.takes = ", ".join([*self.names, *self.params])  # for a reader
 
     def split(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
         """Inputs and parameters of a call in NumPy's style: `reshape(x, (2, 3))`, `concatenate([a, b], 1)`.
@@ -38,22 +39,22 @@ class CallSignature:
         inputs, rest = args[: len(self.names)], args[len(self.names) :]
         if self.variadic:
             inputs, rest = (args[0], args[1:]) if args and isinstance(args[0], list | tuple) else (args, ())
-        elif len(self.names) > self.least:
+        elif len(self.names) > self.least <= len(inputs):
             inputs, named = self._optional(inputs, dict(named))
         params = dict(zip(self.params, rest, strict=False))
         if twice := params.keys() & named.keys():
             raise TypeError(f"{self.op}: {', '.join(sorted(twice))} is given twice, by position and by name.")
         params |= named
-        missing = len(inputs) < self.least and not self.variadic
+        missing = "" if self.variadic or len(inputs) >= self.least else f" {self.names[len(inputs)]} is missing."
         if missing or len(rest) > len(self.params) or not self.required <= params.keys() <= set(self.params):
-            takes, got = ", ".join([*self.names, *self.params]), ", ".join([f"{len(args)} arguments", *named])
-            way_out = " Give inputs by position, without a name." if {*self.names} & named.keys() else ""
-            raise TypeError(f"{self.op} takes ({takes}); got {got}.{way_out}")
+            got = ", ".join([f"{len(args)} arguments", *named])
+            way_out = " Give inputs by position, without a name." if {*self.names} & named.keys() else missing
+            raise TypeError(f"{self.op} takes ({self.takes}); got {got}.{way_out}")
         return inputs, params
 
     def _optional(self, given: Sequence[Any], named: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
         """The inputs with the optional ones by name, without those that are None, which must be the last."""
-        inputs = [*given, *(named.pop(name, None) for name in self.names[max(len(given), self.least) :])]
+        inputs = [*given, *(named.pop(name, None) for name in self.names[len(given) :])]
         while len(inputs) > self.least and inputs[-1] is None:
             inputs.pop()
         if gap := next((name for name, x in zip(self.names, inputs, strict=False) if x is None), ""):
@@ -70,9 +71,8 @@ def as_tensors(op: str, inputs: Sequence[Any], any_dtype: bool) -> list[Tensor]:
     if like is None:
         got = " and ".join(short(x) for x in inputs) or "none"
         raise TypeError(f"{op} takes tensors; got {got}. Make one with mg.tensor(...).")
-    tensors = [as_tensor(x, like, op) for x in inputs]
-    first = tensors[0]
-    for other in tensors:
+    first, *others = tensors = [as_tensor(x, like, op) for x in inputs]
+    for other in others:
         if other.device != first.device:
             raise ValueError(
                 f"{op}: one input is on {first.device}, another on {other.device}; move one with .to({first.device!r})."

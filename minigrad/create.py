@@ -63,7 +63,7 @@ def _of_floats(who: str, dtype: Any) -> np.dtype:
     """The dtype. Raises TypeError where it is no floating-point type."""
     found = check_dtype(dtype)
     if not has_gradient(found):
-        raise TypeError(f"{who} makes numbers with a fraction, which {found} cuts off; take float32 or float64.")
+        raise TypeError(f"{who} makes numbers with a fraction, in float32 or float64, not in {found}.")
     return found
 
 

@@ -101,6 +101,13 @@ def require(who: str, value: Any, kind: Any, wanted: str) -> Any:
     return value
 
 
+def require_word(who: str, name: str, value: Any, known: Sequence[str]) -> str:
+    """The word if it is among those known. Raises TypeError or ValueError."""
+    if not isinstance(value, str):
+        raise TypeError(f"{who}: {name}={value!r:.60} must be one of {', '.join(known)}.")
+    return require_words(who, name, value, known)[0]
+
+
 def require_words(who: str, name: str, value: Any, known: Sequence[str]) -> tuple[str, ...]:
     """A word or a list of words as a tuple, each among those known. Raises TypeError or ValueError."""
     one = (value,) if isinstance(value, str) else value

@@ -307,8 +307,8 @@ def outside(code: str, sign: str, opening: str, closing: str) -> Iterator[int]:
 def members(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
     """The type and the declarators of each line of a struct, e.g. ("float", ["x", "v[3]"]); None: it is not here.
 
-    A base class, a bit-field or a pointer gives a member with an empty type: its layout is not read. An alignment and
-    the word union come first, as the members ("alignas", ["16"]) and ("union", [""]).
+    A pointer's type ends with *. A base, a bit-field or a pointer to pointers has an empty type: its layout is not
+    read. An alignment and the word union come first, as ("alignas", ["16"]) and ("union", [""]).
     """
     word, code = re.escape(struct), _ATTRIBUTE.sub(_alignment, code)
     head = re.search(rf"\b(?P<key>struct|class|union)\s+(?P<more>[^{{}};()=]*?)\b{word}(?P<base>[^{{}};()=]*)\{{", code)
@@ -317,10 +317,8 @@ def members(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
         head = next((each for each in typedefs if matching(code, each.end() - 1, "{}") == alias.start()), None)
     if not head:
         return None
-    aligned = re.fullmatch(r"minigrad_align_(\d+)", head["more"].strip())
-    found = (
-        [("alignas", [aligned[1]])] if aligned else [("", [""])] * bool(head["more"].strip() or head["base"].strip())
-    )
+    aligned, more = re.fullmatch(r"minigrad_align_(\d+)", head["more"].strip()), head["more"].strip()
+    found = [("alignas", [aligned[1]])] if aligned else [("", [""])] * bool(more or head["base"].strip())
     found += [("union", [""])] * (head["key"] == "union")
     body = code[head.end() : matching(code, head.end() - 1, "{}")]
     body = re.sub(r"\b(?:public|private|protected)\s*:", " ", body)
@@ -329,8 +327,14 @@ def members(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
         if is_function(text) or "(" in text or re.match(r"static\b|using\b|typedef\b", text):
             continue
         first, *others = split(text)
+        bare = re.sub(r"\[[^\]]*\]", "", text)
+        if "*" in bare and not re.search(r"[&{=:(<]|\*\s*(?:const\s*)?\*", bare):
+            kind, star, name = first.partition("*")
+            for each in (parameter(f"{kind} {declarator}") for declarator in (star + name, *others)):
+                found.append((each.type + " *" * each.pointer, [each.name]))
+            continue
         line = re.fullmatch(r"([\w\s:]*?)\s*(\w+(?:\s*\[[^\]]*\])*)", first)
-        plain = not re.search(r"[*&{=]|\b(?:minigrad_)?align", re.sub(r"\[[^\]]*\]", "", text))
+        plain = not re.search(r"[*&{=]|\b(?:minigrad_)?align", bare)
         found.append((line[1], [line[2], *others]) if line and plain else ("", [""]))
     return found
 

@@ -5,6 +5,7 @@ A file may be one as downloaded: its host code is left out, a kernel gets its C 
 
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -46,7 +47,7 @@ _WORDS = r"__global__|void|static|inline|__forceinline__|__noinline__"
 _KERNEL = re.compile(rf"(?:\b(?:{_WORDS})\s+|{BOUNDS.pattern}\s*)+(\w+)\s*\(")
 _TEMPLATE = re.compile(rf"(template\s*<([^{{}};]*?)>\s*){_KERNEL.pattern}")  # its head, its parameters, the name
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)\n]*\))?[ \t]+((?:\\\n|[^\n])*)", re.M)
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_WORD = re.compile(r"\b[A-Za-z_]\w*")
 _NO_BODY = re.compile(r"\s*;")
 _HOST_LIBRARY = re.compile(r"cu(?:blas|dnn|fft|rand|solver|sparse)|nccl|npp")  # whose headers NVRTC cannot read
 _HEADERS = ("include", "inc", "common", "Common", "src")
@@ -105,13 +106,14 @@ class Source:
     def kernels(self) -> dict[str, Signature]:
         """The kernels that the text defines, by name, in order."""
         code, found = self.code, dict[str, Signature]()
-        for match in self._kernel.finditer(code):
+        for match in self._kernel.finditer(without_directives(code)):
             close = matching(code, match.end() - 1, "()")
             body = code.find("{", close)
             said = self._expanded(match[0]).split()
             if not {"__global__", "void"} <= set(said) or body < 0 or code[close + 1 : body].strip():
                 continue  # another function, or a declaration only
-            declared = self._expanded(without_directives(code[match.end() : close]))
+            declared = without_directives(code[match.end() : close])
+            declared = self._expanded(declared, {parameter(each).name for each in split(declared)})
             params = () if declared.strip() in ("", "void") else tuple(map(self._parameter, split(declared)))
             start = _first_line(self.text, code.rfind("\n", 0, match.start()) + 1)
             stop = matching(code, body, "{}") + 1
@@ -124,41 +126,38 @@ class Source:
             found[match[1]] = Signature(match[1], params, lines, start, stop, stops, c_name)
         return found
 
-    def _parameter(self, text: str) -> Param:
+    def _parameter(self, text: str, inside: tuple[str, ...] = ()) -> Param:  # inside: the structs around it
         """A parameter with its type behind typedef, using and #define."""
         param, seen = parameter(text), set[str]()
         while (kind := param.type) in self.aliases and kind not in seen:
             seen.add(kind)
             param = parameter(f"{'const ' * param.const}{self.aliases[kind]} {'*' * param.pointer} {param.name}")
         if "::" in param.type and "<" not in param.type and not param.type.startswith("std::"):
-            return self._parameter(text.replace(param.type, param.type.rpartition("::")[2]))
+            return self._parameter(text.replace(param.type, param.type.rpartition("::")[2]), inside)
         known = kind in READ or not kind.isidentifier() or kind not in type_words(self._all)
         if not known and (base := enum_type(self._all, kind)):
             return param._replace(type=base)
-        if not known and re.search(rf"\b(?:struct|class|union)\b[^{{}};]*\b{kind}\b|\}}\s*{kind}\s*;", self._all):
-            lines = members(self._all, kind) or []
-            inner = [
-                (self._parameter(f"{its or '?'} {name or '?'}"), self._extents(name) or "?")
-                for its, names in lines
-                for name in names
-            ]
-            return param._replace(members=tuple((each.type, name, each.members) for each, name in inner))
+        struct = rf"\b(?:struct|class|union)\b[^{{}};]*\b{kind}\b|\}}\s*{kind}\s*;"
+        if not known and kind not in inside and re.search(struct, self._all):
+            made = []
+            for its, name in ((its, name) for its, names in members(self._all, kind) or [] for name in names):
+                each = self._parameter(f"{its or '?'} {name or '?'}", (*inside, kind))
+                shown = self._extents(name) or "?"
+                made.append((each.type, "*" * ("*" in its) + shown, each.members))
+            return param._replace(members=tuple(made))
         return param
 
     def _extents(self, declarator: str) -> str:
         """`v[N * 2]` -> `v[6]`"""
         return re.sub(r"\[([\d\s()*+-]+)\]", lambda found: f"[{eval(found[1], {})}]", self._expanded(declarator))
 
-    def _expanded(self, text: str) -> str:
-        """The text with the values of its macros and constants, except those that a launch may set."""
+    def _expanded(self, text: str, names: Collection[str] = ()) -> str:
+        """The text with the values of macros and constants, but for those of a launch, and of parameters' `names`."""
         values = self._compiled[1]
         own = {name for name in ("real", "wide") if f"#ifndef {name}" in self._all}
+        own |= {name for name in names if values.get(name, "").isdigit()}
         for _ in range(5):
-            text = re.sub(
-                r"\b[A-Za-z_]\w*\b",
-                lambda found: found[0] if found[0] in own else values.get(found[0], found[0]),
-                text,
-            )
+            text = _WORD.sub(lambda found: found[0] if found[0] in own else values.get(found[0], found[0]), text)
         return text
 
     @cached_property
@@ -254,7 +253,7 @@ class Source:
         """extern "C" ahead of each kernel that lacks it: a GPU's driver finds it by its name."""
         edits = []
         for item in items(self.code):
-            head = self.code[item.start : item.body]
+            head = without_directives(self.code[item.start : item.body])
             name = self._kernel.search(head)
             template = _TEMPLATE.match(head)
             wanted = template and template[3] == self._name and self.code[item.body] == "{"
@@ -268,7 +267,8 @@ class Source:
 
     def others(self, kernel: str) -> list[TopLevel]:
         """The kernels of the text but for this one, which needs none of them."""
-        found = [(item, self._kernel.search(self.code[item.start : item.body])) for item in items(self.code)]
+        plain = without_directives(self.code)
+        found = ((item, self._kernel.search(plain[item.start : item.body])) for item in items(self.code))
         return [item for item, name in found if name and name[1] in self.kernels and name[1] != kernel]
 
     def with_kernel(self, text: str, name: str) -> "Source":
@@ -316,7 +316,7 @@ class Source:
         return self.template.partition("<")[0].strip()
 
     def _head(self, kernel: str) -> re.Match[str] | None:  # `template <typename T, int N = 4> __global__ void k(`
-        heads = [each for each in _TEMPLATE.finditer(self.code) if each[3] == kernel]
+        heads = [each for each in _TEMPLATE.finditer(without_directives(self.code)) if each[3] == kernel]
         ends = [matching(self.code, each.end() - 1, "()") + 1 for each in heads]
         return next((head for head, end in zip(heads, ends, strict=True) if not _NO_BODY.match(self.code, end)), None)
 

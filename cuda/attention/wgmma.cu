@@ -1,7 +1,7 @@
 #include "attention/wgmma.cuh"
 
 #ifndef GROUPS
-#define GROUPS 3
+#define GROUPS 2
 #endif
 constexpr int KEYS = 128, ROWS = 64 * (GROUPS - 1), PLACES = 4;
 using Own = Rows<ROWS>;
@@ -48,9 +48,10 @@ struct Strip {
 // y = softmax(scale q k^T) v. block -> ROWS queries of a pair; group of four warps -> 64 of them. A thread of the last group
 // feeds the copy engine: tiles of keys and values pass by in a ring. The products for a tile's scores and those with the
 // values of the one before are begun together, and while the second ones go on, the softmax of the tile is made.
-extern "C" __global__ void __launch_bounds__(128 * GROUPS, 1) attention_wgmma_bf16(
+extern "C" __global__ void __launch_bounds__(128 * GROUPS, GROUPS == 2 ? 2 : 1) attention_wgmma_bf16(
     const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k, const __grid_constant__ TensorMap v, bfloat16* y,
-    float* peaks, float* inverses, int* spoiled, float scale, int group, int queries, int keys, int width, int causal) {
+    float* peaks, float* inverses, int* spoiled, float scale, int group, int queries, int keys, int width, int causal,
+    int heads) {
     // [own]
     extern __shared__ __align__(1024) unsigned char memory[];
     Tiles ring(memory + Own::SIZE);
@@ -63,10 +64,9 @@ extern "C" __global__ void __launch_bounds__(128 * GROUPS, 1) attention_wgmma_bf
     __syncthreads();
     // [copy]
     if (first == ROWS) {
-        give_registers<24>();
+        give_registers<GROUPS == 2 ? 40 : 24>();
         if (threadIdx.x % 128 > 0) return;
-        barrier_expect(ready, Own::SIZE);
-        Own::copy(memory, q, top, pair, ready);
+        barrier_expect(ready, Own::SIZE), Own::copy(memory, q, top, pair, ready);
         for (int turn = 0; turn < 2 * tiles; ++turn) {
             Barrier* full = ring.to_fill(turn);
             barrier_expect(full, Passing::SIZE);
@@ -74,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(128 * GROUPS, 1) attention_wgmma_bf
         }
         return;
     }
-    take_registers<GROUPS == 3 ? 240 : 160>();
+    take_registers<GROUPS == 2 ? 216 : 240>();
     // [first tile]
     Strip strip{of, ring, memory, top + first, first, Softmax(scale)};
     barrier_wait(ready, 0);
@@ -99,9 +99,9 @@ extern "C" __global__ void __launch_bounds__(128 * GROUPS, 1) attention_wgmma_bf
     strip.softmax.finish();
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        int query = top + first + row(i), at = pair * queries + query;
+        int query = top + first + row(i), at = pair * queries + query, token = pair / heads * queries + query;
         if (query >= queries) continue;
-        store(y + at * width, strip.sum, i, width, strip.softmax.inverse(i), spoiled);
+        store(y + (token * heads + pair % heads) * width, strip.sum, i, width, strip.softmax.inverse(i), spoiled);
         if (lane() % 4 == 0) peaks[at] = strip.softmax.peak(i), inverses[at] = strip.softmax.weight(i);
     }
 }

@@ -1,9 +1,12 @@
 #include "attention/wgmma.cuh"
 
-constexpr int KEYS = 128, QUERIES = 64, STAGES = 2, NUMBERS = 2 * QUERIES, EXPOSED = KEYS * QUERIES * 2;
+#ifndef GROUPS
+#define GROUPS 3
+#endif
+constexpr int KEYS = 64 * (GROUPS - 1), QUERIES = 64, STAGES = 2, NUMBERS = 2 * QUERIES, EXPOSED = KEYS * QUERIES * 2;
 using Own = Rows<KEYS>;
 using Passing = Rows<QUERIES>;
-using Passed = Ring<STAGES, 2 * Passing::SIZE, 2>;  // of q and dy
+using Passed = Ring<STAGES, 2 * Passing::SIZE, GROUPS - 1>;  // of q and dy
 
 // The tiles of queries that pass by a block's keys: those of a head from the first that sees a key on, then of the next head.
 struct Tiles {
@@ -53,11 +56,12 @@ __device__ inline void expose(unsigned char* to, int strip, const unsigned (&ds)
     stores_ready();
 }
 
-// What a block adds to dq of a tile: ds k, summed over all its keys. group of warps -> half of the columns. Without these
+// What a block adds to dq of a tile: ds k, summed over all its keys. group of warps -> its share of the columns. Without these
 // additions the gradients of 4 x 16 heads, 4096 x 64, take 1.86 instead of 2.22 ms on an H100.
 struct Dq {
-    float sum[WIDTH / 4];
-    int left = threadIdx.x / 128 * (WIDTH / 2);
+    static constexpr int COLUMNS = WIDTH / (GROUPS - 1);
+    float sum[COLUMNS / 2];
+    int left = threadIdx.x / 128 * COLUMNS;
 
     __device__ void begin(const unsigned char* ds, const unsigned char* k_tile) {
         wgmma_fence(sum);
@@ -70,7 +74,7 @@ struct Dq {
         int start = tiles.start(number), queries = tiles.of.queries, width = tiles.of.width;
         float* to = dq + (tiles.pair(number) * queries + start) * width + left;
 #pragma unroll
-        for (int n = 0; n < WIDTH / 4; n += 2) {
+        for (int n = 0; n < COLUMNS / 2; n += 2) {
             int query = row(n / 2 % 2);
             Run<float, 2> run = {sum[n] * scale, sum[n + 1] * scale};
             if (start + query < queries) add_run(to + query * width, column(n / 4 * 2), width - left, run);
@@ -116,7 +120,7 @@ struct Strip {
 // All gradients, as flash_backward_keys makes them. block -> KEYS keys of a head that `group` heads of q share; group of four
 // warps -> 64 of them; a warp of the last group copies. Tiles of q and dy pass by. Only dq sums over the keys of both groups:
 // for that ds goes through shared memory, in two places in turns, so that one barrier a tile is enough.
-extern "C" __global__ void __launch_bounds__(384, 1) attention_wgmma_bf16_backward_all(
+extern "C" __global__ void __launch_bounds__(128 * GROUPS, GROUPS == 2 ? 2 : 1) attention_wgmma_bf16_backward_all(
     const __grid_constant__ TensorMap dy, const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
     const __grid_constant__ TensorMap v, const float* peaks, const float* inverses, const float* dots, float* dq, bfloat16* dk,
     bfloat16* dv, int* spoiled, float scale, int group, int queries, int keys, int width, int causal) {
@@ -131,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_wgmma_bf16_backwa
     if (threadIdx.x == 0) barrier_init(ready, 1), ring.begin(2), barriers_ready();
     __syncthreads();
     if (first == KEYS) {
-        give_registers<24>();
+        give_registers<GROUPS == 2 ? 40 : 24>();
         if (threadIdx.x % 128 >= 32) return;
         if (lane() == 0) {
             barrier_expect(ready, 2 * Own::SIZE);
@@ -140,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_wgmma_bf16_backwa
         copy_tiles(ring, numbers, tiles, q, dy, peaks, inverses, dots);
         return;
     }
-    take_registers<240>();
+    take_registers<GROUPS == 2 ? 216 : 240>();
     Strip strip{tiles.of, own, first, scale * LOG2_E};
     Dq dq_sum;
     barrier_wait(ready, 0);
@@ -158,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_wgmma_bf16_backwa
         strip.begin_sums(ring.tile(number));
         expose(ds, first, strip.ds);
         wgmma_wait<0>(strip.value_sum), wgmma_wait<0>(strip.key_sum);
-        first_threads_meet<256>();
+        first_threads_meet<128 * (GROUPS - 1)>();
         ring.free(number);
         dq_sum.begin(ds, k_tile);
         wgmma_wait<0>(dq_sum.sum);

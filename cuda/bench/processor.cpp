@@ -28,14 +28,16 @@ static real multiply_add(int64_t n) {
     return total[0];
 }
 
-// All numbers are read n times; count is a multiple of 8 vectors'.
+// All numbers are read n times, each time in the other direction, and so those first that are still in the cache; count
+// is a multiple of 8 vectors'.
 static real read_again(const real* from, int64_t count, int64_t n) {
     vector sum[8] = {}, total = {};
     for (int64_t i = 0; i < n; i++) {
-        for (int64_t at = 0; at < count; at += 8 * LANES) {
+        for (int64_t done = 0; done < count; done += 8 * LANES) {
+            const real* at = from + (i % 2 ? count - 8 * LANES - done : done);
 #pragma GCC unroll 8
             for (int j = 0; j < 8; j++) {
-                sum[j] += load(from + at + j * LANES);
+                sum[j] += load(at + j * LANES);
             }
         }
     }

@@ -72,6 +72,8 @@ __device__ inline Tile describe(const void* tile, int next) {
 #define ALL_16 SIXTEEN(0)
 #define ALL_32 ALL_16, SIXTEEN(16)
 #define ALL_64 ALL_32, SIXTEEN(32), SIXTEEN(48)
+#define ALL_80 ALL_64, SIXTEEN(64)
+#define ALL_96 ALL_80, SIXTEEN(80)
 #define ALL_128 ALL_64, SIXTEEN(64), SIXTEEN(80), SIXTEEN(96), SIXTEEN(112)
 #define NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define NAMES_32 NAMES_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
@@ -79,10 +81,11 @@ __device__ inline Tile describe(const void* tile, int next) {
     NAMES_32                                                                                                                  \
     ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,"   \
     "%61,%62,%63"
+#define NAMES_80 NAMES_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
+#define NAMES_96 NAMES_80 ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 #define NAMES_128                                                                                                             \
-    NAMES_64                                                                                                                  \
-    ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,"   \
-    "%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,"  \
+    NAMES_96                                                                                                                  \
+    ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,"             \
     "%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
@@ -112,28 +115,36 @@ __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.al
 WGMMA(16, "32", "%16", "%17", "%18", "%19", "%20", "%21", "%22")
 WGMMA(32, "64", "%32", "%33", "%34", "%35", "%36", "%37", "%38")
 WGMMA(64, "128", "%64", "%65", "%66", "%67", "%68", "%69", "%70")
+WGMMA(80, "160", "%80", "%81", "%82", "%83", "%84", "%85", "%86")
+WGMMA(96, "192", "%96", "%97", "%98", "%99", "%100", "%101", "%102")
 WGMMA(128, "256", "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 
-// The same of TF32: (64, 8) @ (8, 256 or 128), with the sum along the rows of both tiles, the only way that it takes.
-__device__ inline void wgmma_tf32(float (&c)[128], Tile a, Tile b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {" NAMES_128 "}, %128, %129, 1, 1, 1;"
-                 : ALL_128 : "l"(a), "l"(b));
-}
-__device__ inline void wgmma_tf32(float (&c)[64], Tile a, Tile b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" NAMES_64 "}, %64, %65, 1, 1, 1;"
-                 : ALL_64 : "l"(a), "l"(b));
-}
+// The same of TF32, (64, 8) @ (8, 2 N), with the sum along the rows of both tiles, the only way that it takes.
+#define WGMMA_TF32(N, COLUMNS, P0, P1)                                                                                        \
+    __device__ inline void wgmma_tf32(float (&c)[N], Tile a, Tile b) {                                                        \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" COLUMNS "k8.f32.tf32.tf32 {" NAMES_##N "}, " P0 ", " P1 ", 1, 1, 1;"  \
+                     : ALL_##N : "l"(a), "l"(b));                                                                             \
+    }
+WGMMA_TF32(64, "128", "%64", "%65")
+WGMMA_TF32(80, "160", "%80", "%81")
+WGMMA_TF32(96, "192", "%96", "%97")
+WGMMA_TF32(128, "256", "%128", "%129")
 #undef FOUR
 #undef SIXTEEN
 #undef ALL_16
 #undef ALL_32
 #undef ALL_64
+#undef ALL_80
+#undef ALL_96
 #undef ALL_128
 #undef NAMES_16
 #undef NAMES_32
 #undef NAMES_64
+#undef NAMES_80
+#undef NAMES_96
 #undef NAMES_128
 #undef WGMMA
+#undef WGMMA_TF32
 
 // Makes this thread's stores to shared memory visible to later copies and products, once a barrier has followed.
 __device__ inline void stores_ready() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

@@ -58,7 +58,7 @@ class Adjoint:
     def _included(self, name: str) -> str | None:
         """The text of an included file of the kernel's own folder."""
         found = self.primal.source.find(name, self.primal.source.folder)
-        return found.read_text() if found else None
+        return found.read_text(errors="replace") if found else None
 
     @property
     def source(self) -> str:
@@ -100,7 +100,8 @@ class Adjoint:
 
         args are those of the kernel, tensors or arrays, with the values from which it starts; none is changed, and the
         gradients are of the same kind. A number in a tensor has a gradient of that tensor's shape and dtype. dy lists
-        the gradient of each of `outputs`; None means zeros. grid, block and shared, the bytes of
+        the gradient of each of `outputs`; None means zeros. An array x to which a member of a struct d points is d_x
+        in `wrt` and `outputs`. grid, block and shared, the bytes of
         `extern __shared__` memory, are those of the kernel's own launch.
 
         A kernel in which two threads race for an element has no gradient; the adjoint of one without a race has none
@@ -124,11 +125,12 @@ class Adjoint:
             if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
                 break
             self.slots = slots  # the tapes were too short: discard this run
-        values = dict(zip((p.name for p in self.file.kernel.own), args, strict=True))
+        values = dict(zip((p.name for p in self.primal.signature.params), args, strict=True))
+        values |= {name: values[struct][member] for name, (struct, member) in self.file.kernel.pointed.items()}
         gradients = [launches.fitted(made[name], values[name]) for name in self.wrt]
-        if any(isinstance(a, Tensor) for a in args):
+        if any(isinstance(a, Tensor) for a in values.values()):
             return [Tensor(d) for d in gradients]
-        return [d.numpy() for d in gradients] if any(isinstance(a, np.ndarray) for a in args) else gradients
+        return [d.numpy() for d in gradients] if any(isinstance(a, np.ndarray) for a in values.values()) else gradients
 
     def inspect(
         self, *args: Any, dy: Any = None, grid: Extent | None = None, block: Extent | None = None, shared: int = 0,

@@ -113,6 +113,8 @@ class PrimalLaunch:
 def _members(name: str, value: Any) -> dict[str, int]:
     """The whole numbers in a struct that is passed by value."""
     found: dict[str, int] = {}
+    if isinstance(value, Mapping):
+        return {f"{name}.{own}": int(v) for own, v in value.items() if isinstance(v, int | np.integer)}
     for field in getattr(getattr(value, "dtype", None), "names", None) or ():
         inner = value[field]
         own = f"{name}.{field}"
@@ -234,7 +236,7 @@ def prepare(
     params = primal.signature.params
     if len(args) == len(params):
         device = next((a.device.name for a in map(_array, args) if isinstance(a, Array)), kernel_device())
-        args = [_on_device(a, device) if p.pointer else _scalar(a) for p, a in zip(params, args, strict=True)]
+        args = [_argument(a, p.pointer, device) for p, a in zip(params, args, strict=True)]
         for n, (p, a) in enumerate(zip(params, args, strict=True), 1):
             if p.pointer and a is None:
                 raise TypeError(f"{primal.name}: argument {n} ({p}) is None, and an adjoint needs every array.")
@@ -242,11 +244,22 @@ def prepare(
     arrays, scalars = (
         {p.name: a for p, a in zip(params, args, strict=True) if p.pointer == pointer} for pointer in (True, False)
     )
-    _check_separate(derived.facts.function, arrays)
+    function = derived.facts.function
+    for name, (struct, member) in function.pointed.items():
+        arrays[name] = _array(scalars[struct].get(member)) if isinstance(scalars[struct], Mapping) else None
+        if arrays[name] is None:
+            raise TypeError(f"{primal.name}: {struct} has no array {member}, and an adjoint needs every array.")
+    _check_separate(function, arrays)
     run = PrimalLaunch(derived, arrays, scalars, *primal.extents(grid, block, shared), shared)
     check_shared(run)
     check_conditions(run)
     return run
+
+
+def _argument(value: Any, pointer: bool, device: str) -> Any:
+    if isinstance(value, Mapping):  # a struct by its members
+        return {name: _on_device(each, device) for name, each in value.items()}
+    return _on_device(value, device) if pointer else _scalar(value)
 
 
 def _array(value: Any) -> Any:
@@ -316,15 +329,21 @@ def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> 
     """
     if run.threads > EXAMINED or any(a.device.is_gpu for a in run.arrays.values()):
         return
-    values = {name: a.numpy() for name, a in run.arrays.items()} | {n: np.asarray(v) for n, v in run.scalars.items()}
+    values = {name: a.numpy() for name, a in run.arrays.items()}
+    for name, v in run.scalars.items():
+        numbers = {own: n for own, n in v.items() if not isinstance(_array(n), Array)} if isinstance(v, Mapping) else v
+        values[name] = np.frombuffer(repr(numbers).encode(), np.uint8) if isinstance(v, Mapping) else np.asarray(v)
     hashes = [(name, a.shape, sha256(a.tobytes()).digest()) for name, a in values.items() if a.dtype.kind in kinds]
     key = (run.grid, run.block, run.shared, *hashes, *(a.shape for a in run.arrays.values()))
     if key in seen:
         return
     from minigrad.microscope import inspect
 
-    arrays = {name: copied(a) for name, a in run.arrays.items()}
-    args = [{**arrays, **run.scalars}[p.name] for p in run.file.kernel.own]
+    arrays, function = {name: copied(a) for name, a in run.arrays.items()}, run.file.kernel
+    known = {**arrays, **run.scalars}
+    for name, (struct, member) in function.pointed.items():
+        known[struct] = {**known[struct], member: arrays[name]}
+    args = [known[p.name] for p in kernel.signature.params]
     for problem in inspect(kernel, *args, grid=run.grid, block=run.block, shared=run.shared, blocks=0).problems:
         if problem.kind == "race":
             why = f"the kernel has a race and so no gradient: {problem.message}"

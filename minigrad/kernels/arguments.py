@@ -1,7 +1,7 @@
 """Check a kernel's arguments against its signature and pack them in the layout of CUDA's parameter buffer."""
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -55,7 +55,8 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
     for i, (param, arg) in enumerate(zip(params, args, strict=True)):
         if not param.pointer:
             if structs.is_value(param) and param.type not in STRUCTS:
-                values[i] = structs.by_value(_place(kernel, i, param), param, arg)
+                values[i] = structs.by_value(_place(kernel, i, param), param, arg, arrays)
+                written += [x for x in arg.values() if hasattr(x, "written_by")] if isinstance(arg, Mapping) else []
             else:
                 values[i] = _scalar(kernel, i, param, c_type(param.type, real), arg)
         if param.type == "TensorMap":

@@ -2,17 +2,20 @@
 
 import ctypes
 import re
+from collections.abc import Mapping
 from functools import cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from minigrad.devices.array import Array
 from minigrad.devices.dtypes import dtype_of, is_bfloat16
 from minigrad.errors import LaunchError
 from minigrad.kernels.types import ELEMENTS, plain
 from minigrad.source import Param
 
+ADDRESS = np.dtype(np.uint64)
 BYTES = {1: ctypes.c_uint8, 2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
 
 
@@ -30,10 +33,11 @@ def layout(struct: str, members: tuple) -> tuple[np.dtype, int]:
         if kind == "alignas":
             most = max(most, int(declarator))
             continue
+        pointer = declarator.startswith("*")
         name, *extents = re.findall(r"\w+", declarator) or ["?"]
         if not name.isidentifier() or not all(extent.isdigit() for extent in extents):
             raise _unread(struct, declarator)
-        dtype, align = layout(kind, inner) if inner else _element(struct, kind)
+        dtype, align = (ADDRESS, 8) if pointer else layout(kind, inner) if inner else _element(struct, kind)
         shape = tuple(map(int, extents))
         offset = 0 if union else -(-end // align) * align
         end, most = max(end, offset + dtype.itemsize * prod(shape)), max(most, align)
@@ -64,6 +68,11 @@ def _unread(struct: str, member: str) -> LaunchError:
 
 def check(place: str, param: Param, dtype: np.dtype) -> None:
     """Raise TypeError where an array's dtype is not that of the struct, with the dtype that is."""
+    if name := next((name for _, name, _ in param.members if name.startswith("*")), ""):
+        raise LaunchError(
+            f"{place}: {param.type} holds the pointer {name[1:]}, and only one such struct can be given, by value: "
+            f"{{{name[1:]!r}: tensor, ...}}. Pass the array as a parameter of its own."
+        )
     wanted, _ = layout(param.type, param.members)
     if wanted == dtype or _alike(wanted, dtype):
         return
@@ -111,23 +120,52 @@ def memory(param: Param) -> Any:
     return BYTES[align] * (dtype.itemsize // align)
 
 
-def by_value(place: str, param: Param, value: Any) -> Any:
+def by_value(place: str, param: Param, value: Any, arrays: list[tuple[str, Any]]) -> Any:
     """The bytes of a structured scalar, `points[0]` or `np.array((1, 2), dtype)`, or of a vector's numbers.
 
+    A struct that holds pointers is given as its members by name, {"n": 3, "x": tensor}; their arrays join `arrays`.
     Where the parameter begins at a multiple of 16, they are plain bytes. Raises TypeError.
     """
     dtype, align = value_layout(param)
+    value = value.numpy() if hasattr(value, "numpy") else value  # an array of numbers may have been uploaded
     if param.members:
-        host = np.asarray(value)
+        given = isinstance(value, Mapping)
+        host = filled(place, param, value, arrays) if given else np.asarray(value)
         if host.ndim or not host.dtype.names:
             raise TypeError(f"{place} takes one {param.type}; give np.array((...), {_words(dtype)}).")
-        check(place, param, host.dtype)
+        if not given:
+            check(place, param, host.dtype)
     else:
         host = np.asarray(value)
         if host.shape != dtype.shape or host.dtype.kind not in "iuf":
             raise TypeError(f"{place} takes {dtype.shape[0]} numbers, e.g. {(0,) * dtype.shape[0]}.")
         host = host.astype(dtype.base)
     return host.tobytes() if align == 16 else memory(param).from_buffer_copy(host.tobytes())
+
+
+def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tuple[str, Any]]) -> np.ndarray:
+    """A struct of these members; missing ones are 0. Raises TypeError."""
+    made = np.zeros((), layout(param.type, param.members)[0])
+    known = {re.findall(r"\w+", name)[0]: (kind, name, inner) for kind, name, inner in param.members if name}
+    for own, value in values.items():
+        if own not in known:
+            raise TypeError(f"{place} has no member {own!r}; it has {', '.join(known)}.")
+        kind, name, inner = known[own]
+        within, member = f"{place}: its member {own}", Param(own, kind, name.startswith("*"), False, inner)
+        array = getattr(value, "array", value)
+        if member.pointer and value is not None:
+            if not isinstance(array, Array):
+                raise TypeError(f"{within} is a pointer and takes a tensor; got {type(value).__name__}.")
+            wanted = layout(kind, inner)[0] if inner else ELEMENTS.get(plain(kind), (array.dtype, 1))[0]
+            if array.dtype != wanted and not _alike(array.dtype, wanted):
+                raise TypeError(f"{within} is {_words(wanted)}; got {_words(array.dtype)}.")
+            made[own] = array.address
+            arrays.append((f"{param.name}.{own}", array))
+        elif isinstance(value, Mapping):
+            made[own] = filled(within, member, value, arrays)
+        elif not member.pointer:
+            made[own] = value
+    return made
 
 
 def is_value(param: Param) -> bool:

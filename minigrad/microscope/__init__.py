@@ -193,9 +193,11 @@ def _is_array(arg: Any) -> bool:
 
 def on_sim(args: Sequence[Any]) -> list[Any]:
     """The arguments with NumPy arrays uploaded, each once. Raises LaunchError for an array on a GPU."""
-    sim, given = get(check("sim")), {}
+    sim, given = get(check("sim")), dict[int, Any]()
     for arg in args:
         not_on_gpu(getattr(arg, "array", arg))
+        if isinstance(arg, Mapping):  # a struct by its members
+            given[id(arg)] = dict(zip(arg, on_sim([*arg.values()]), strict=True))
         if _is_array(arg) and id(arg) not in given:
             given[id(arg)] = Array.upload(sim, arg)
     return [given.get(id(arg), arg) for arg in args]

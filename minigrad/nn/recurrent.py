@@ -9,7 +9,7 @@ import numpy as np
 
 from minigrad import create
 from minigrad.devices.array import Array
-from minigrad.errors import require, require_bool, require_int, require_words
+from minigrad.errors import require, require_bool, require_int, require_word
 from minigrad.nn.module import Module
 from minigrad.operators import OPS
 from minigrad.ops.recurrence import DIRECTIONS, WEIGHTS
@@ -27,7 +27,8 @@ class Recurrent(Module):
     not read beyond its length, where its y is 0; its state is that of its own last step, and backward it is read from
     its own end. A step of `mg.graph` takes no lengths on a GPU, since they are on the host.
 
-    Truncated backpropagation through time hands `state.detach()` to the next part of a sequence. All weights start
+    Truncated backpropagation through time hands `state.detach()`, of LSTM that of h and of c, to the next part of a
+    sequence. All weights start
     uniform in +-1/sqrt(hidden_size), as in PyTorch, from the generator that `mg.manual_seed` sets.
     """
 
@@ -123,9 +124,13 @@ class Recurrent(Module):
         if lengths is None:
             return None
         who, (steps, batch, _) = type(self).__name__, x.shape
-        found = np.asarray(lengths)
+        wanted = f"{who}: lengths={lengths!r:.60} must be {batch} whole numbers, one for each sequence."
+        try:
+            found = np.asarray(lengths)
+        except ValueError as ragged:
+            raise TypeError(wanted) from ragged
         if found.size and found.dtype.kind not in "iu":  # [] is of floats
-            raise TypeError(f"{who}: lengths={lengths!r:.60} must be {batch} whole numbers, one for each sequence.")
+            raise TypeError(wanted)
         if found.shape != (batch,):
             raise ValueError(f"{who}: lengths have shape {found.shape}; x {x.shape} needs ({batch},), one a sequence.")
         if batch and not 1 <= found.min() <= found.max() <= steps:
@@ -149,7 +154,7 @@ class RNN(Recurrent):
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, *, nonlinearity: str = "tanh", **how: Any
     ):
-        (self.kind,) = require_words("RNN", "nonlinearity", nonlinearity, ("tanh", "relu"))
+        self.kind = require_word("RNN", "nonlinearity", nonlinearity, ("tanh", "relu"))
         super().__init__(input_size, hidden_size, num_layers, **how)
 
     def cell(self, from_x: Tensor, from_h: Tensor, *state: Tensor) -> State:

@@ -1,13 +1,15 @@
 """Transformer: attention by several heads, a block of a GPT, the whole of it, and text that it continues."""
 
+import re
+from collections.abc import Mapping
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
 from minigrad import create
-from minigrad.devices.dtypes import wide
-from minigrad.errors import require_bool, require_int
+from minigrad.devices.dtypes import to_host, wide
+from minigrad.errors import require, require_bool, require_int
 from minigrad.nn.dropout import Dropout
 from minigrad.nn.embedding import Embedding
 from minigrad.nn.generation import WordStep, generate
@@ -19,6 +21,7 @@ from minigrad.ops.add_layer_norm import add_layer_norm, takes
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
+HEAD = "lm_head.weight"  # of a published model: its last layer, which is the table of words
 STD = 0.02  # of the weights at the start, as in GPT-2
 Past = list[
     Tensor
@@ -183,6 +186,20 @@ class GPT(Module):
         are kept; without `cached` they are made again for each word, with the same result.
         """
         return generate(self, indices, count, temperature, top_k, seed, cached)
+
+    def load_state_dict(self, state: Any) -> None:
+        """As of any module. A file of GPT-2 as it was published is taken, too.
+
+        What such a file has besides is left out: the masks of its attention, and a last layer that is the table of
+        words once more. Its names may begin with "transformer.".
+        """
+        require("load_state_dict", state, Mapping, "what state_dict() gives, arrays by name")
+        own = {re.sub(r"^transformer\.", "", str(name)): x for name, x in state.items()}
+        own = {name: x for name, x in own.items() if not re.fullmatch(r"h\.\d+\.attn\.(masked_)?bias", name)}
+        head, table = (own.get(name) for name in (HEAD, "wte.weight"))
+        if head is not None and table is not None and np.array_equal(to_host(head), to_host(table)):
+            del own[HEAD]
+        super().load_state_dict(own)
 
     def has_place(self, end: int) -> None:
         """Raise ValueError where a text of so many words is longer than the model takes."""

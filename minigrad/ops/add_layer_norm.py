@@ -9,7 +9,6 @@ import numpy as np
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import must_be_floats, wide
 from minigrad.errors import require_number
-from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.layouts import typed
 from minigrad.op import OPS, Op
@@ -17,9 +16,8 @@ from minigrad.ops import layer_norm
 from minigrad.ops.reduction import reduce
 from minigrad.ops.rowwise import around
 
-FILE, WIDEST, ROWS = "add_layer_norm.cu", 1024, (8, 4, 2, 16)
-FOURS = (8, 1, 2, 3, 4, 6)  # vectors of a lane
-MOST, RESIDENT = 4, 7  # blocks of a multiprocessor that make gradients, and vectors of a lane in all of them
+FILE, WIDEST = "add_layer_norm.cu", 128 * layer_norm.WARPS
+RESIDENT, RESIDENT_BACKWARD = 4, 4  # blocks of a multiprocessor, which walk through the rows
 
 
 def forward(
@@ -50,22 +48,12 @@ def backward(dy: tuple, y: np.ndarray, weight: np.ndarray, bias: Any, y0: np.nda
     return dx, dx.astype(y.dtype, copy=False), *both, *dbias
 
 
-def fit(rows: int, n: int, **_: int) -> dict[str, int]:
-    """The fewest vectors that hold a row."""
-    return {"FOURS": min(fours for fours in FOURS if 128 * fours >= n)}
-
-
 def kernels_of(center: bool) -> dict[str, Kernel]:
     """The kernels, or with a mean of 0 those of add_rms_norm."""
-
-    def kernel(way: str, grid: str, more: str = "", shared: str | int = 0) -> Kernel:
-        block, name, sizes = ("32", "ROWS"), f"add_layer_norm_{way}", f"rows n{more}"
-        return Kernel(FILE, name, (grid,), block, sizes, defines, fit, shared, ROWS=ROWS, FOURS=FOURS)
-
-    defines = {"CENTER": int(center)}
     return {
-        "forward": kernel("forward", "rows/ROWS"), "backward": kernel("backward", "parts", " parts bytes", "bytes"),
-    }  # fmt: skip
+        "forward": layer_norm.per_warps(FILE, "add_layer_norm_forward", center),
+        "backward": layer_norm.per_warps(FILE, "add_layer_norm_backward", center),
+    }
 
 
 def launch(
@@ -75,7 +63,7 @@ def launch(
     """One kernel."""
     rows, n, _ = around(x.shape, x.ndim - 1)
     h, normed = (Array.empty(x.device, x.shape, a.dtype) for a in (x, y))
-    kernels["forward"].launch(rows, n)(x, y, weight, shift, bias, h, normed, eps, rows, n)
+    layer_norm.launched(kernels["forward"], x, RESIDENT)(x, y, weight, shift, bias, h, normed, eps, rows, n)
     return h, normed
 
 
@@ -87,12 +75,8 @@ def launch_backward(
     dh, dn = typed(dh, y0.dtype), typed(dn, y.dtype)
     dx = Array.empty(y0.device, y0.shape, y0.dtype)
     low = dx if y.dtype == dx.dtype else Array.empty(y0.device, y0.shape, y.dtype)
-    size = dx.dtype.itemsize
-    values = kernels["backward"].launch(rows, n, 1, 0).values
-    resident = min(MOST, max(1, RESIDENT // values["FOURS"]))
-    count = max(min(ceil_div(rows, values["ROWS"]), resident * y0.device.processors), 1)
-    parts = Array.empty(y0.device, (3, count, n), dx.dtype)
-    run = kernels["backward"].launch(rows, n, count, 3 * n * size)
+    run = layer_norm.launched(kernels["backward"], y0, RESIDENT_BACKWARD)
+    parts = Array.empty(y0.device, (3, run.grid[0], n), dx.dtype)
     run(dh, dn, y0, weight, dx, None if low is dx else low, parts, eps, rows, n)
     sums = reduce(OPS["sum"].running, parts, (1,), False, 1).reshape((3, n))
     each = [sums.rows(i, 1).reshape((n,)) for i in range(2 if bias is None else 3)]
@@ -114,7 +98,7 @@ def prepare(name: str, x: Any, y: Any, *columns: Any, eps: Any = 1e-5) -> dict[s
 
 
 def takes(n: int) -> bool:
-    """True for rows that a warp holds."""
+    """True for rows that the warps of a block hold."""
     return n % 4 == 0 and 0 < n <= WIDEST
 
 

@@ -60,7 +60,7 @@ def launch(
     most, inverse = (Array.empty(q.device, q.shape[:3], wide(q.dtype)) for _ in range(2))
     used, following = (Array.empty(q.device, (2,), STATE) for _ in range(2))
     kernels["forward_mask"].launch()(state, used, following)
-    ends = *plain.extents(q, k, mask, causal, scale, state, dropout), None
+    ends = *plain.extents(q, k, mask, causal, scale, state, dropout), None, 1
     kernels["forward"].launch(prod(q.shape[:3]))(q, k, v, mask, y, most, inverse, *ends)
     return y, most, inverse, used, following
 

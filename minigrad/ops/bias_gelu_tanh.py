@@ -1,6 +1,7 @@
 """bias_gelu_tanh: gelu_tanh of a layer's product and its bias, so that their sum is never written."""
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,10 @@ from minigrad.devices.array import Array
 from minigrad.devices.dtypes import must_be_floats, wide
 from minigrad.kernels.kernel import Kernel
 from minigrad.layouts import typed
-from minigrad.op import OPS, Case, Op
+from minigrad.op import Case, Op
 from minigrad.ops import gelu_tanh
+from minigrad.ops.column_sums import launch_rows, row_maker, total
 from minigrad.ops.elementwise import launch_over, per_four
-from minigrad.ops.reduction import reduce
 
 FILE = "gelu_tanh.cu"
 
@@ -25,8 +26,7 @@ def forward(x: np.ndarray, bias: np.ndarray) -> np.ndarray:
 def backward(dy: np.ndarray, x: np.ndarray, bias: np.ndarray) -> tuple:
     """dx = dy times the slope of gelu_tanh at x + bias, dbias = the sum of dx over all rows"""
     (dx,) = gelu_tanh.backward(dy.astype(bias.dtype, copy=False), x.astype(bias.dtype, copy=False) + bias)
-    dx = dx.astype(x.dtype, copy=False)
-    return dx, dx.astype(bias.dtype, copy=False).sum(tuple(range(dx.ndim - 1)))
+    return dx.astype(x.dtype, copy=False), dx.sum(tuple(range(dx.ndim - 1)))
 
 
 def launch(kernels: Mapping[str, Kernel], x: Array, bias: Array) -> Array:
@@ -37,16 +37,11 @@ def launch(kernels: Mapping[str, Kernel], x: Array, bias: Array) -> Array:
 
 
 def launch_backward(kernels: Mapping[str, Kernel], needs: tuple, dy: Array, x: Array, bias: Array) -> tuple:
-    """One kernel for dx, and its sums."""
+    """One kernel for dx and the sums of its blocks, and those together."""
     dx = Array.empty(x.device, x.shape, x.dtype)
-    run = launch_over(kernels["backward"], x.size, x.dtype)
-    run(typed(dy, x.dtype), x, bias, dx, max(bias.size, 1), x.size)
-    return dx, column_sums(dx, bias.dtype) if needs[1] else None
-
-
-def column_sums(dx: Array, dtype: np.dtype) -> Array:
-    """The sums over all rows of (..., columns), in this dtype."""
-    return reduce(OPS["sum"].running, dx, tuple(range(dx.ndim - 1)), False, 1, dtype=dtype)
+    run, parts = launch_rows(kernels["backward"], dx, bias.dtype if needs[1] else None)
+    run(typed(dy, x.dtype), x, bias, dx, parts, bias.size, prod(x.shape[:-1]))
+    return dx, total(parts) if parts else None
 
 
 def prepare(x: Any, bias: Any) -> dict[str, Any]:
@@ -63,7 +58,10 @@ bias_gelu_tanh = Op(
     "bias_gelu_tanh",
     forward,
     backward,
-    kernels={way: per_four(FILE, f"bias_gelu_tanh_{way}") for way in ("forward", "backward")},
+    kernels={
+        "forward": per_four(FILE, "bias_gelu_tanh_forward"),
+        "backward": row_maker(FILE, "bias_gelu_tanh_backward"),
+    },
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,

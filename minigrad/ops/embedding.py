@@ -1,6 +1,5 @@
 """embedding: rows of a table, looked up by their numbers."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from minigrad.ops.elementwise import BLOCKS, per_element
 
 FILE = "embedding.cu"
 COUNT = np.dtype(np.uint32)
+MANY = 4096  # numbers of a table for each multiprocessor: with fewer, a thread for each sums many rows faster
 
 
 def forward(indices: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -31,14 +31,13 @@ def kernels_of() -> dict[str, Kernel]:
     """The look-up, and the steps of its gradient, whose sums have one order."""
     kernels = {"forward": per_element(FILE, "embedding_forward")}
     kernels["simple"] = kernels["forward"]  # by this name it is there whichever kernel has the role
-    kernels["vectorized"] = Kernel(FILE, "embedding_vectorized", ("n/4*BLOCK",), ("BLOCK",), "n", BLOCK=BLOCKS)
-    for step in ("count", "place", "sort"):
-        kernels[f"backward_{step}"] = per_element(FILE, f"embedding_backward_{step}", "rows")
-    blocks = (1024, 32, 64, 128, 256, 512)
-    kernels["backward_starts"] = Kernel(FILE, "embedding_backward_starts", ("1",), ("BLOCK",), "words", BLOCK=blocks)
-    kernels["backward"] = Kernel(
+    for step, size in {"count": "rows", "starts": "words", "place": "rows", "sort": "rows"}.items():
+        kernels[f"backward_{step}"] = per_element(FILE, f"embedding_backward_{step}", size)
+    kernels["backward"] = kernels["simple_backward"] = Kernel(
         FILE, "embedding_backward", ("words", "width/BLOCK"), ("BLOCK",), "words width", BLOCK=BLOCKS
     )
+    for way in ("vectorized", "vectorized_backward"):
+        kernels[way] = Kernel(FILE, f"embedding_{way}", ("n/4*BLOCK",), ("BLOCK",), "n", BLOCK=BLOCKS)
     return kernels
 
 
@@ -58,15 +57,20 @@ def launch_backward(
 ) -> tuple[None, Array]:
     """Indices sorted by four kernels, and a sum for each row of the table."""
     (words, width), rows = weight.shape, indices.size
-    zeros = partial(Array.zeros, weight.device, dtype=COUNT)
-    counts, starts, taken, placed, order = (zeros((n,)) for n in (words, words, words, rows, rows))
+    zeros = Array.zeros(weight.device, (2 * words + 1, 1), COUNT)
+    counts, taken, total = (zeros.rows(i, n).reshape((n,)) for i, n in ((0, words), (words, words), (2 * words, 1)))
+    starts, placed, order = (Array.empty(weight.device, (n,), COUNT) for n in (words, rows, rows))
     kernels["backward_count"].launch(rows)(indices, counts, words, rows)
     if words:
-        kernels["backward_starts"].launch(words)(counts, starts, words)
+        kernels["backward_starts"].launch(words)(counts, starts, total, words)
     kernels["backward_place"].launch(rows)(indices, starts, taken, placed, words, rows)
     kernels["backward_sort"].launch(rows)(indices, starts, counts, placed, order, words, rows)
     dweight = Array.empty(weight.device, weight.shape, weight.dtype)
-    kernels["backward"].launch(words, width)(dy, starts, counts, order, dweight, width)
+    kernel, given = kernels["backward"], (dy, starts, counts, order, dweight, width)
+    if "vectorized" not in kernel.name or width % 4 or dweight.size < MANY * weight.device.processors:
+        kernels["simple_backward"].launch(words, width)(*given)
+    else:
+        kernel.launch(dweight.size)(*given, dweight.size)
     return None, dweight
 
 
@@ -105,7 +109,7 @@ embedding = Op(
     forward,
     backward,
     kernels=kernels_of(),
-    fast={"forward": "vectorized"},
+    fast={"forward": "vectorized", "backward": "vectorized_backward"},
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
@@ -114,5 +118,6 @@ embedding = Op(
     cases=[
         _case(7, 4, 9), _case(1, 3, 5), _case(33, 68, 4, 25), _case(1030, 5, 3, 2, 7), _case(3, 260, 300),
         _case(5, 4, 0), _case(5, 0, 3), _case(6, 8, 2, 3, nan=True), _case(4, 3), _case(2100, 1, 2500),
+        _case(2100, 260, 9),
     ],
 )  # fmt: skip

@@ -69,13 +69,6 @@ def sums(dy: np.ndarray, normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def kernels_of(center: bool) -> dict[str, Kernel]:
     """The kernels of layer_norm, or with a mean of 0 those of rms_norm."""
 
-    def fit(rows: int, n: int, **_: int) -> dict[str, int]:
-        return {"WARPS": next_power(ceil_div(n, 128), WARPS)}
-
-    def per_warps(name: str, more: str = "", shared: str | int = 0) -> Kernel:
-        sizes, block = f"rows n blocks{more}", ("32*WARPS", f"{WARPS}/WARPS")
-        return Kernel(FILE, name, ("blocks",), block, sizes, defines, fit, shared, WARPS=(WARPS, 1, 2, 4))
-
     defines = {"CENTER": int(center)}
     per_row = partial(Kernel, FILE, grid=("rows",), block=("BLOCK",), sizes="rows", defines=defines, BLOCK=BLOCKS)
     kernels = {way: per_row(name=f"layer_norm_{way}") for way in ("forward", "backward")}
@@ -84,9 +77,19 @@ def kernels_of(center: bool) -> dict[str, Kernel]:
     kernels["backward_sums"] = Kernel(
         FILE, "layer_norm_backward_sums", grid, ("BLOCK",), "n parts", defines, BLOCK=BLOCKS
     )
-    kernels["warp"] = per_warps("layer_norm_warp")
-    kernels["warp_backward"] = per_warps("layer_norm_warp_backward", " bytes", "bytes")
+    kernels["warp"] = per_warps(FILE, "layer_norm_warp", center)
+    kernels["warp_backward"] = per_warps(FILE, "layer_norm_warp_backward", center)
     return kernels
+
+
+def per_warps(file: str, name: str, center: bool) -> Kernel:
+    """A kernel in which warps hold a row: see cuda/row_in_warps.cuh."""
+    block, defines = ("32*WARPS", f"{WARPS}/WARPS"), {"CENTER": int(center)}
+
+    def fit(rows: int, n: int, **_: int) -> dict[str, int]:
+        return {"WARPS": next_power(ceil_div(n, 128), WARPS)}
+
+    return Kernel(file, name, ("blocks",), block, "rows n blocks", defines, fit, WARPS=(WARPS, 1, 2, 4))
 
 
 def launch(
@@ -111,7 +114,7 @@ def launch_backward(
     rows, n, _ = around(x.shape, x.ndim - 1)
     dx = Array.empty(x.device, x.shape, x.dtype) if needs[0] else None
     if x.size and (warp := held(kernels, "backward", n)):
-        launch = launched(warp, x, RESIDENT_BACKWARD, 2 * n * wide(x.dtype).itemsize)
+        launch = launched(warp, x, RESIDENT_BACKWARD)
         parts = Array.empty(x.device, (2, launch.grid[0], n), wide(x.dtype))
         launch(dy, x, weight, mean, inverse, dx, parts, rows, n)
     elif x.size:
@@ -141,14 +144,14 @@ def held(kernels: Mapping[str, Kernel], way: str, n: int) -> Kernel | None:
     return requested(kernels, way, "warp") if n % 4 == 0 and n <= 128 * WARPS else None
 
 
-def launched(kernel: Kernel, x: Array, resident: int, *more: int) -> Launch:
+def launched(kernel: Kernel, x: Array, resident: int) -> Launch:
     """The launch of as many blocks as are there at once. Raises LaunchError where the warps do not hold the row."""
     rows, n, _ = around(x.shape, x.ndim - 1)
-    warps = kernel.launch(rows, n, 1, *more).values["WARPS"]
-    blocks = min(ceil_div(rows * warps, WARPS), resident * x.device.processors)
-    launch = kernel.launch(rows, n, blocks, *more)  # planned once: naming values would plan it at each call
+    warps = kernel.launch(rows, n, 1).values["WARPS"]
+    blocks = max(1, min(ceil_div(rows * warps, WARPS), resident * x.device.processors))
+    launch = kernel.launch(rows, n, blocks)  # planned once: naming values would plan it at each call
     if n > 128 * launch.values["WARPS"] and kernel.fit:  # tuned for a shorter row
-        launch = kernel.launch(rows, n, blocks, *more, **kernel.fit(rows, n))
+        launch = kernel.launch(rows, n, blocks, **kernel.fit(rows, n))
     if n > 128 * launch.values["WARPS"]:
         raise LaunchError(
             f"{kernel.name}: WARPS={launch.values['WARPS']} warps hold 128 numbers each, and a row has {n}. "

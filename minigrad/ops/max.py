@@ -54,5 +54,5 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Arra
     return (dx,)
 
 
-FAST = {"warp": "vectorized", "short": "lanes", "columns": "strips"}
+FAST = {"warp": "vectorized", "short": "lanes", "columns": "strips", "few": "columns"}
 max = reduction.reduction("max", forward, backward, reduction.reduce, launch_backward, kernels, FAST, prepare, "NCHW")

@@ -175,7 +175,8 @@ def _passes(kernels: Mapping[str, Kernel], x: Array, rows: int, n: int, inner: i
     if fold > 1 and n % fold == 0 and n >= 1024 * fold:  # (n / fold, fold * inner): enough columns for a warp
         x = _passes(kernels, x, rows, n // fold, fold * inner, (1.0,) * len(divisor))
         n = fold
-    way = "columns" if inner > 1 else "short" if n <= SHORT and rows > 1 and "short" in kernels else "warp"
+    few = "few" if n <= WARP and "few" in kernels else "columns"  # a thread adds up few numbers faster alone
+    way = few if inner > 1 else "short" if n <= SHORT and rows > 1 and "short" in kernels else "warp"
     kernel = kernels.get("forward") or kernels[way]
     make = Array.empty if "CHUNK" in kernel.tunables else Array.zeros  # atomics add to the output
     while True:

@@ -9,13 +9,17 @@ from minigrad import rounding
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import must_be_floats, wide
 from minigrad.errors import require_bool, require_int
+from minigrad.kernels.extents import ceil_div, next_power
 from minigrad.kernels.kernel import Kernel
 from minigrad.op import OPS, Case, Op
 from minigrad.ops import attention
-from minigrad.ops.bias_gelu_tanh import column_sums
-from minigrad.ops.elementwise import per_four
+from minigrad.ops.attention import flash
+from minigrad.ops.column_sums import launch_rows, row_maker, total
+from minigrad.ops.elementwise import per_element
+from minigrad.ops.precision import rounded
 
 FILE, PARTS = "self_attention.cu", 3  # queries, keys and values
+ONE = (1,), np.dtype(np.int32)  # shape and dtype of a whole number
 
 
 def forward(
@@ -29,15 +33,15 @@ def forward(
         x = (x.astype(bias.dtype, copy=False) + bias).astype(x.dtype, copy=False)
     q, k, v = split(x, heads, PARTS)
     o, most, inverse = attention.forward(q, k, v, causal=causal, precision=precision)
-    return merge([o]), q, k, v, o, most, inverse
+    return merge([o]), q, k, v, most, inverse
 
 
 def backward(
-    dy: np.ndarray, bias: np.ndarray | None, q: np.ndarray, k: np.ndarray, v: np.ndarray, o: np.ndarray,
+    dy: np.ndarray, bias: np.ndarray | None, y: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray,
     most: np.ndarray, inverse: np.ndarray, heads: int, causal: bool, precision: str,
 ) -> tuple:  # fmt: skip
     """dx = the gradients of q, k and v by attention's rule, side by side as they are in x; dbias = its sum over rows"""
-    (do,), shapes = split(dy, heads, 1), (q.shape,) * PARTS
+    (do,), (o,), shapes = split(dy, heads, 1), split(y, heads, 1), (q.shape,) * PARTS
     grads = attention.backward(do, q, k, v, None, o, most, inverse, causal, None, precision, shapes)
     dx = merge(grads)
     return (dx,) if bias is None else (dx, dx.astype(bias.dtype, copy=False).sum((0, 1)))
@@ -59,21 +63,27 @@ def launch(
     kernels: Mapping[str, Kernel], x: Array, bias: Array | None = None, *, heads: int, causal: bool, precision: str
 ) -> tuple[Array, ...]:
     """A kernel that splits x, those of attention, and one that puts heads side by side."""
-    q, k, v = launch_split(kernels, x, heads, PARTS, bias)
-    o, most, inverse = attention.launch(attending(), q, k, v, causal=causal, scale=None, precision=precision)
-    return launch_merge(kernels, [o]), q, k, v, o, most, inverse
+    (q, k, v), cleared = launch_split(kernels, x, heads, bias)
+    how: dict[str, Any] = {"causal": causal, "scale": None, "precision": precision}
+    y, most, inverse = attention.launch(attending(), q, k, v, cleared=cleared, merged=True, **how)
+    if y.ndim == q.ndim:
+        y, _ = launch_merge(kernels, [y])
+    return y, q, k, v, most, inverse
 
 
 def launch_backward(
-    kernels: Mapping[str, Kernel], needs: tuple, dy: Array, bias: Array | None, q: Array, k: Array, v: Array, o: Array,
+    kernels: Mapping[str, Kernel], needs: tuple, dy: Array, bias: Array | None, y: Array, q: Array, k: Array, v: Array,
     most: Array, inverse: Array, heads: int, causal: bool, precision: str,
 ) -> tuple:  # fmt: skip
     """The same way back."""
-    (do,), shapes = launch_split(kernels, dy, heads, 1), (q.shape,) * PARTS
-    saved = q, k, v, None, o, most, inverse
-    grads = attention.launch_backward(attending(), (True,) * PARTS, do, *saved, causal, None, precision, shapes)
-    dx = launch_merge(kernels, grads)
-    return (dx,) if bias is None else (dx, column_sums(dx, bias.dtype) if needs[1] else None)
+    running, every = attending(), (True,) * PARTS
+    dy, q, k, v = rounded(precision, dy, q, k, v)
+    rung = flash.choose(running, q, k, v, None, attention.scaling(q, None), precision)
+    do, dots, sums, cleared = launch_upstream(kernels, dy, y, q, most, flash.adds(running, rung, every))
+    saved, late = (most, inverse, dots), (sums, cleared if causal else None)
+    grads = attention.gradients(running, rung, every, do, q, k, v, None, saved, sums, cleared, causal, None, True)
+    dx, dbias = launch_merge(kernels, grads, late, bias.dtype if bias and needs[1] else None)
+    return (dx,) if bias is None else (dx, dbias)
 
 
 def attending() -> Mapping[str, Kernel]:
@@ -82,24 +92,39 @@ def attending() -> Mapping[str, Kernel]:
 
 
 def launch_split(
-    kernels: Mapping[str, Kernel], x: Array, heads: int, parts: int, bias: Array | None = None
-) -> list[Array]:
-    """`split` of x + bias by one kernel."""
+    kernels: Mapping[str, Kernel], x: Array, heads: int, bias: Array | None = None
+) -> tuple[list[Array], Array]:
+    """`split` of x + bias by one kernel, and a whole number, 0."""
     batch, length, size = x.shape
-    shape = batch, heads, length, size // parts // heads
-    found = [Array.empty(x.device, shape, x.dtype) for _ in range(parts)]
-    ends = parts, heads, length, shape[3], x.size
-    kernels["split"].launch(x.size)(x, bias, *(found + [None] * (PARTS - parts)), *ends)
-    return found
+    shape, cleared = (batch, heads, length, size // PARTS // heads), Array.empty(x.device, *ONE)
+    found = [Array.empty(x.device, shape, x.dtype) for _ in range(PARTS)]
+    run, _ = launch_rows(kernels["split"], x, None)
+    run(x, bias, *found, cleared, PARTS, heads, length, shape[3], batch * length)
+    return found, cleared
 
 
-def launch_merge(kernels: Mapping[str, Kernel], parts: Sequence[Array]) -> Array:
-    """`merge` by one kernel."""
+def launch_upstream(
+    kernels: Mapping[str, Kernel], dy: Array, y: Array, q: Array, like: Array, adds: bool
+) -> tuple[Array, Array, Array | None, Array]:
+    """By one kernel the heads of dy, dy y of each query, 0 for sums of dq if there are any, and a whole number, 0."""
+    (_, heads, length, width), rows = q.shape, like.size
+    do, dots, cleared = (Array.empty(y.device, *each) for each in ((q.shape, y.dtype), (like.shape, like.dtype), ONE))
+    sums = Array.empty(y.device, q.shape, np.dtype(np.float32)) if adds else None
+    lanes = next_power(ceil_div(width, 8 if y.dtype.itemsize == 2 else 4), 32)
+    run = kernels["upstream"].launch(rows * lanes)
+    run(dy, y, do, dots, sums, cleared, lanes, heads, length, width, rows)
+    return do, dots, sums, cleared
+
+
+def launch_merge(
+    kernels: Mapping[str, Kernel], parts: Sequence[Array], late: tuple = (None, None), dtype: np.dtype | None = None
+) -> tuple[Array, Array | None]:
+    """`merge` by one kernel, and the sums of the columns in this dtype, if wanted. late: sums and repair of dq."""
     batch, heads, length, width = parts[0].shape
     x = Array.empty(parts[0].device, (batch, length, len(parts) * heads * width), parts[0].dtype)
-    ends = len(parts), heads, length, width, x.size
-    kernels["merge"].launch(x.size)(*parts, *[None] * (PARTS - len(parts)), x, *ends)
-    return x
+    run, sums = launch_rows(kernels["merge"], x, dtype)
+    run(*parts, *[None] * (PARTS - len(parts)), *late, x, sums, len(parts), heads, length, width, batch * length)
+    return x, total(sums) if sums else None
 
 
 def prepare(
@@ -140,11 +165,15 @@ self_attention = Op(
     "self_attention",
     forward,
     backward,
-    kernels={way: per_four(FILE, f"self_attention_{way}", "n") for way in ("split", "merge")},
+    kernels={
+        "split": row_maker(FILE, "self_attention_split"),
+        "upstream": per_element(FILE, "self_attention_upstream", "threads"),
+        "merge": row_maker(FILE, "self_attention_merge"),
+    },
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
-    saves=("q", "k", "v", "o", "most", "inverse"),
+    saves=("q", "k", "v", "most", "inverse"),
     rounds=True,
     integers=True,
     widens=False,

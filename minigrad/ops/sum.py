@@ -32,7 +32,13 @@ kernels = {
     "strips": reduction.per_strip("sum.cu", "sum_strips"),
     "vectorized_backward": per_four("sum.cu", "sum_vectorized_backward", "size", (256, 128, 512)),
 }
-FAST = {"warp": "vectorized", "short": "lanes", "columns": "strips", "backward": "vectorized_backward"}
+FAST = {
+    "warp": "vectorized",
+    "short": "lanes",
+    "columns": "strips",
+    "few": "columns",
+    "backward": "vectorized_backward",
+}
 
 
 def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:

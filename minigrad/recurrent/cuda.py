@@ -9,7 +9,7 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import copied
-from minigrad.errors import require_words
+from minigrad.errors import require_word
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
 from minigrad.nn.recurrent import Recurrent, affine, stack
@@ -89,7 +89,7 @@ class CUDA(Runner):
 
     def __init__(self, module: Recurrent, rung: str = "persistent"):
         super().__init__(module)
-        (self.rung,) = require_words("CUDA", "rung", rung, RUNGS)
+        self.rung = require_word("CUDA", "rung", rung, RUNGS)
         if rung == "wavefront" and len(module.directions) > 1:
             raise ValueError(
                 "CUDA: a layer above both directions reads the end of the sequence first, so layers cannot run as a "

@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 
 from minigrad.display import plural
-from minigrad.errors import require_int, require_words
+from minigrad.errors import require_int, require_word
 from minigrad.nn.recurrent import Recurrent
 from minigrad.ops.recurrence import CELLS, WEIGHTS
 from minigrad.recurrent.runner import Arrays, NumPy, Runner, order, projected
@@ -41,9 +41,13 @@ class MPI(Runner):
         self, module: Recurrent, comm: Any, split: str = "batch", *, chunk: int = 8,
         inner: Callable[[Recurrent], Runner] = NumPy,
     ):  # fmt: skip
+        if not hasattr(comm, "rank"):
+            raise TypeError(f"MPI: comm={comm!r:.60} must be a communicator of mpi4py, as mpi4py.MPI.COMM_WORLD.")
+        if not callable(inner):
+            raise TypeError(f"MPI: inner={inner!r:.60} must make a runner of a module, as mg.recurrent.OpenMP does.")
         self.comm: Any = comm
         self.rank, self.ranks = int(comm.rank), int(comm.size)
-        (self.split,) = require_words("MPI", "split", split, SPLITS)
+        self.split = require_word("MPI", "split", split, SPLITS)
         self.chunk = require_int("MPI", "chunk", chunk, 1)
         super().__init__(module)
         self._fits()

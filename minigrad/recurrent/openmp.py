@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minigrad.devices.host_compiler import BuildError, cores
-from minigrad.errors import require_int, require_words
+from minigrad.errors import require_int, require_word
 from minigrad.nn.recurrent import Recurrent
 from minigrad.ops.recurrence import CELLS, DIRECTIONS
 from minigrad.recurrent.runner import REAL, Arrays, Runner
@@ -29,6 +29,7 @@ ALONE = RUNGS[:2]  # rungs of one thread
 AFFINITIES, SCHEDULES = ("none", "close", "spread"), ("static", "dynamic")
 MOST = 256  # threads: the system may refuse more, which would end the process
 LINE = 64  # bytes, of a cache
+TILE = 8  # sequences at least of a group of threads: those that a whole tile of packed.h multiplies at once
 LAG = 12  # inputs, two tiles of them, that a layer of a wavefront multiplies at once: as many steps at batch 1
 
 
@@ -63,7 +64,8 @@ class OpenMP(Runner):
     - packed: weights packed for the registers, the product with all inputs taken out, one thread.
     - units: threads own hidden units, and meet at a barrier after each step.
     - batch: threads own sequences, and never meet.
-    - both: `groups` groups of threads (2 where that divides the threads) own sequences, the threads of one units.
+    - both: groups of threads own sequences, and the threads of a group units. Where `groups` is not given, a
+      group has two threads at least, and a whole tile of sequences.
     - wavefront: all layers at once, each some steps behind the one below; of both directions, the two of a layer.
 
     threads: as many as processors where not given; `formula` and `packed` have one. affinity binds them while they
@@ -80,15 +82,16 @@ class OpenMP(Runner):
         schedule: str = "static", groups: int | None = None,
     ):  # fmt: skip
         super().__init__(module)
-        (self.rung,), (self.affinity,) = one_of("rung", rung, RUNGS), one_of("affinity", affinity, AFFINITIES)
-        (self.schedule,) = one_of("schedule", schedule, SCHEDULES)
+        self.rung = require_word("OpenMP", "rung", rung, RUNGS)
+        self.affinity = require_word("OpenMP", "affinity", affinity, AFFINITIES)
+        self.schedule = require_word("OpenMP", "schedule", schedule, SCHEDULES)
         self.library, threaded = library(str(self.dtype))
         wanted = len(cores()) if threads is None else at_most(MOST, "threads", threads)
         self.threads = wanted if threaded and self.rung not in ALONE else 1
-        self.groups = grouped(self.threads, groups)
+        if groups is not None and self.threads % require_int("OpenMP", "groups", groups, 1):
+            raise ValueError(f"OpenMP: groups={groups} must divide threads={self.threads}.")
+        self.groups = groups
         self._cpus = bound(self.affinity, self.threads)
-        cpus = None if self._cpus is None else self._cpus.ctypes.data
-        self._team = Team(self.threads, self.groups, self.schedule == "dynamic", cpus)
         width = ctypes.c_int.in_dll(self.library, "width").value if self.rung != "formula" else 1
         for at, (w_ih, w_hh, *biases) in self.weights.items():
             full = [np.zeros(len(w_ih), self.dtype) if bias is None else bias for bias in biases]
@@ -96,7 +99,7 @@ class OpenMP(Runner):
 
     def __repr__(self) -> str:
         shared = f", affinity={self.affinity!r}, schedule={self.schedule!r}" if self.rung not in ALONE else ""
-        groups = f", groups={self.groups}" if self.rung == "both" else ""
+        groups = f", groups={self.groups}" if self.groups and self.rung == "both" else ""
         return f"OpenMP({self.module!r}, {self.rung!r}, threads={self.threads}{groups}{shared})"
 
     def run(self, x: Any, states: Sequence[Arrays], lengths: np.ndarray | None) -> tuple[Any, list[Arrays]]:
@@ -112,7 +115,7 @@ class OpenMP(Runner):
                 made.append(self._prepared(below, at, states[len(ends) + len(made)], lengths))
             layers = (NativeLayer * len(made))(*(each.layer for each in made))
             lag = max(1, LAG // max(1, x.shape[1])) if ways == 1 else 0
-            self.library.wavefront(layers, len(made), lag, ctypes.byref(self._team))
+            self.library.wavefront(layers, len(made), lag, ctypes.byref(self._team(x.shape[1])))
             ends += [each.end for each in made]
             x = made[-1].y if ways == 1 else self.concatenate([each.y for each in made])
         return x, ends
@@ -120,10 +123,15 @@ class OpenMP(Runner):
     def scan(self, x: np.ndarray, at: str, state: Arrays, lengths: np.ndarray | None) -> Arrays:
         """y (T, B, hidden) and the last state."""
         made = self._prepared(x, at, state, lengths)
-        team = () if self.rung in ALONE else (ctypes.byref(self._team),)
+        team = () if self.rung in ALONE else (ctypes.byref(self._team(x.shape[1])),)
         rung = "units" if self.rung == "wavefront" else self.rung  # of one layer they are the same
         getattr(self.library, rung)(ctypes.byref(made.layer), *team)
         return made.y, *made.end
+
+    def _team(self, batch: int) -> Team:
+        """The threads for so many sequences."""
+        cpus = None if self._cpus is None else self._cpus.ctypes.data
+        return Team(self.threads, self.groups or groups_of(self.threads, batch), self.schedule == "dynamic", cpus)
 
     def _prepared(self, x: np.ndarray, at: str, state: Arrays, lengths: np.ndarray | None) -> Prepared:
         """A layer in a direction for this x: pointers to the arrays themselves, where their rows have no gaps."""
@@ -191,25 +199,19 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 # --- arguments ---
 
 
-def one_of(name: str, word: str, known: Sequence[str]) -> tuple[str, ...]:
-    if not isinstance(word, str):
-        raise TypeError(f"OpenMP: {name}={word!r:.60} must be one of {', '.join(known)}.")
-    return require_words("OpenMP", name, word, known)
-
-
 def at_most(most: int, name: str, value: int) -> int:
     if (found := require_int("OpenMP", name, value, 1)) > most:
         raise ValueError(f"OpenMP: {name}={found} must be at most {most}.")
     return found
 
 
-def grouped(threads: int, groups: int | None) -> int:
-    """The number of groups: 2 where none is given and they are equally large."""
-    if groups is None:
-        return 1 + (threads % 2 == 0)
-    if threads % require_int("OpenMP", "groups", groups, 1):
-        raise ValueError(f"OpenMP: groups={groups} must divide threads={threads}.")
-    return groups
+def groups_of(threads: int, batch: int) -> int:
+    """The most groups, of equally many threads and of two at least, that have a tile of sequences each.
+
+    A thread fetches h of its group's sequences alone, from the threads of the group.
+    """
+    most = min(threads // 2, batch // TILE)
+    return max((n for n in range(2, most + 1) if threads % n == 0), default=1)
 
 
 def bound(affinity: str, threads: int) -> np.ndarray | None:

@@ -103,6 +103,63 @@ FORMS = {
         "__syncthreads(); double* row = t[i / 2]; z[1][2] = row[0] * sum(t[1]) * m[1][1]; y[i] = z[1][2] * m[1][0];",
         "__device__ double sum(double v[2]) { return v[0] + v[1]; }",
     ),
+    "templates of structs": kernel(
+        "Row<double, 3> r; for (int j = 0; j < R3::width; ++j) r[j] = x[i] * x[j] + r.shift;\n"
+        "Both<double> b{x[i], 2 * x[0]}; Both<float> s = {1, 2}; R3::number t = R3::of(x[1]).total() * r.width;\n"
+        "Row<double, 3> other = r; other[0] *= x[i]; R3 none = R3();\n"
+        "y[i] = r.total() * b.joined() + last(r) * s.joined() + t * last(other) * other[0] + none.shift;",
+        "template <typename T, int N = 2> struct Row {\n  T v[N]; double shift = 0.5; using number = T;\n"
+        "  Row() = default;\n  static constexpr int width = N * sizeof(double) / 8;\n"
+        "  __device__ static Row of(T a) { Row made; for (int j = 0; j < N; ++j) made.v[j] = a * j; return made; }\n"
+        "  __device__ T& operator[](int j) { return v[j]; }\n"
+        "  __device__ T total() const { T sum = 0; for (int j = 0; j < N; ++j) sum += v[j]; return sum; }\n};\n"
+        "using R3 = Row<double, 3>;\ntemplate <typename T> class Both { public: T a, b;"
+        " __device__ T joined() { return a * b; } };\n"
+        "template <> struct Both<float> { float a, b; __device__ float joined() { return a + b; } };\n"
+        "template <typename T, int N> __device__ T last(const Row<T, N>& r) { return r.v[N - 1]; }",
+    ),
+    "bits": kernel(
+        "if (i < 4) { Pair p = load(x + i * Pair::size), q = p; const Pair z = Pair::both(x[7]); q[0] *= 3;\n"
+        "for (int k = 0; k < p.size; ++k) q[k] = q[k] * p[1 - k] * z[k];\n"
+        "save(y + 2 * i, q); }",
+        "template <class T> struct alignas(16) Packed {\n"
+        "  __device__ explicit Packed(int4 bits) { static_assert(sizeof(bits) == sizeof(lane), \"sizes\");\n"
+        "    memcpy(&lane, &bits, sizeof(bits)); }\n  Packed() = default;\n"
+        "  __device__ static Packed both(T v) { Packed made; for (int k = 0; k < size; ++k)\n"
+        "      made.lane[k] = v * (k + 1); "
+        "    return made; }\n"
+        "  __device__ T& operator[](int k) { return lane[k]; }\n"
+        "  __device__ const T& operator[](int k) const { return lane[k]; }\n"
+        "  __device__ int4 bits() const { int4 made; memcpy(&made, &lane, sizeof(made)); return made; }\n"
+        "  static constexpr const size_t size = sizeof(int4) / sizeof(T); T lane[size];\n};\n"
+        "template <class T> __device__ Packed<T> load(const T* at)\n"
+        "{ return Packed<T>{*reinterpret_cast<const int4*>(at)}; }\n"
+        "template <class T> __device__ void save(T* at, Packed<T> v) { *reinterpret_cast<int4*>(at) = v.bits(); }\n"
+        "typedef Packed<double> Pair;",
+    ),
+    "lambdas": kernel(
+        "double by = x[0]; auto square = [&](double v) { return v * v * by; };\n"
+        "auto half = [i](double v) -> double { if (i > 3) return v / 2; return v; };\n"
+        "by *= 2; Scale s{x[i]}; double t = square(x[i]) + half(x[1]); y[i] = twice(t, square) + s(t);",
+        "struct Scale { double by; __device__ double operator()(double v) const { return v * by; } };\n"
+        "template <typename F> __device__ double twice(double v, F f) { return f(f(v)); }",
+    ),
+    "arrays declared in a loop": kernel(
+        "double sum = 0; for (int n = 0; n < 2; ++n) { __shared__ double s[8];\n"
+        "s[i] = x[(i + n) % 8] * x[i]; __syncthreads(); sum += s[7 - i] * s[i]; __syncthreads(); }\n"
+        "if (x[0] > 0) { __shared__ double s[8]; s[i] = sum; __syncthreads(); sum += s[i ^ 1]; } y[i] = sum;"
+    ),
+    "numbers by other types": kernel(
+        "float f[2] = {(float)x[i], -2}; bool below = ((unsigned char*)(void*)&f[1])[3] & LAST; double m[2][3];\n"
+        "for (int k = 0; k < 6; ++k) set(&m[0][0], k, x[k] * x[i]); double* p = &m[0][0]; double t = p[i % 6] * p[4];\n"
+        "if (*(const long long*)(x + i) > 0 && __float_as_int(f[0]) > 0 && below) t *= m[1][2]; y[i] = t + FIRST;",
+        "typedef enum { FIRST = 1 << 0, LAST = (1 << 7) | FIRST } Flag;\n"
+        "__device__ void set(double* m, int k, double v) { m[k] = v; }",
+    ),
+    "the grid": kernel(
+        "int n = cg::this_grid().thread_rank(); y[n] = x[n] * x[0] * cg::this_thread_block().group_dim().x;",
+        "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;",
+    ),
     "intrinsics": kernel(
         'double s, c; sincos(x[i], &s, &c); if (i > 99) printf("%d", i); assert(i < 8); y[i] = s * c\n'
         "  + normcdf(x[i]) + __dmul_rn(x[i], x[i]) * norm3d(x[i], s, 1.0) * __mul24(2, 3) * __popc(i)\n"
@@ -140,9 +197,11 @@ def test_template_arguments_and_integers_in_memory():
 REFUSED = {
     "float *p = i > 3 ? u : y;": "points into one of two arrays; write a branch for each",
     "float *p = u; if (i > 3) p = y;": "p points into two arrays; use a pointer for each",
-    "int* p = (int*)u;": "a pointer to float is cast to int*, another type of element",
+    "double* p = (double*)u;": "a pointer to float is cast to double*, another type of element",
+    "int* p = (int*)y; p[i] = 3;": "write the target of the assignment as a variable or as an element",
     "__shared__ float s[4][4]; y[i] = s[i];": "an array or a pointer stands here in place of a number",
-    "__shared__ float s[4][4]; float* p = &s[0][0];": "leaves out the axes of s; give it one axis",
+    "__shared__ float s[4][4][2]; float* p = &s[0][0][0];": "leaves out the axes of s; give it one axis",
+    "y[i] = ((unsigned char*)&u[i])[i];": "write the number of this byte as a literal",
     "y[i] = rec(u[i]);": "rec calls itself; recursion is outside the subset",
     "y[i] = two(u[i]);": "two takes 2 arguments; got 1",
     "float4 v; y[i] = v.q;": "float4 has no member q; it has x, y, z, w",
@@ -151,7 +210,11 @@ REFUSED = {
     "extern __shared__ float s[]; extern __shared__ float t[];": "s and t are the same memory",
     "float* rows[3];": "rows is an array of pointers, which is outside the subset",
     "y[i] = M(1);": "the macro M takes 2 arguments; got 1",
-    "auto g = [&](float v) { return v; };": "a lambda is outside the subset; write it as a __device__ function",
+    "float s = 1; auto g = [=](float v) { return v * s; }; s = g(2); y[i] = s;": "s changes after the lambda g has",
+    "auto g = [](float v) { if (v > 0) return v; return 2 * v; }; y[i] = g(u[i]);": "g has several returns",
+    "float4 v = *(float4*)u; int4 w = *(int4*)u; v = w;": "another value",
+    "extern __shared__ char s[]; float* p = (float*)s; double* q = (double*)s;": "is cast to double*, another type",
+    "extern __shared__ char s[]; float* p = (float*)s; p[0] = s[i]; y[i] = p[0];": "s is used as float and as",
 }
 
 
@@ -191,6 +254,32 @@ def test_arrays_of_structs_and_vectors():
     np.testing.assert_allclose(dout, w * np.stack([[0, 1, 0.5 * k, 1] for k in (1, 2, 3)]))
 
 
+def test_arrays_to_which_a_struct_points():
+    """Each is an array of its own in the adjoint, named after the struct and its member."""
+    text = (
+        "typedef struct { double re, im; } Complex;\nstruct Data { int n; double *x, *y; const int* at; Complex* poles;"
+        " double scale; };\n__device__ double pole(const Data& d, int i) { return d.poles[i].re * d.poles[i].im; }\n"
+        "__device__ void add(Data d, int i, double* out) { const double* x = d.x; *out += x[i] * d.scale; }\n"
+        "__global__ void f(Data d, double* out) { int i = threadIdx.x; if (i >= d.n) return; double v = pole(d, i);\n"
+        "add(d, d.at[i], &v); d.y[i] = v * v; out[i] = v; }"
+    )
+    made = mg.adjoint(text)
+    assert (made.wrt, made.outputs) == (("d_x", "d_poles"), ("d_y", "out"))
+    x, at, w, u = np.arange(1.0, 5), np.int32([3, 2, 1, 0]), np.arange(2.0, 6), np.array([0.1, 0.2, 0.3, 0.4])
+    poles = np.array([(1, 10), (2, 20), (3, 30), (4, 40)], [("re", "f8"), ("im", "f8")])
+    data = {"n": 4, "x": x, "y": 0 * x, "at": at, "poles": poles, "scale": 2}
+    data = {name: mg.tensor(v, device="sim") if isinstance(v, np.ndarray) else v for name, v in data.items()}
+    dx, dpoles = made.vjp(data, 0 * x, dy=[w, u], grid=1, block=8)
+    dv = 2 * (poles["re"] * poles["im"] + 2 * x[at]) * w + u
+    np.testing.assert_allclose(dx.numpy()[at], 2 * dv)
+    np.testing.assert_allclose(dpoles.numpy()["re"], dv * poles["im"])
+    np.testing.assert_allclose(dpoles.numpy()["im"], dv * poles["re"])
+    with pytest.raises(TypeError, match="d has no array at, and an adjoint needs every array"):
+        made.vjp({**data, "at": None}, 0 * x, dy=[w, u], grid=1, block=8)
+    with pytest.raises(NotDifferentiable, match=r"Data holds the pointer x; pass the array as a parameter of its own"):
+        mg.adjoint(text.replace("f(Data d", "f(Data* d").replace("d.", "d->"), name="f")
+
+
 def test_shared_memory_of_the_launch():
     """The extent is a macro of the adjoint, which a launch sets; the adjoint needs as much again for the gradient."""
     text = kernel(
@@ -206,6 +295,7 @@ def test_shared_memory_of_the_launch():
     np.add.at(want, (i + 1) % 8, w * x[7 - i] * 2 * x[(i + 1) % 8])
     np.testing.assert_allclose(dx, want)
     chars = text.replace("double s[];", "unsigned char raw[]; double* s = reinterpret_cast<double*>(raw);")
+    chars = chars.replace("s + 8", "(double*)&raw[8 * sizeof(double)]")
     chars += chars.replace(" f(", " g(")  # the other kernel of the file has memory of the same name
     for name in "fg":
         bytewise = mg.adjoint(chars, ["x"], name=name)
@@ -228,9 +318,22 @@ def test_chars_of_shared_memory_used_as_one_type_and_default_values():
 
 
 def test_constant_memory_has_the_values_of_the_kernel():
-    made = mg.kernel(kernel("y[i] = C[i % 2] * x[i] * x[i];", "__constant__ double C[2];"), "f")
+    ahead = "__constant__ double C[2]; __constant__ double2 D[2];"
+    made = mg.kernel(kernel("y[i] = C[i % 2] * x[i] * x[i] * D[1].y;", ahead), "f")
     f, x, y = mg.adjoint(made), np.arange(1.0, 5), np.zeros(4)
+    made.constant("D", np.array([0.0, 0, 0, 1]))
     for values in ([2.0, 3.0], [5.0, 7.0]):
         made.constant("C", np.array(values))
         (dx,) = f.vjp(x, y, dy=[np.ones(4)], grid=1, block=4)
         assert dx.tolist() == [2 * x * values[n % 2] for n, x in enumerate(x)]
+
+
+def test_a_header_of_the_project_is_read_whatever_its_brackets(tmp_path):
+    (tmp_path / "include").mkdir()
+    guard = "#include <unistd.h>\n#if _POSIX_VERSION > 1\n#else\n#error unknown\n#endif\n"
+    (tmp_path / "include" / "square.h").write_text(f"{guard}__device__ double square(double v) {{ return v * v; }}\n")
+    path = tmp_path / "src" / "k.cu"
+    path.parent.mkdir()
+    path.write_text(kernel("y[i] = square(x[i]);", "#include <square.h>"))
+    (dx,) = mg.adjoint(path).vjp(np.array([3.0]), np.zeros(1), dy=[np.ones(1)], grid=1, block=1)
+    assert dx.tolist() == [6]

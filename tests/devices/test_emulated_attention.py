@@ -5,6 +5,8 @@ import pytest
 from emulated_hopper import Emulated
 
 import minigrad as mg
+from minigrad.operators import OPS
+from minigrad.ops.attention import flash
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 # batch, heads, queries, width, keys, heads of keys, causal
@@ -30,9 +32,11 @@ def results(op, hosts, dy, device, **params):
     return [x.numpy().astype(float) for x in (y, *(x.grad for x in xs))]
 
 
+@pytest.mark.parametrize("short", [flash.SHORT, 100])
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_output_and_gradients(size):
+def test_output_and_gradients(size, short, monkeypatch):
     """To bfloat16's digits: of the weights and their gradients, too."""
+    monkeypatch.setattr("minigrad.ops.attention.flash.SHORT", short)
     batch, heads, queries, width, keys, shared, causal = size
     rng, many, few = np.random.default_rng(0), (batch, heads, queries, width), (batch, shared, keys, width)
     *hosts, dy = (rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in (many, few, few, many))
@@ -40,6 +44,30 @@ def test_output_and_gradients(size):
     found = results(emulated(), hosts, dy, "sim", causal=causal)
     for got, right in zip(found, exact, strict=True):
         np.testing.assert_allclose(got, right, atol=2**-6 * np.abs(right).max())
+
+
+@pytest.mark.parametrize("spoiled", [False, True])
+@pytest.mark.parametrize(("width", "causal"), [(64, True), (24, False), (128, True)])
+def test_heads_side_by_side(width, causal, spoiled, monkeypatch):
+    """With NaN in the last place the tiles before it are made again, where that is hidden from them."""
+    monkeypatch.setattr("minigrad.ops.self_attention.attending", lambda: emulated().running)
+    rng, size = np.random.default_rng(0), (2, 70, 3 * 2 * width)
+    x, dy = (rng.standard_normal((*size[:2], n)).astype(ml_dtypes.bfloat16) for n in (size[2], size[2] // 3))
+    bias = rng.standard_normal(size[2]).astype(np.float32)
+    if spoiled:
+        x[0, -1, -1] = np.nan
+    found = []
+    for device, to in (("sim", x.dtype), ("numpy", float)):
+        given = (
+            mg.tensor(x.astype(to), True, device),
+            mg.tensor(bias if to == x.dtype else bias.astype(to), True, device),
+        )
+        y = OPS["self_attention"](*given, heads=2, causal=causal)
+        y.backward(mg.tensor(dy.astype(to), device=device))
+        found.append([a.numpy().astype(float) for a in (y, *(a.grad for a in given))])
+    for got, right in zip(*found, strict=True):
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(right))
+        np.testing.assert_allclose(got, right, atol=2**-5 * np.nanmax(np.abs(right), initial=1))
 
 
 def test_what_is_hidden_cannot_leak():

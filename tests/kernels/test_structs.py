@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.errors import LaunchError
 
 NODES = """#define REAL float
 typedef struct { int id; double weight; REAL v[3]; char tag; } Node;
@@ -75,6 +76,42 @@ def test_members_of_a_union_begin_together(head, kernel_device):
     w = mg.tensor(words, device=kernel_device)
     mg.kernel(text, "k")(w, words[0], grid=1, block=1)
     assert w.numpy()["whole"].tolist() == [12, 0x0700]
+
+
+POINTERS = """typedef struct { double re, im; } Complex;
+struct Data { int n; double *x, *y; const int* at; Complex* poles; struct Data* next; float scale[2]; };
+__global__ void k(Data d, double* out) {
+    int i = threadIdx.x;
+    if (i < d.n) d.y[i] = out[i] = d.x[d.at[i]] * d.scale[1] + d.poles[i].im + (d.next != nullptr);
+}
+__global__ void several(const Data* d, double* out) { out[0] = d->x[0]; }
+"""
+
+
+def test_a_struct_with_pointers_is_given_by_its_members(kernel_device):
+    x, at = np.arange(4.0), np.int32([3, 2, 1, 0])
+    poles = np.array([(1, 10), (2, 20), (3, 30), (4, 40)], [("re", "f8"), ("im", "f8")])
+    data = {"n": 4, "x": x, "y": 0 * x, "at": at, "poles": poles, "scale": (0, 2)}
+    data = {name: mg.tensor(v, device=kernel_device) if isinstance(v, np.ndarray) else v for name, v in data.items()}
+    kernel, out = mg.kernel(POINTERS, "k"), mg.tensor(0 * x, device=kernel_device)
+    kernel(data, out, grid=1, block=8)
+    assert out.numpy().tolist() == data["y"].numpy().tolist() == [16, 24, 32, 40]
+    for wrong, words in (
+        ({"m": 4}, "has no member 'm'; it has n, x, y, at, poles, next, scale"),
+        ({"x": at}, "its member x is a pointer and takes a tensor; got ndarray"),
+        ({"x": data["at"]}, "its member x is float64; got int32"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            kernel(data | wrong, out, grid=1, block=8)
+    with pytest.raises(LaunchError, match=r"Data holds the pointer x, .* by value: \{'x': tensor, \.\.\.\}"):
+        mg.kernel(POINTERS, "several")(out, out, grid=1, block=1)
+
+
+def test_the_microscope_sees_arrays_behind_the_pointers_of_a_struct():
+    data = {"n": 5, "x": np.zeros(5), "y": np.zeros(4), "at": np.zeros(5, np.int32), "scale": (1, 1)}
+    data["poles"] = np.zeros(5, [("re", "f8"), ("im", "f8")])
+    (problem,) = mg.inspect(POINTERS, data, np.zeros(5), name="k", grid=1, block=8).problems
+    assert problem.kind == "out-of-bounds" and problem.line == 5
 
 
 def test_a_struct_by_value_is_one_value_of_its_dtype():

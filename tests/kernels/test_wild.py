@@ -147,8 +147,32 @@ def test_a_vector_by_value(type_, dtype, lanes, kernel_device):
     kernel = mg.kernel(text, "k")
     kernel(7, range(lanes), y, np.arange(lanes, dtype=dtype), grid=1, block=1)
     assert y.item() == 7 + 1 + lanes - 1
+    by_value = (7, np.arange(lanes), np.zeros(1, dtype), np.arange(lanes, dtype=dtype))
+    assert mg.inspect(kernel, *by_value, grid=1, block=1).outputs["y"].tolist() == [y.item()]
     with pytest.raises(TypeError, match=rf"takes {lanes} numbers, e\.g\. \(0, 0"):
         kernel(7, 3, y, range(lanes), grid=1, block=1)
+
+
+def test_a_parameter_may_share_its_name_with_a_constant_of_the_host(kernel_device):
+    text = (
+        "__global__ void k(const float* x, float* y, const int n) {\n"
+        "  if (threadIdx.x < n) y[threadIdx.x] = fminf(x[threadIdx.x], FLT_MAX) * (INT_MAX > 0 ? 2 : 0); }\n"
+        "int main() { const int n = 1000; k<<<1, n>>>(nullptr, nullptr, n); }"
+    )
+    kernel, x, y = mg.kernel(text, "k"), numbers(4, kernel_device), numbers(4, kernel_device)
+    assert [param.name for param in kernel.signature.params] == ["x", "y", "n"]
+    kernel(x, y, 3, grid=1, block=4)
+    assert y.numpy().tolist() == [0, 2, 4, 3]
+    (dx,) = mg.adjoint(kernel, ["x"]).vjp(x, y, 3, dy=[y], grid=1, block=4)
+    assert dx.numpy().tolist() == [0, 4, 8, 0]
+
+
+def test_conditions_may_stand_inside_the_head_of_a_kernel(kernel_device):
+    head = "__global__\n#ifdef WIDE\n__launch_bounds__(64, 8)\n#else\n__launch_bounds__(64, 16)\n#endif\nvoid"
+    text = f"{head} one(int* x) {{ x[0] = 1; }}\ntemplate <int N> {head} several(int* x) {{ x[0] = N; }}"
+    for name, value in (("one", 1), ("several<3>", 3)):
+        mg.kernel(text, name)(x := numbers(1, kernel_device, np.int32), grid=1, block=1)
+        assert x.item() == value
 
 
 def test_structs_of_every_kind(kernel_device):

@@ -103,9 +103,12 @@ def test_parts_of_a_step_by_kind(gpu, monkeypatch, tmp_path):
 def test_a_wrong_result_is_not_timed():
     work = works.Attention(1, 2, 5, 4, True)
     arrays = [mg.tensor(x, device="sim").array for x in work.hosts()]
-    truth = works.exact(work, arrays)
-    for call, wanted in zip(works.ours(work, arrays), truth, strict=True):
+    truth = works.exact(work, arrays, work.length)
+    for call, wanted, last in zip(works.ours(work, arrays), truth, works.exact(work, arrays, 2), strict=True):
         works.must_agree(work, "minigrad", call(), wanted)
+        works.must_agree(work, "minigrad", call(), last)
+        for whole, rows in zip(wanted, last, strict=True):
+            np.testing.assert_allclose(rows, whole[:, :, -2:], atol=1e-12)
     with pytest.raises(ValueMismatch, match="attention minigrad B1 H2 S5 D4, causal, 3xtf32 is off by"):
         works.must_agree(work, "minigrad", [arrays[0]], truth[0])
 

@@ -9,6 +9,7 @@ from minigrad.lab.bench.record import RECURRENT, Record
 from minigrad.lab.bench.recurrent import RecurrentReport
 from minigrad.lab.bench.timer import Timing
 from minigrad.lab.show.draw.picture import Picture
+from minigrad.recurrent.openmp import groups_of
 
 US = 1e-6
 
@@ -81,9 +82,9 @@ def test_a_share_of_a_step(rung, workers, said):
 
 
 def test_shares_are_those_of_the_runner():
-    made = mg.recurrent.OpenMP(mg.nn.RNN(1, 64, device="numpy"), "both", threads=4)
-    if made.threads == 4:  # a compiler without OpenMP has one
-        assert f"{64 * made.groups // made.threads} of 64 units" in mg.show.shares("both", 4, 64).numbers
+    for batch, units in ((32, 32), (15, 16), (1, 16)):
+        assert f"{units} of 64 units" in mg.show.shares("both", 4, 64, batch).numbers
+        assert units == 64 * groups_of(4, batch) // 4
     with pytest.raises(ValueError, match="shares: rung='formula' must be among units, batch, both, hidden"):
         mg.show.shares("formula", 2)
 
@@ -122,7 +123,7 @@ def test_the_rungs_of_a_sequence_next_to_models():
     picture = mg.show.sequence_rungs("RNN H512 B32 T512, float32", {"barriers": 500 * US}, report(RECORD))
     assert "persistent takes 900 us on a machine" in picture.title and picture.parts[0].png()
     assert [line.split()[-1] for line in picture.numbers.splitlines()[1:]] == ["4000", "2000", "900", "7700", "500"]
-    with pytest.raises(ValueError, match="has no times of 'RNN H1'; it has lstm 256"):
+    with pytest.raises(ValueError, match="has no times of 'RNN H1'; it has LSTM H512"):
         mg.show.sequence_rungs("RNN H1", {}, report(RECORD))
 
 

@@ -309,7 +309,11 @@ def test_a_choice_is_timed_once_and_then_known(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "params", "message"),
     [
-        (("relu",), {}, r"relu takes \(x\); got 0 arguments. Give each input by its shape, e.g. \(1024, 1024\)"),
+        (
+            ("relu",),
+            {},
+            r"relu takes \(x\); got 0 arguments. x is missing. Give each input by its shape, e.g. \(1024, 1024\)",
+        ),
         (("relu", (3,), (4,)), {}, r"relu takes \(x\); got 2 arguments"),
         (("matmul", (3, 4)), {}, r"matmul takes \(a, b, precision\); got 1 arguments"),
         (("relu", (3,)), {"foo": 1}, r"relu takes \(x\); got 1 arguments, foo"),

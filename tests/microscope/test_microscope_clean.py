@@ -98,7 +98,7 @@ def test_attention_in_tiles_has_no_problem(rung):
 
 
 def test_the_sums_of_a_residual_stream_and_their_norms_have_no_problem():
-    for op in (add_layer_norm, add_layer_norm.using(FOURS=2, ROWS=4)):
+    for op in (add_layer_norm, add_layer_norm.using(WARPS=4)):
         x, y, *columns = (
             mg.randn(*shape, device="sim", requires_grad=True) for shape in ((19, 36),) * 2 + ((36,),) * 3
         )

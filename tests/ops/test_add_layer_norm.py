@@ -7,7 +7,7 @@ import minigrad as mg
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import dtype_of
 from minigrad.devices.guarded import guarded
-from minigrad.ops.add_layer_norm import FOURS, ROWS, add_layer_norm
+from minigrad.ops.add_layer_norm import add_layer_norm
 from minigrad.ops.add_rms_norm import add_rms_norm
 
 SIZES = [(1, 4), (7, 36), (2, 5, 132), (33, 768), (9, 1024), (300, 8), (0, 8)]
@@ -49,12 +49,14 @@ def test_kernels_agree_with_numpy(size, dtype, kernel_device):
         agree(results(inputs, dys, guarded(kernel_device)), results(inputs, dys), dtype)
 
 
-@pytest.mark.parametrize(("name", "values"), [("FOURS", FOURS), ("ROWS", ROWS)])
-def test_every_block(name, values, kernel_device):
-    inputs, dys = given((37, 128))
-    wanted = results(inputs, dys)
-    for value in values:
-        agree(results(inputs, dys, guarded(kernel_device), add_layer_norm.using(**{name: value})), wanted, "float32")
+@pytest.mark.parametrize("warps", add_layer_norm.kernels["forward"].tunables["WARPS"])
+@pytest.mark.parametrize("op", [add_layer_norm, add_rms_norm], ids=["layer", "rms"])
+def test_every_block(op, warps, kernel_device):
+    """Rows that end within a warp, and rows far from 0."""
+    inputs, dys = given((37, 128 * warps - 36))
+    inputs = [inputs[0] + 300, *inputs[1:]] if op is add_layer_norm else [*inputs[:3], inputs[4]]
+    found = results(inputs, dys, guarded(kernel_device), op.using(WARPS=warps))
+    agree(found, results(inputs, dys, op=op), "float32")
 
 
 @pytest.mark.parametrize("size", [(7, 36), (9, 1024)], ids=str)
@@ -116,3 +118,12 @@ def test_refusals():
     low = x.astype("bfloat16")
     with pytest.raises(TypeError, match="y is bfloat16; x, weight, shift and bias must be float32"):
         add_layer_norm(low, low, row, row)
+
+
+@pytest.mark.parametrize("norm", ["layer_norm", "rms_norm"])
+def test_both_are_functions_of_the_package(norm):
+    x, y, row = (mg.tensor(np.arange(8) ** power, device="numpy") for power in (1.0, 2.0, 0.5))
+    columns = [row, row] if norm == "layer_norm" else [row]
+    h, n = getattr(mg, f"add_{norm}")(x, y, *columns)
+    np.testing.assert_array_equal(h.numpy(), (x + y).numpy())
+    np.testing.assert_allclose(n.numpy(), getattr(mg, norm)(x + y, *columns).numpy())

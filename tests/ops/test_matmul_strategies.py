@@ -49,7 +49,7 @@ TF32 = {
     ((4096, 4096), (4096, 4096)): "turned wgmma_tf32, turned wgmma_tf32, turned wgmma_tf32",
     ((2048, 2048), (2048, 2048)): "turned wgmma_tf32, turned wgmma_tf32, tiles mma_tf32_backward_b",
     ((16384, 384), (384, 1536)): "turned wgmma_tf32, turned wgmma_tf32, sum_in_parts mma_tf32_backward_b 16",
-    ((4096, 4094), (4094, 4096)): "tiles mma_tf32, tiles mma_tf32_backward_a, tiles mma_tf32_backward_b",
+    ((4096, 4094), (4094, 4096)): "tiles mma_tf32, turned wgmma_tf32, turned wgmma_tf32",
 }
 TENSOR_CORES = {
     ((5, 16), (16, 24)): "wgmma",

@@ -54,6 +54,15 @@ def test_any_threads_and_any_schedule_give_the_same_bits(kind):
     for rung, threads, schedule in product(SHARED, (1, 2, 3, 5), openmp.SCHEDULES):
         same_bits(results(OpenMP(module, rung, threads, schedule=schedule), x, None, lengths), wanted)
     same_bits(results(OpenMP(module, "both", 6, groups=3), x, None, lengths), wanted)
+    module, x = network(kind, hidden=70), numbers(2, 33, 5)  # four groups have a tile of sequences each
+    same_bits(results(OpenMP(module, "both", 8), x), results(OpenMP(module, "packed"), x))
+
+
+@pytest.mark.parametrize(
+    "threads, batch, groups", [(16, 32, 4), (16, 31, 2), (6, 32, 3), (7, 99, 1), (2, 32, 1), (8, 0, 1)]
+)
+def test_a_group_of_threads_has_a_tile_of_sequences(threads, batch, groups):
+    assert openmp.groups_of(threads, batch) == groups
 
 
 @pytest.mark.parametrize("batch", [0, 1, 5, 20])

@@ -56,7 +56,7 @@ def recurrent_tables() -> list[str]:
     sequences, processors = recorded_recurrent("gpu"), recorded_recurrent("processor")
     best = []
     for work in gpu.WORKS:
-        if times := sequences.record.steps.get(work.title):
+        if work.steps == 512 and (times := sequences.record.steps.get(work.title)):
             seconds = gpu.best(times, work.precision)
             best.append(line([work.title, *("" if t is None else f"{t * 1e6:.0f}" for t in seconds)]))
     threads = max(int(label.split()[-2]) for label in processors.record.steps[STEPS[0]])

@@ -38,6 +38,9 @@ HOST_HEADER = re.compile(
 )
 
 
+LIMITS = {"cfloat": r"\b(FLT|DBL)_(MAX|MIN|EPSILON)\b", "climits": r"\bU?INT_(MAX|MIN)\b"}  # constants of headers
+
+
 @dataclass(frozen=True)
 class Entry:
     """A kernel of the adjoint's file: its parameters, and the extents of its grid that differ from the primal's."""
@@ -71,6 +74,8 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
     extents = [f"#ifndef {m}\n#define {m} {EXTENT}\n#endif" for m in file.dynamic.values() if m in text]
     tables = [t for t in [*types, *tables] if t]
     lines = needed_lines(file.tokens.head, blank("\n".join([*extents, text, *tables])))
+    limits = [f"#include <{header}>" for header, words in LIMITS.items() if re.search(words, text)]
+    lines = [*(line for line in limits if line not in lines), *lines]
     head = [*sum_functions(text), "\n".join([*lines, *extents]), "\n".join(tables)]  # our macros come first
     note = f"// The adjoint of {file.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
     parts = [*head, *functions, f"{note}\n{kernels[0]}", *kernels[1:]]

@@ -1,21 +1,14 @@
-"""Assignments: to variables, elements, structs and pointers; and the value that a function returns."""
+"""Parameters of functions; assignments to variables, elements, structs and pointers; the value that is returned."""
+
+from dataclasses import replace
 
 from minigrad.adjoint.frontend.declarations import DeclarationParser
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import (
-    Place,
-    Stmt,
-    is_float,
-)
+from minigrad.adjoint.language.ast import GRADIENTS, HALVES, Place, Stmt, is_float, unused_name
 from minigrad.adjoint.language.dataflow import target_name
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ZERO
-from minigrad.adjoint.language.values import (
-    Pointer,
-    PointerVariable,
-    Struct,
-    Value,
-)
+from minigrad.adjoint.language.values import Elements, Pointer, PointerVariable, Struct, StructType, Value
 from minigrad.adjoint.language.values import leaves as numbers
 
 
@@ -26,6 +19,112 @@ class AssignmentParser(DeclarationParser):
     returned: Value | None = None  # that value, where it has one return at its end
     inside_call = False
     hoisted: list[ast.Declare]  # offsets of pointers that get their array later, declared at the start of the function
+
+    declared_parameter: ast.Parameter  # as the text has it
+    own_parameters: list[ast.Parameter]  # the arrays to which pointers in structs point
+    own_members: dict[str, tuple[str, str]]  # by their names: the struct and its member
+
+    def copy_changed(self, params: list[ast.Parameter], scope: dict) -> None:
+        """Variables for the parameters that the body changes, which are copies for each thread."""
+        for p in params:
+            if "." in p.name or "[" in p.name or not self.changes(p.name, self.tokens.at, self.body_end):
+                continue
+            place = p.place
+            if p.pointer:
+                array = Elements(p.name, p.type, 1, const=p.const)
+                scope[p.name] = made = self.pointer_variable(p.name, p.type, Pointer(array), place)
+                made.depth += 1  # the body is a scope of its own
+            else:
+                copied = self.symbols.fresh(p.name, p.type, ast.Name(p.name, p.type), place)
+                scope[p.name] = self.symbols.declared[copied.name]
+
+    def parameter(self, scope: dict) -> list[ast.Parameter]:
+        """`const real* __restrict__ x`, `int n`, `const Atom* atoms` or `Box box`: the numbers in it."""
+        tokens, place = self.tokens, self.tokens.next.place
+        start = tokens.at
+        kind = self.accept_type()
+        if kind is None:
+            why = f"a parameter of type {tokens.next.text!r} is outside the differentiable subset; "
+            raise tokens.rejected(tokens.next) or self.error(place, f"{why}pass arrays of numbers, and numbers.")
+        const = any(t.text == "const" for t in tokens.tokens[start : tokens.at])
+        pointer, restrict = tokens.accept("*"), False
+        while pointer and tokens.next.text in ("const", "volatile", "__restrict__", "__restrict"):
+            restrict |= tokens.take().text.startswith("__")
+        why = "references and pointers to pointers are outside the subset as parameters of a kernel; pass an array."
+        tokens.forbid(why, "*", "&", "**", "&&")
+        name = tokens.identifier("the parameter's name")
+        if tokens.accept("["):
+            pointer = True
+            if tokens.next.text != "]":
+                self.expression()
+            tokens.expect("]")
+        if tokens.next.text == "=" and self.returns == "void":  # a kernel's default value, which is for the host
+            tokens.at = min(n for n in range(tokens.at, len(tokens.tokens)) if self.ends_parameter(tokens.at, n))
+        tokens.forbid(f"{name.text} has a default value; leave it out and pass it every time.", "=")
+        own = ast.Parameter(name.text, str(kind), pointer, const, name.place, restrict)
+        self.declared_parameter = own
+        if isinstance(kind, str):
+            scope[name.text] = own
+            return [own]
+        return self.struct_parameter(own, kind, scope)
+
+    def ends_parameter(self, start: int, at: int) -> bool:
+        """True for a comma or a bracket outside of those that open behind `start`, and for the end of the file."""
+        found = self.tokens.tokens
+        depth = sum((t.text == "(") - (t.text == ")") for t in found[start:at])
+        return found[at].kind == "end" or (not depth and found[at].text in (",", ")"))
+
+    def struct_parameter(self, own: ast.Parameter, kind: StructType, scope: dict) -> list[ast.Parameter]:
+        """The numbers in a struct, or in an array of structs: parameters x[].a, which are printed as x[i].a."""
+        before = f"{own.name}[]" if own.pointer else own.name
+        array = Elements(before, kind, 1, ".", const=own.const)
+        made = []
+        for name, member, dims in kind.leaves(before, "."):
+            pointer = own.pointer or bool(dims)
+            made.append(ast.Parameter(name, member, pointer, own.const or not own.pointer, own.place, own.restrict))
+        if kind.name not in GRADIENTS and any(p.type in HALVES for p in made):
+            raise self.error(own.place, f"{kind} holds a {made[0].type}; pass it as float, or in an array of its own.")
+        if held := self.held_pointer(kind, own.pointer):
+            raise self.error(own.place, f"{held}; pass the array as a parameter of its own.")
+        if self.nested_arrays(kind) and own.pointer:
+            raise self.error(own.place, f"{kind} holds an array of structs; pass that as an array of its own.")
+        scope[own.name] = array if own.pointer else replace(array, axes=0).element(own.place)
+        if not own.pointer:
+            value = by_name(scope[own.name])
+            scope[own.name] = Struct(kind, value.members | self.pointed(own, kind, made))  # type: ignore[union-attr]
+        return made
+
+    def held_pointer(self, kind: StructType, inside: bool) -> str:
+        """A sentence on a pointer in a struct of an array, or in one that is a member of another."""
+        for m in kind.members:
+            if m.pointer and inside:
+                return f"{kind} holds the pointer {m.name}"
+            if isinstance(m.type, StructType) and (found := self.held_pointer(m.type, True)):
+                return found
+        return ""
+
+    def pointed(self, own: ast.Parameter, kind: StructType, made: list[ast.Parameter]) -> dict[str, Value]:
+        """The pointers in a struct that is passed by value: each is a parameter of its own in the adjoint."""
+        found: dict[str, Value] = {}
+        for m in kind.members:
+            if not m.pointer:
+                continue
+            name = unused_name(f"{own.name}_{m.name}", self.tokens.words)
+            self.own_members[name] = (own.name, m.name)
+            self.own_parameters.append(ast.Parameter(name, str(m.type), True, False, own.place))
+            if isinstance(m.type, StructType):
+                found[m.name] = Pointer(Elements(f"{name}[]", m.type, 1, "."))
+                made += [
+                    ast.Parameter(leaf, number, True, False, own.place)
+                    for leaf, number, _ in m.type.leaves(f"{name}[]", ".")
+                ]
+            else:
+                found[m.name] = Pointer(Elements(name, m.type, 1))
+                made.append(ast.Parameter(name, m.type, True, False, own.place))
+        return found
+
+    def nested_arrays(self, kind: StructType) -> bool:
+        return any(isinstance(m.type, StructType) and (m.dims or self.nested_arrays(m.type)) for m in kind.members)
 
     def return_value(self, value: Value | None, token: Token) -> list[Stmt]:
         """The return of a function that is written in place of its call."""
@@ -134,3 +233,10 @@ class AssignmentParser(DeclarationParser):
         else:
             return
         raise self.error(target.place, why)
+
+
+def by_name(value: Value) -> Value:
+    """A struct parameter passed by value: its numbers are named box.lo.x."""
+    if isinstance(value, Struct):
+        return Struct(value.type, {name: by_name(member) for name, member in value.members.items()})
+    return ast.Name(value.array, value.type, value.place) if isinstance(value, ast.Index) else value

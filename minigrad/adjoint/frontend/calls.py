@@ -3,8 +3,9 @@
 from minigrad.adjoint.frontend import groups
 from minigrad.adjoint.frontend.groups import SHUFFLES, Group
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS, LEFT_OUT
+from minigrad.adjoint.frontend.items import FunctionItem
 from minigrad.adjoint.frontend.structs import StructParser
-from minigrad.adjoint.frontend.types import IGNORED
+from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
     BYTES,
@@ -36,6 +37,11 @@ class CallParser(StructParser):
             raise error
         if isinstance(known := self.symbols.lookup(name.text), FunctionName):
             name = name._replace(text=known.name)
+        if isinstance(known, FunctionItem | Struct) and self.functions and tokens.accept("("):
+            given = [self.argument() for _ in tokens.items(")")]
+            if isinstance(known, Struct):
+                return self.method(known, "operator()", given, name)
+            return self.functions.inline(self, known, given, name, [])
         explicit = self.functions.template_arguments(self) if self.functions and tokens.next.text == "<" else []
         tokens.expect("(")
         if name.text in LEFT_OUT:
@@ -58,12 +64,18 @@ class CallParser(StructParser):
         """The value of a call with these arguments."""
         if self.functions and name in self.functions:
             return self.functions.call(self, name, arguments, token, explicit or [])
+        return self.builtin(name, arguments, token)
+
+    def builtin(self, name: str, arguments: list[Value], token: Token) -> Value:
+        """The value of a call of a function of CUDA or C++."""
         if name.startswith("make_") and name[5:] in VECTORS:
             return self.constructor(VECTORS[name[5:]], arguments, token)
         if name.startswith("operator"):
             kinds = " and ".join(str(a.type) for a in arguments)
             why = f"{name[8:]} of {kinds} is not defined in this file; write the members one by one."
             raise self.error(token.place, why)
+        if name == "memcpy" and len(arguments) == 3:
+            return self.memcpy(arguments, token)
         if name in INTRINSICS:
             return INTRINSICS[name](self, arguments, token)
         if name in SHUFFLES:
@@ -84,6 +96,15 @@ class CallParser(StructParser):
             return self.functions.method(self, value, name, arguments, token)
         raise self.error(token.place, f"{value.type} has no method {name} in this file.")
 
+    def static_member(self, kind: StructType, name: Token) -> Value:
+        """`Row::width`, or the call `Row::zeros()`."""
+        if name.text in kind.values:
+            return kind.values[name.text]
+        if name.text not in kind.methods or not self.tokens.accept("("):
+            raise self.error(name.place, f"{kind} has no static {name.text} with a value here.")
+        assert self.functions is not None
+        return self.functions.method(self, kind, name.text, [self.argument() for _ in self.tokens.items(")")], name)
+
     def construct(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
         assert self.functions is not None
         return self.functions.construct(self, kind, arguments, token)
@@ -93,9 +114,9 @@ class CallParser(StructParser):
         tokens = self.tokens
         if self.symbols.lookup(name.text) is not None or (self.functions and name.text in self.functions):
             return None
-        if name.text == "this_thread_block":
+        if name.text in ("this_thread_block", "this_grid"):
             tokens.expect("(")
-            return self.close(Group(None))  # type: ignore[arg-type]
+            return self.close(Group(None, name.text == "this_grid"))  # type: ignore[arg-type]
         if name.text == "reduce" and tokens.accept("("):
             return groups.reduce(self, [self.full() for _ in tokens.items(")")], name)
         if not tokens.accept("<"):

@@ -4,13 +4,15 @@ from dataclasses import replace
 
 from minigrad.adjoint.frontend.expressions import ASSIGNMENTS, ExpressionParser
 from minigrad.adjoint.frontend.groups import Group
+from minigrad.adjoint.frontend.items import constant
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import GRADIENTS, HALVES, Expr, Place, Stmt, common_type, is_float, unused_name
+from minigrad.adjoint.language.ast import Expr, Place, Stmt, common_type, is_float, unused_name
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ONE, ZERO, int_value
 from minigrad.adjoint.language.values import Elements, Kind, Member, Pointer, PointerVariable, Struct, StructType, Value
 
+MOST_COPIED = 32  # elements of a member that are copied one by one
 STORAGE = ("const", "__shared__", "extern", "static", "volatile", "constexpr", "register", "__constant__")
 
 
@@ -18,21 +20,6 @@ class DeclarationParser(ExpressionParser):
     """Parses parameters, variables, arrays and pointers."""
 
     returns: Kind = "void"  # the type that the function being parsed returns
-    declared_parameter: ast.Parameter  # as the text has it
-
-    def copy_changed(self, params: list[ast.Parameter], scope: dict) -> None:
-        """Variables for the parameters that the body changes, which are copies for each thread."""
-        for p in params:
-            if "." in p.name or "[" in p.name or not self.changes(p.name, self.tokens.at, self.body_end):
-                continue
-            place = p.place
-            if p.pointer:
-                array = Elements(p.name, p.type, 1, const=p.const)
-                scope[p.name] = made = self.pointer_variable(p.name, p.type, Pointer(array), place)
-                made.depth += 1  # the body is a scope of its own
-            else:
-                copied = self.symbols.fresh(p.name, p.type, ast.Name(p.name, p.type), place)
-                scope[p.name] = self.symbols.declared[copied.name]
 
     def changes(self, name: str, start: int, stop: int) -> bool:
         """True where a name is assigned as a whole: by =, +=, ++ and the like, or by its address."""
@@ -45,62 +32,6 @@ class DeclarationParser(ExpressionParser):
                 if before == "&" and after != "[" and found[n - 2].text in ("(", ",", "=", "return"):
                     return True
         return False
-
-    def parameter(self, scope: dict) -> list[ast.Parameter]:
-        """`const real* __restrict__ x`, `int n`, `const Atom* atoms` or `Box box`: the numbers in it."""
-        tokens, place = self.tokens, self.tokens.next.place
-        start = tokens.at
-        kind = self.accept_type()
-        if kind is None:
-            why = f"a parameter of type {tokens.next.text!r} is outside the differentiable subset; "
-            raise tokens.rejected(tokens.next) or self.error(place, f"{why}pass arrays of numbers, and numbers.")
-        const = any(t.text == "const" for t in tokens.tokens[start : tokens.at])
-        pointer, restrict = tokens.accept("*"), False
-        while pointer and tokens.next.text in ("const", "volatile", "__restrict__", "__restrict"):
-            restrict |= tokens.take().text.startswith("__")
-        why = "references and pointers to pointers are outside the subset as parameters of a kernel; pass an array."
-        tokens.forbid(why, "*", "&", "**", "&&")
-        name = tokens.identifier("the parameter's name")
-        if tokens.accept("["):
-            pointer = True
-            if tokens.next.text != "]":
-                self.expression()
-            tokens.expect("]")
-        if tokens.next.text == "=" and self.returns == "void":  # a kernel's default value, which is for the host
-            tokens.at = min(n for n in range(tokens.at, len(tokens.tokens)) if self.ends_parameter(tokens.at, n))
-        tokens.forbid(f"{name.text} has a default value; leave it out and pass it every time.", "=")
-        own = ast.Parameter(name.text, str(kind), pointer, const, name.place, restrict)
-        self.declared_parameter = own
-        if isinstance(kind, str):
-            scope[name.text] = own
-            return [own]
-        return self.struct_parameter(own, kind, scope)
-
-    def ends_parameter(self, start: int, at: int) -> bool:
-        """True for a comma or a bracket outside of those that open behind `start`, and for the end of the file."""
-        found = self.tokens.tokens
-        depth = sum((t.text == "(") - (t.text == ")") for t in found[start:at])
-        return found[at].kind == "end" or (not depth and found[at].text in (",", ")"))
-
-    def struct_parameter(self, own: ast.Parameter, kind: StructType, scope: dict) -> list[ast.Parameter]:
-        """The numbers in a struct, or in an array of structs: parameters x[].a, which are printed as x[i].a."""
-        before = f"{own.name}[]" if own.pointer else own.name
-        array = Elements(before, kind, 1, ".", const=own.const)
-        made = []
-        for name, member, dims in kind.leaves(before, "."):
-            pointer = own.pointer or bool(dims)
-            made.append(ast.Parameter(name, member, pointer, own.const or not own.pointer, own.place, own.restrict))
-        if kind.name not in GRADIENTS and any(p.type in HALVES for p in made):
-            raise self.error(own.place, f"{kind} holds a {made[0].type}; pass it as float, or in an array of its own.")
-        if self.nested_arrays(kind) and own.pointer:
-            raise self.error(own.place, f"{kind} holds an array of structs; pass that as an array of its own.")
-        scope[own.name] = array if own.pointer else replace(array, axes=0).element(own.place)
-        if not own.pointer:
-            scope[own.name] = _names(scope[own.name])
-        return made
-
-    def nested_arrays(self, kind: StructType) -> bool:
-        return any(isinstance(m.type, StructType) and (m.dims or self.nested_arrays(m.type)) for m in kind.members)
 
     def declaration(self) -> None:
         """`const int i = ..., j = ...;` or `__shared__ real tile[TILE][TILE];`."""
@@ -131,7 +62,7 @@ class DeclarationParser(ExpressionParser):
         tokens, n = self.tokens, self.tokens.at
         while tokens.tokens[n].kind == "name" and tokens.tokens[n + 1].text == "::":
             n += 2
-        if tokens.tokens[n].text not in ("thread_block", "thread_block_tile", "thread_group"):
+        if tokens.tokens[n].text not in ("thread_block", "thread_block_tile", "thread_group", "grid_group"):
             return False
         n += 1
         while (tokens.tokens[n - 1].text != ">" and tokens.tokens[n].text == "<") or tokens.tokens[n - 1].text in "<,":
@@ -176,8 +107,9 @@ class DeclarationParser(ExpressionParser):
             variable = PointerVariable(name.text, kind, None, ast.Name("", "int"))
             scope[name.text] = variable
             return
-        if tokens.next.text == "[":
-            raise self.error(name.place, "a lambda is outside the subset; write it as a __device__ function.")
+        if tokens.next.text == "[" and self.functions:
+            scope[name.text] = self.functions.closure(self, name)
+            return
         value = self.full()
         if isinstance(value, Group):
             scope[name.text] = value
@@ -187,6 +119,8 @@ class DeclarationParser(ExpressionParser):
             return
         if isinstance(value, Elements | Pointer):
             self.declare_pointer(name, self.pointer(value, name.place), const)
+        elif isinstance(value, Struct) and value.temporary:
+            scope[name.text] = replace(value, temporary=False)
         elif isinstance(value, Struct):
             scope[name.text] = self.copy(name.text, value.type, value, name.place)
         else:
@@ -338,7 +272,10 @@ class DeclarationParser(ExpressionParser):
                 value = self.constructor(kind, [self.full() for _ in tokens.items(")")], name)
             if value is not None and (not isinstance(value, Struct) or value.type is not kind):
                 raise self.error(place, f"{name.text} is a {kind} and is given another value.")
-            scope[name.text] = self.copy(name.text, kind, value, place)
+            if value is not None and value.temporary:
+                scope[name.text] = replace(value, temporary=False)
+            else:
+                scope[name.text] = self.copy(name.text, kind, value, place)
             return
         if unknown or tokens.next.text in ("=", "{"):
             raise self.error(place, f"set the elements of {name.text} one by one.")
@@ -354,18 +291,25 @@ class DeclarationParser(ExpressionParser):
 
     def copy_array(self, name: str, m: Member, own: Value | None, place: Place) -> Elements:  # type: ignore[override]
         """An array that is a member of a struct variable."""
-        if own is not None:
-            raise self.error(place, f"the member {m.name} is an array; copy it element by element.")
         if isinstance(m.type, StructType):
             for leaf, member, dims in m.type.leaves(name, "_"):
                 made = ast.Declare(leaf, member, (*m.dims, *dims), place=place)
                 self.symbols.declared[leaf] = made
                 self.symbols.pending.append(made)
-            return Elements(name, m.type, len(m.dims), dims=m.dims)
-        made = ast.Declare(unused_name(name, {*self.symbols.declared, *self.tokens.words}), m.type, m.dims, place=place)
-        self.symbols.declared[made.name] = made
-        self.symbols.pending.append(made)
-        return Elements(made.name, m.type, len(m.dims), dims=m.dims)
+            array = Elements(name, m.type, len(m.dims), dims=m.dims)
+        else:
+            name = unused_name(name, {*self.symbols.declared, *self.tokens.words})
+            made = ast.Declare(name, m.type, m.dims, place=place)
+            self.symbols.declared[made.name] = made
+            self.symbols.pending.append(made)
+            array = Elements(made.name, m.type, len(m.dims), dims=m.dims)
+        if own is not None:
+            if any(constant(d) is None or constant(d) > MOST_COPIED for d in m.dims):  # type: ignore[operator]
+                raise self.error(place, f"the member {m.name} is an array; copy it element by element.")
+            whole = StructType("", (m,))
+            to, of = (Struct(whole, {m.name: v}) for v in (array, own))
+            self.symbols.pending += self.member_stores(to, of, place)
+        return array
 
     def extent(self, name: Token) -> Expr:
         """The extent of an array along an axis, with the values of the kernel's own constants substituted."""
@@ -376,10 +320,3 @@ class DeclarationParser(ExpressionParser):
             why = f"the extent of {name.text} must be a constant: a number, a macro or a const int."
             raise self.error(place, why)
         return e
-
-
-def _names(value: Value) -> Value:
-    """A struct parameter passed by value: its numbers are named box.lo.x."""
-    if isinstance(value, Struct):
-        return Struct(value.type, {name: _names(member) for name, member in value.members.items()})
-    return ast.Name(value.array, value.type, value.place) if isinstance(value, ast.Index) else value

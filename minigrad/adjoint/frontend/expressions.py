@@ -7,8 +7,9 @@ from minigrad.adjoint.frontend import groups
 from minigrad.adjoint.frontend.calls import CallParser
 from minigrad.adjoint.frontend.groups import Group
 from minigrad.adjoint.frontend.intrinsics import is_packed
-from minigrad.adjoint.frontend.symbols import SymbolTable
-from minigrad.adjoint.frontend.types import IGNORED
+from minigrad.adjoint.frontend.items import constant
+from minigrad.adjoint.frontend.structs import Flat
+from minigrad.adjoint.frontend.symbols import IGNORED, SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
     Expr,
@@ -25,6 +26,7 @@ from minigrad.adjoint.language.values import (
     Pointer,
     PointerVariable,
     Struct,
+    StructType,
     Value,
     is_expression,
 )
@@ -164,6 +166,10 @@ class ExpressionParser(CallParser):
 
     def cast(self) -> Value | None:
         """`(float)x` or `(float*)p`; None where the parenthesis holds an expression."""
+        void = int(self.tokens.peek().text == "const") + 1
+        if [self.tokens.peek(void + n).text for n in range(3)] == ["void", "*", ")"]:  # a pointer to anything
+            self.tokens.at += void + 3
+            return self.unary()
         kind, length = self.type_length(self.tokens.at + 1)
         after = self.tokens.at + 1 + length
         stars = 0
@@ -223,6 +229,8 @@ class ExpressionParser(CallParser):
         if self.tokens.next.text == "(":
             self.tokens.take()
             return self.method(value, name.text, [self.full() for _ in self.tokens.items(")")], name)
+        if name.text in value.type.values and name.text not in value.members:
+            return value.type.values[name.text]
         if name.text not in value.members:
             raise self.error(name.place, f"{value.type} has no member {name.text}; it has {', '.join(value.members)}.")
         return value.members[name.text]
@@ -234,9 +242,8 @@ class ExpressionParser(CallParser):
             case Elements() if value.axes == 1:
                 return Pointer(value)
             case Elements():
-                raise self.error(
-                    place, f"{value.name} has {value.axes} axes; a pointer goes along its last axis alone."
-                )
+                why = f"{value.name} has {value.axes} axes; a pointer goes along its last axis alone."
+                raise self.error(place, why)
         raise self.error(place, "a pointer or an array has to stand here.")
 
     def address(self, value: Value, place: Place) -> Pointer:
@@ -246,6 +253,10 @@ class ExpressionParser(CallParser):
                 array = Elements(
                     value.array, value.type, 1, indices=value.indices[:-1], const=self.is_const(value.array)
                 )
+                known = self.symbols.declared.get(value.array)
+                columns = constant(known.dims[1]) if known is not None and len(known.dims) == 2 else None
+                if columns and len(value.indices) == 2 and all(i == ZERO for i in value.indices):
+                    return Pointer(Flat(self.symbols.array(known), columns))  # type: ignore[arg-type]
                 if len(value.indices) > 1 and value.indices[-1] == ZERO and all(i == ZERO for i in value.indices):
                     raise self.error(
                         place, f"&{value.array}[0][0] leaves out the axes of {value.array}; give it one axis."
@@ -303,6 +314,9 @@ class ExpressionParser(CallParser):
         if kind is not None and (tokens.peek(length).text in ("(", "{")):
             tokens.at += length
             return self.constructed(kind, token)
+        if isinstance(kind, StructType) and tokens.peek(length).text == "::":
+            tokens.at += length + 1
+            return self.static_member(kind, tokens.identifier("a member's name"))
         self.qualified()
         if tokens.next.text == "std" and tokens.peek(2).text == "numeric_limits":
             return self.limit()
@@ -316,7 +330,7 @@ class ExpressionParser(CallParser):
             raise self.error(name.place, f"{name.text} is used by its parts x, y and z.")
         if name.text == "warpSize":
             return ast.Number("32", "int")
-        if name.text in ("tiled_partition", "this_thread_block", "reduce", "plus", "greater", "less"):
+        if name.text in ("tiled_partition", "this_thread_block", "this_grid", "reduce", "plus", "greater", "less"):
             known = self.group_call(name)
             if known is not None:
                 return known

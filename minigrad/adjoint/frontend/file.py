@@ -5,17 +5,18 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from minigrad.adjoint.frontend.assignments import by_name
 from minigrad.adjoint.frontend.expressions import ExpressionParser
 from minigrad.adjoint.frontend.inline import Functions
-from minigrad.adjoint.frontend.items import FunctionItem
+from minigrad.adjoint.frontend.items import FunctionItem, StructTemplate, constant
 from minigrad.adjoint.frontend.parser import StatementParser
 from minigrad.adjoint.frontend.symbols import SymbolTable
-from minigrad.adjoint.language.ast import TYPES, Call, Declare, Expr, Function, Name, Number, Place, Unary, walk
-from minigrad.adjoint.language.dataflow import merge_copies
+from minigrad.adjoint.language.ast import TYPES, Declare, Expr, Function, Name, Number, Place, Unary
+from minigrad.adjoint.language.dataflow import called, merge_copies
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.preprocessor import Find, tokenize
-from minigrad.adjoint.language.rewrite import flatten, int_value, own_expressions
-from minigrad.adjoint.language.values import VECTORS, StructType
+from minigrad.adjoint.language.rewrite import int_value
+from minigrad.adjoint.language.values import VECTORS, Elements, StructType
 
 QUALIFIERS = (
     "extern", "static", "inline", "__inline__", "__forceinline__", "__noinline__", "const", "constexpr",
@@ -61,13 +62,13 @@ def parse(
         raise tokens.error(tokens.next.place, TOO_DEEP) from None
     if parser.kernel is None:
         raise ValueError(f"{name} has no kernel {kernel!r}.")
-    functions = _called(parser.kernel, parser.symbols.functions)
+    functions = called(parser.kernel, parser.symbols.functions)
     for f in (parser.kernel, *functions.values()):
         merge_copies(f.body, lambda name: name not in tokens.words)
         if f"{f.name}_adjoint" in tokens.words:
             raise tokens.error(f.place, f"the name {f.name}_adjoint is taken in this file; the adjoint needs it.")
     values = _whole_numbers({**formulas, **{t.name: t.value for t in parser.tables}})
-    definitions = parser.definitions | {n: s.text for n, s in parser.functions.structs.items()}
+    definitions = parser.definitions | {s.short: s.text for s in parser.functions.structs.values()}
     here = f"{ahead}\n{text}"  # the head includes all others
     definitions = {n: own for n, own in definitions.items() if own in here}
     tables = [t for t in parser.tables if t.text in here]
@@ -120,21 +121,6 @@ def _whole_numbers(named: Mapping[str, Expr | None]) -> dict[str, int]:
     return {name: n for name, e in named.items() if isinstance(e, Number) and (n := int_value(e)) is not None}
 
 
-def _called(kernel: Function, functions: Mapping[str, Function]) -> dict[str, Function]:
-    """The device functions that the kernel reaches, callees first: a function is defined ahead of its callers."""
-    calls = {name: _calls(f, functions) for name, f in functions.items()}
-    reached, left = set[str](), _calls(kernel, functions)
-    while left - reached:
-        reached |= left
-        left = set().union(*(calls[name] for name in reached))
-    return {name: function for name, function in functions.items() if name in reached}
-
-
-def _calls(f: Function, functions: Mapping[str, Function]) -> set[str]:
-    expressions = (e for s in flatten(f.body) for e in own_expressions(s))
-    return {x.function for e in expressions for x in walk(e) if isinstance(x, Call) and x.function in functions}
-
-
 class FileParser:
     """Finds the items of a file, and parses the kernel, with what it uses."""
 
@@ -181,7 +167,7 @@ class FileParser:
                 self.kernels[function.name] = function
             else:
                 self.functions.items.setdefault(function.name, []).append(function)
-        elif tokens.next.text in ("typedef", "struct", "class", "using", "enum", "union"):
+        elif tokens.next.text in ("typedef", "struct", "class", "using", "enum", "union") or self.is_template():
             self.type_item(start)
         elif self.is_declaration():
             self.statements.skip_to_semicolon()
@@ -190,8 +176,9 @@ class FileParser:
 
     def is_declaration(self) -> bool:
         """True for a function declared without a body."""
-        called = False
-        for token in self.tokens.tokens[self.tokens.at :]:
+        called, found = False, self.tokens.tokens
+        for n in range(self.tokens.at, len(found)):
+            token = found[n]
             called |= token.text == "("
             if token.text in (";", "=", "{") or token.kind == "end":
                 return called and token.text == ";"
@@ -228,6 +215,9 @@ class FileParser:
             if name := self.functions.alias(self.statements):
                 self.definitions[name] = tokens.since(start)
             return
+        parameters = None
+        if tokens.next.text == "template":
+            parameters, tokens.at = self.functions.template_parameters(tokens.at + 1)
         typedef = tokens.accept("typedef")
         word = tokens.take().text
         if word == "enum":
@@ -237,16 +227,30 @@ class FileParser:
             tokens.take()
             tokens.at = self.statements.matching(tokens.at) + 1
         name = tokens.take().text if tokens.next.kind == "name" else ""
+        arguments = tokens.at if parameters is not None and tokens.next.text == "<" else 0
+        while arguments and tokens.next.text not in (";", "{"):
+            tokens.take()
         if tokens.accept(";"):
             return
-        if tokens.next.text != "{" or word in ("class", "union"):
+        if tokens.next.text != "{" or word not in ("struct", "class"):
             raise tokens.error(tokens.next.place, f"{word} {name} is outside the subset; write a struct of numbers.")
         brace = tokens.at
         tokens.at = self.statements.matching(brace) + 1
         if typedef and tokens.next.kind == "name":
             name = tokens.take().text
         tokens.expect(";")
-        self.functions.struct_bodies[name] = (brace, tokens.since(start))
+        if parameters is None:
+            self.functions.struct_bodies[name] = (brace, tokens.since(start))
+        else:
+            made = StructTemplate(parameters, brace, tokens.since(start), arguments)
+            self.functions.templates.setdefault(name, []).append(made)
+
+    def is_template(self) -> bool:
+        """True for the template of a struct."""
+        tokens = self.tokens
+        if tokens.next.text != "template":
+            return False
+        return tokens.tokens[self.functions.template_parameters(tokens.at + 1)[1]].text in ("struct", "class")
 
     def has_brace(self) -> bool:
         """True for `typedef struct { ... } X;`, and not for `typedef struct A B;`."""
@@ -267,8 +271,8 @@ class FileParser:
         for _ in tokens.items("}"):
             own = tokens.identifier("a name").text
             if tokens.accept("="):
-                place = tokens.next.place
-                given = int_value(self.statements.expression())
+                place, e = tokens.next.place, self.statements.expression()
+                given = constant(e) if int_value(e) is None else int_value(e)
                 if given is None:
                     raise tokens.error(place, f"the number of {own} is not known here; write it as a literal.")
                 value = given - 1
@@ -299,11 +303,13 @@ class FileParser:
                 "kernel, or a constant with its values."
             )  # fmt: skip
         kind = self.statements.expect_type()
-        if isinstance(kind, StructType):
-            why = f"{kind} in constant memory is outside the subset; pass it as a parameter."
-            raise tokens.error(place, why)
         while True:
             name = tokens.identifier("a constant's name")
+            if isinstance(kind, StructType):
+                self.constant_structs(kind, name, "__constant__" in words)
+                if not tokens.accept(","):
+                    break
+                continue
             before = len(self.symbols.pending)
             self.statements.variable(kind, name, False, True)
             table = self.symbols.pending[before] if len(self.symbols.pending) > before else None
@@ -322,6 +328,19 @@ class FileParser:
         tokens.expect(";")
         for table in self.tables:
             table.text = table.text or tokens.since(start)
+
+    def constant_structs(self, kind: StructType, name: Token, constant: bool) -> None:
+        """`__constant__ float3 forces[4];`, whose values the launch has."""
+        tokens, dims = self.tokens, list[Expr]()
+        while tokens.accept("["):
+            dims.append(self.statements.extent(name))
+            tokens.expect("]")
+        if not constant or tokens.next.text == "=" or len(dims) > 1:
+            why = f"{kind} with values outside of functions is outside the subset; pass it as a parameter."
+            raise tokens.error(name.place, why)
+        array = Elements(f"{name.text}[]" if dims else name.text, kind, len(dims), ".", const=True)
+        self.symbols.scopes[0][name.text] = array if dims else by_name(array.element(name.place))
+        self.tables.append(Declare(name.text, "float", tuple(dims), const=True, place=name.place))
 
     def skip(self) -> list[str]:
         """Step over the item at the cursor; return the names that it may define."""

@@ -10,14 +10,16 @@ from minigrad.adjoint.language.values import VECTORS, Struct, Value
 
 SHUFFLES = {"__shfl_sync": "idx", "__shfl_up_sync": "up", "__shfl_down_sync": "down", "__shfl_xor_sync": "xor"}
 FULL = ast.Number("0xffffffffu", "unsigned")
+BLOCK = {"group_index": "blockIdx", "thread_index": "threadIdx", "group_dim": "blockDim", "dim_threads": "blockDim"}
 REDUCTIONS = {"plus": "+", "greater": "max", "less": "min"}
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """A block of cooperative_groups, or a tile of a warp with so many threads."""
+    """The grid or a block of cooperative_groups, or a tile of a warp with so many threads."""
 
     size: int | None
+    grid: bool = False
     type: str = "group"
 
 
@@ -34,18 +36,33 @@ def shuffle(parser: Any, function: str, arguments: list[Value], token: Token) ->
 
 def linear(parser: Any) -> Expr:
     """The number of the thread in its block; threadIdx.x in a file that uses no other axis."""
-    texts = [t.text for t in parser.tokens.tokens]
-    flat = not any(texts[n : n + 2] == ["threadIdx", "."] and texts[n + 2] in "yz" for n in range(len(texts) - 2))
-    x, y, z = (ast.Name(f"threadIdx.{a}", "int") for a in "xyz")
-    if flat:
+    return _number(parser, "threadIdx", "blockDim")
+
+
+def _number(parser: Any, place: str, extent: str) -> Expr:
+    """The number of a thread in its block, or of a block in the grid."""
+    x, y, z = (ast.Name(f"{place}.{a}", "int") for a in "xyz")
+    if is_flat(parser, place):
         return x
-    across, down = ast.Name("blockDim.x", "int"), ast.Name("blockDim.y", "int")
+    across, down = ast.Name(f"{extent}.x", "int"), ast.Name(f"{extent}.y", "int")
     row = ast.Binary("+", ast.Binary("*", z, down, "int"), y, "int")
     return ast.Binary("+", ast.Binary("*", row, across, "int"), x, "int")
 
 
-def threads(parser: Any) -> Expr:
-    sizes = [ast.Name(f"blockDim.{a}", "int") for a in ("x" if isinstance(linear(parser), ast.Name) else "xyz")]
+def is_flat(parser: Any, place: str) -> bool:
+    """True in a file that uses no other axis than x."""
+    found = parser.tokens.tokens
+    return not any(
+        a.text == place and b.text == "." and c.text in "yz"
+        for a, b, c in zip(found, found[1:], found[2:], strict=False)
+    )
+
+
+def threads(parser: Any, grid: bool = False) -> Expr:
+    """The number of threads of a block, or of the grid."""
+    sizes = [ast.Name(f"blockDim.{a}", "int") for a in ("x" if is_flat(parser, "threadIdx") else "xyz")]
+    if grid:
+        sizes += [ast.Name(f"gridDim.{a}", "int") for a in ("x" if is_flat(parser, "blockIdx") else "xyz")]
     made: Expr = sizes[0]
     for e in sizes[1:]:
         made = ast.Binary("*", made, e, "int")
@@ -58,16 +75,18 @@ def number(value: int) -> Expr:
 
 def method(parser: Any, group: Group, name: str, arguments: list[Value], token: Token) -> Value:
     """`tile.thread_rank()`, `tile.shfl_down(v, 1)`, `block.sync()`."""
-    rank, size = linear(parser), number(group.size) if group.size else threads(parser)
-    if name == "sync":
+    rank, size = linear(parser), number(group.size) if group.size else threads(parser, group.grid)
+    if group.grid:
+        block = ast.Binary("*", _number(parser, "blockIdx", "gridDim"), threads(parser), "int")
+        rank = ast.Binary("+", block, rank, "int")
+    if name == "sync" and not group.grid:
         parser.symbols.pending.append(ast.Barrier(token.place))
         return number(0)
     if name in ("thread_rank", "size", "num_threads"):
         within = ast.Binary("%", rank, size, "int") if group.size else rank
         return within if name == "thread_rank" else size
-    if name in ("group_index", "thread_index") and group.size is None:
-        builtin = "blockIdx" if name == "group_index" else "threadIdx"
-        return Struct(VECTORS["dim3"], {a: ast.Name(f"{builtin}.{a}", "int") for a in "xyz"})
+    if name in BLOCK and group.size is None and not group.grid:
+        return Struct(VECTORS["dim3"], {a: ast.Name(f"{BLOCK[name]}.{a}", "int") for a in "xyz"})
     if name == "meta_group_rank" and group.size:
         return ast.Binary("/", rank, size, "int")
     if name == "meta_group_size" and group.size:

@@ -211,10 +211,13 @@ INTRINSICS: dict[str, Make] = {
     **dict.fromkeys(("__low2half", "__low2bfloat16"), _member("x")),
     **dict.fromkeys(("__high2half", "__high2bfloat16"), _member("y")),
     **{f"__{name}f": _function(f"{name}f") for name in ("exp", "log", "sin", "cos", "tan", "log2", "log10")},
-    "__powf": _function("powf", 2), "__fsqrt_rn": _function("sqrtf"), "__dsqrt_rn": _function("sqrt"),
-    "__frsqrt_rn": _function("rsqrtf"), "__fmaf_rn": _function("fmaf", 3), "__fma_rn": _function("fma", 3),
-    "__fdividef": _operator("/"), "fdividef": _operator("/"), "fdivide": _operator("/"), "__fdiv_rn": _operator("/"),
-    "__ddiv_rn": _operator("/"), "__frcp_rn": _reciprocal, "__saturatef": _saturate, "norm3df": _norm(3),
+    "__powf": _function("powf", 2), "__frsqrt_rn": _function("rsqrtf"),
+    **{f"__{name}_{mode}": make for mode in ("rn", "rz", "ru", "rd") for name, make in (
+        ("fsqrt", _function("sqrtf")), ("dsqrt", _function("sqrt")), ("fmaf", _function("fmaf", 3)),
+        ("fma", _function("fma", 3)), ("fdiv", _operator("/")), ("ddiv", _operator("/")), ("frcp", _reciprocal),
+        ("drcp", _reciprocal))},
+    "__fdividef": _operator("/"), "fdividef": _operator("/"), "fdivide": _operator("/"),
+    "__saturatef": _saturate, "norm3df": _norm(3),
     "norm3d": _norm(3), "norm4df": _norm(4), "norm4d": _norm(4), "rnorm3df": _norm(3), "rnorm3d": _norm(3),
     **{f"__{kind}{name}_{mode}": _operator(op)
        for kind in "fd" for name, op in (("mul", "*"), ("add", "+"), ("sub", "-"))
@@ -223,7 +226,7 @@ INTRINSICS: dict[str, Make] = {
     "sincos": _sincos(""), "sincosf": _sincos("f"), "__sincosf": _sincos("f"),
     **dict.fromkeys(("__stcs", "__stcg", "__stwb", "__stwt"), _store),
     **dict.fromkeys(("__ldg", "__ldcs", "__ldcg", "__ldca", "__ldcv", "__ldlu"), _load),
-    "__drcp_rn": _reciprocal, "normcdf": _normal, "normcdff": _normal,
+    "normcdf": _normal, "normcdff": _normal,
     **{f"__{a}2{b}_{mode}": _rounded(round_, kind)
        for a in ("float", "double") for b, kind in (("int", "int"), ("uint", "unsigned"), ("ll", "long long"))
        for mode, round_ in (("rn", "rint"), ("rz", "trunc"), ("rd", "floor"), ("ru", "ceil"))},

@@ -1,6 +1,7 @@
 """Items of a file: functions by the extents of their tokens, structs by their members, other names of types."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from minigrad.adjoint.language import ast
@@ -30,6 +31,23 @@ class FunctionItem:
     )  # a type or a number, name, default's token or 0
     owner: StructType | None = None
     kernel: bool = False
+    scopes: tuple[list, list] | None = None  # of a lambda: the variables and types known where it stands
+    returns: int = 0  # of a lambda: the token of its type, if it has one
+    counts: int = 0  # of its parameters
+    type: str = "function"
+
+
+@dataclass(eq=False)
+class StructTemplate:
+    """A template of a struct: its parameters, the token of its brace, and its text.
+
+    arguments: the token of the < behind its name where it is a specialization, else 0.
+    """
+
+    parameters: list[tuple[bool, str, int]]
+    brace: int
+    text: str
+    arguments: int = 0
 
 
 class FileItems:
@@ -39,8 +57,10 @@ class FileItems:
         self.tokens = tokens
         self.items: dict[str, list[FunctionItem]] = {}
         self.struct_bodies: dict[str, tuple[int, str]] = {}  # the token of the brace, and the text
-        self.structs: dict[str, StructType] = {}
+        self.structs: dict[str, StructType] = {}  # those of templates by name and arguments
+        self.templates: dict[str, list[StructTemplate]] = {}
         self.stack: list[FunctionItem] = []
+        self.outside: list[set[str]] = []  # for each call on the stack, the variables from before it
         self.plain: dict[str, ast.Function | None] = {}
         self.inlined = 0  # calls so far
         self.parser: Any = None  # of the file
@@ -51,19 +71,93 @@ class FileItems:
     def struct(self, name: str) -> StructType | None:
         if name not in self.structs and name in self.struct_bodies:
             brace, text = self.struct_bodies[name]
-            at, self.tokens.at = self.tokens.at, brace
             try:
-                self.structs[name] = made = StructType(name, ())
-                self.members(made)
-                made.text = text
+                self.define(StructType(name, (), text), brace)
             except NotDifferentiable as error:
-                del self.structs[name]
                 del self.struct_bodies[name]
                 self.tokens.unsupported[name] = error
                 return None
-            finally:
-                self.tokens.at = at
         return self.structs.get(name)
+
+    def define(self, made: StructType, brace: int) -> StructType:
+        """Read a struct from its brace on, where the names of its own types and values are known."""
+        symbols, at = self.parser.symbols, self.tokens.at
+        outer, self.structs[made.name] = (symbols.types, symbols.scopes), made
+        made.types[made.short] = made
+        symbols.types, symbols.scopes = [symbols.types[0], made.types], [symbols.scopes[0], made.values]
+        self.tokens.at = brace
+        try:
+            self.members(made)
+        except NotDifferentiable:
+            del self.structs[made.name]
+            raise
+        finally:
+            (symbols.types, symbols.scopes), self.tokens.at = outer, at
+        return made
+
+    def instance(self, parser: Any, name: str, start: int) -> tuple[StructType, int]:
+        """The struct of a template with the arguments that begin at a token, and the token behind these."""
+        at, self.tokens.at = self.tokens.at, start
+        try:
+            given = self.template_arguments(parser)
+            return self.instance_of(parser, name, given, self.tokens.tokens[start]), self.tokens.at
+        finally:
+            self.tokens.at = at
+
+    def instance_of(self, parser: Any, name: str, given: list, token: Token) -> StructType:
+        """The struct of a template with these arguments, by the specialization that they fit, if any."""
+        templates = self.templates[name]
+        found = [(t, bound) for t in templates if (bound := self.specialized(parser, t, given)) is not None]
+        template, bound = found[-1] if found else (next((t for t in templates if not t.arguments), None), {})
+        if template is None:
+            raise parser.error(token.place, f"no {name} of this file takes these arguments.")
+        if not found:
+            for n, (is_type, own, default) in enumerate(template.parameters):
+                if n >= len(given):
+                    given.append(self.default(parser, bound, is_type, own, default, token))
+                bound[own] = given[n]
+        key = f"{name}<{', '.join(map(_shown, given))}>"
+        if key not in self.structs:
+            types = {own: v for own, v in bound.items() if isinstance(v, str | StructType)}
+            values = {own: v for own, v in bound.items() if own not in types}
+            made = StructType(key, (), template.text, types=types, values=values, arguments=tuple(given))
+            self.define(made, template.brace)
+        return self.structs[key]
+
+    def default(self, parser: Any, bound: dict, is_type: bool, own: str, at: int, token: Token) -> Any:
+        """The default of a template's parameter."""
+        if not at:
+            raise parser.error(token.place, f"the argument {own} of this template is missing.")
+        parser.symbols.types.append({n: v for n, v in bound.items() if isinstance(v, str | StructType)})
+        parser.symbols.scopes.append({n: v for n, v in bound.items() if not isinstance(v, str | StructType)})
+        before, self.tokens.at = self.tokens.at, at
+        found = parser.expect_type() if is_type else parser.value(ast.PRECEDENCE["<"])
+        self.tokens.at = before
+        parser.symbols.types.pop()
+        parser.symbols.scopes.pop()
+        return found
+
+    def specialized(self, parser: Any, template: StructTemplate, given: list) -> dict[str, Any] | None:
+        """The parameters of a specialization by name; None where the arguments do not fit it."""
+        if not template.arguments:
+            return None
+        names = {own for _, own, _ in template.parameters}
+        bound: dict[str, Any] = {}
+        at, self.tokens.at = self.tokens.at, template.arguments + 1
+        try:
+            for value in given:
+                alone = self.tokens.peek().text in (",", ">")
+                if self.tokens.next.text in names and alone:
+                    bound[self.tokens.take().text] = value
+                elif isinstance(value, str | StructType):
+                    if (kind := parser.accept_type()) is not value and kind != value:
+                        return None
+                elif parser.value(ast.PRECEDENCE["<"]) != value:
+                    return None
+                self.tokens.accept(",")
+            return bound if self.tokens.next.text == ">" else None
+        finally:
+            self.tokens.at = at
 
     def members(self, made: StructType) -> None:
         """The members and methods of a struct, from its brace on."""
@@ -78,29 +172,54 @@ class FileItems:
                 tokens.at += 2
                 continue
             start = tokens.at
+            if tokens.next.text in ("using", "typedef"):
+                self.alias(parser)
+                continue
             if (function := self.function_item(start, made)) is not None:
                 made.methods.setdefault(function.name, []).append(function)
                 tokens.at = parser.matching(function.body) + 1
                 continue
-            static = tokens.next.text == "static"
-            while tokens.next.text in ("static", "constexpr"):
-                tokens.take()
+            if self.is_declaration(start):  # of a method, or one that is defaulted
+                parser.skip_to_semicolon()
+                continue
+            static = False
+            while tokens.next.text in ("static", "constexpr", "inline"):
+                static |= tokens.take().text == "static"
             kind = parser.expect_type()
-            tokens.forbid(f"{made.name} holds a pointer; pass the array as a parameter of its own.", "*", "&")
             while True:
+                stars = 0
+                while tokens.next.text in ("*", "const", "__restrict__", "__restrict"):
+                    stars += tokens.take().text == "*"
+                why = (
+                    f"{made.name} holds a reference or a pointer to pointers; pass the array as a parameter of its own."
+                )
+                tokens.forbid(why, "&", *(["*"] if stars < 2 else [tokens.next.text]))
                 name = tokens.identifier("a member's name")
                 dims = []
                 while tokens.accept("["):
-                    dims.append(parser.extent(name))
+                    dims.append(folded(parser.extent(name)))
                     tokens.expect("]")
+                value = None
                 if tokens.accept("="):
-                    parser.isolated(parser.full)
+                    value, _ = parser.isolated(parser.full)
+                elif tokens.next.text == "{":
+                    value, _ = parser.isolated(partial(parser.braces, kind))
                 if not static:
-                    found.append(Member(name.text, kind, tuple(dims)))
+                    found.append(Member(name.text, kind, tuple(dims), value, stars == 1))
+                elif value is not None and isinstance(kind, str):
+                    made.values[name.text] = folded(parser.as_type(kind, parser.number(value, name.place)))
                 if not tokens.accept(","):
                     break
             tokens.expect(";")
         made.members = tuple(found)
+
+    def is_declaration(self, start: int) -> bool:
+        """True for a function declared without a body, or with `= default`."""
+        found = self.tokens.tokens
+        for token in (found[n] for n in range(start, len(found))):
+            if token.text in ("(", ";", "=", "{", "}", "[") or token.kind == "end":
+                return token.text == "("
+        return False
 
     def alias(self, parser: Any) -> str:
         """`typedef T name;` or `using name = T;`, entered into the types in scope; the name."""
@@ -143,8 +262,8 @@ class FileItems:
             if text in (";", "}", "=") and not depth:
                 return None
             if text == "operator":
-                name = "operator" + found[n + 1].text + (found[n + 2].text if found[n + 1].text in "([" else "")
-                n += 2 + (found[n + 1].text in "([")
+                name = "operator" + found[n + 1].text + (found[n + 2].text if found[n + 1].text in ("(", "[") else "")
+                n += 2 + (found[n + 1].text in ("(", "["))
                 return self._item(name, begin, n, template, owner, kernel)
             if text == "{":
                 return None
@@ -168,7 +287,8 @@ class FileItems:
                     return None
         if found[n].text != "{":
             return None
-        return FunctionItem(name, start, params, n, template, owner, kernel)
+        counts = sum(t.text == "," for t in found[params : self._close(params)]) + (self._close(params) > params + 1)
+        return FunctionItem(name, start, params, n, template, owner, kernel, counts=counts)
 
     def _close(self, start: int) -> int:
         assert self.parser is not None
@@ -213,3 +333,28 @@ class FileItems:
             if tokens.next.text != ">":
                 tokens.expect(",")
         return made
+
+
+def folded(e: ast.Expr) -> ast.Expr:
+    """A constant as one number."""
+    value = constant(e)
+    return e if value is None or isinstance(e, ast.Number) else ast.Number(str(value), e.type)
+
+
+def constant(e: ast.Expr | None) -> int | None:
+    """The value of a whole number, and of sums, products and the like of these that are not negative."""
+    match e:
+        case ast.Number() if not ast.is_float(e.type):
+            return int(e.text.rstrip("uUlL"), 0) if e.text[0].isdigit() else None
+        case ast.Cast() if not ast.is_float(e.type):
+            return constant(e.operand)
+        case ast.Binary(op="+" | "*" | "/" | "<<" | "|"):
+            a, b = constant(e.left), constant(e.right)
+            if a is None or b is None or (e.op == "/" and not b) or (e.op == "<<" and b > 31):
+                return None
+            return {"+": a + b, "*": a * b, "/": a // (b or 1), "<<": a << min(b, 31), "|": a | b}[e.op]
+    return None
+
+
+def _shown(value: Any) -> str:
+    return value.text if isinstance(value, ast.Number) else str(getattr(value, "name", value))

@@ -4,11 +4,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from minigrad.adjoint.frontend.items import constant
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, is_float
 from minigrad.adjoint.language.control_flow import leaves
 from minigrad.adjoint.language.dataflow import names_in, own_reads, own_writes, written
-from minigrad.adjoint.language.rewrite import conjuncts, flatten, logical_not, own_expressions, substitute
+from minigrad.adjoint.language.rewrite import (
+    conjuncts,
+    flatten,
+    int_value,
+    logical_not,
+    own_expressions,
+    substitute,
+)
 
 TRUE = ast.Number("true", "bool")
 
@@ -106,37 +114,24 @@ def loop(
 def as_int(s: ast.For) -> ast.For:
     """A loop over constants, `for (unsigned i = 0; i < 8; ++i)`, with an int counter, read in the loop as unsigned."""
     start, step, condition = s.start, s.step, s.condition
-    if not isinstance(start, ast.Declare) or start.type == "int" or is_float(start.type) or step is None:
+    if not isinstance(start, ast.Declare) or is_float(start.type) or step is None:
         return s
     if not isinstance(condition, ast.Binary) or condition.op not in ("<", "<="):
         return s
+    if start.type == "int" and condition.right.type == "int":
+        return s
     if condition.left != ast.Name(start.name, start.type) or start.name in written(s.body):
         return s
-    first, last, by = (_constant(e) for e in (start.value, condition.right, step.value))
+    first, last, by = (constant(e) for e in (start.value, condition.right, step.value))
     if step.op != "+=" or first is None or last is None or not by or not 0 <= first <= last + by < 2**31:
         return s
     own, kind = ast.Name(start.name, "int"), start.type
-    for t in s.body:
+    for t in s.body if kind != "int" else []:
         substitute(t, start.name, ast.Cast(kind, own))
     start.type, start.value = "int", ast.Number(str(first), "int")
     s.condition = ast.Binary(condition.op, own, ast.Number(str(last), "int"), "bool")
     s.step = replace(step, target=own, value=ast.Number(str(by), "int"))
     return s
-
-
-def _constant(e: Expr | None) -> int | None:
-    """The value of a whole number, and of sums, products and quotients of these that are not negative."""
-    match e:
-        case ast.Number() if not is_float(e.type):
-            return int(e.text.rstrip("uUlL"), 0) if e.text[0].isdigit() else None
-        case ast.Cast() if not is_float(e.type):
-            return _constant(e.operand)
-        case ast.Binary(op="+" | "*" | "/"):
-            a, b = _constant(e.left), _constant(e.right)
-            if a is None or b is None or (e.op == "/" and not b):
-                return None
-            return a + b if e.op == "+" else a * b if e.op == "*" else a // b
-    return None
 
 
 def _leave(condition: Expr, place: Place) -> ast.If:
@@ -233,6 +228,17 @@ def _drop(body: list[Stmt], d: ast.Declare) -> None:
             _drop(s.orelse, d)
 
 
+def shared_ahead(body: list[Stmt]) -> list[Stmt]:
+    """A body with shared arrays declared ahead of the loops and branches in it: they live as long as the block."""
+    made: list[Stmt] = []
+    for s in body:
+        inner = [d for d in flatten([s])[1:] if isinstance(d, ast.Declare) and d.shared]
+        for d in inner:
+            _drop([s], d)
+        made += [*inner, s]
+    return made
+
+
 def unique_places(body: Iterable[Stmt]) -> None:
     """Make the places of statements differ, where macros or functions have written one text several times."""
     seen: dict[Place, int] = {}
@@ -241,3 +247,39 @@ def unique_places(body: Iterable[Stmt]) -> None:
         seen[s.place] = n + 1
         if n:
             s.place = s.place._replace(copy=s.place.copy + n)
+
+
+def known(e: Expr) -> bool | None:
+    """The value of a constant condition."""
+    match e:
+        case ast.Number(text="true"):
+            return True
+        case ast.Number(text="false"):
+            return False
+        case ast.Name(name="true" | "false"):
+            return e.name == "true"
+        case ast.Unary(op="!"):
+            inner = known(e.operand)
+            return None if inner is None else not inner
+        case ast.Binary(op="&&" | "||"):
+            left, right = known(e.left), known(e.right)
+            if None in (left, right):
+                return None
+            return (left and right) if e.op == "&&" else (left or right)
+        case ast.Binary(op="==" | "!=" | "<" | "<=" | ">" | ">="):
+            a, b = _number(e.left), _number(e.right)
+            if a is None or b is None:
+                return None
+            return {"==": a == b, "!=": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[e.op]
+    value = _number(e)
+    return None if value is None else bool(value)
+
+
+def _number(e: Expr) -> int | None:
+    match e:
+        case ast.Binary(op="+" | "-" | "*" | "/" | "%"):
+            a, b = _number(e.left), _number(e.right)
+            if a is None or b is None or (e.op in "/%" and b <= 0):
+                return None
+            return {"+": a + b, "-": a - b, "*": a * b, "/": a // b if b else 0, "%": a % b if b else 0}[e.op]
+    return int_value(e)

@@ -3,7 +3,7 @@
 from minigrad.adjoint.frontend.assignments import AssignmentParser
 from minigrad.adjoint.frontend.declarations import STORAGE
 from minigrad.adjoint.frontend.intrinsics import LEFT_OUT
-from minigrad.adjoint.frontend.loops import for_loop, own_counters, unique_places, with_steps
+from minigrad.adjoint.frontend.loops import for_loop, known, own_counters, shared_ahead, unique_places, with_steps
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
@@ -15,7 +15,7 @@ from minigrad.adjoint.language.ast import (
 from minigrad.adjoint.language.control_flow import leaves, normalize_jumps
 from minigrad.adjoint.language.dataflow import read, target_name
 from minigrad.adjoint.language.lexer import Token, way_out
-from minigrad.adjoint.language.rewrite import ZERO, flatten, int_value, logical_not
+from minigrad.adjoint.language.rewrite import ZERO, flatten, logical_not, own_expressions
 from minigrad.adjoint.language.values import (
     Elements,
     Pointer,
@@ -48,11 +48,18 @@ class StatementParser(AssignmentParser):
     def finish(self, made: ast.Function) -> None:
         """Bring a parsed function into the form that analyses expect. Rejects variables that get no value."""
         own_counters(made)
+        made.body = shared_ahead(made.body)
         assigned = {target_name(s.target) for s in flatten(made.body) if isinstance(s, ast.Assign | ast.AtomicAdd)}
         for name in sorted(read(made.body) & set(made.declared) - assigned):
             variable = made.declared[name]
             if variable.value is None and variable.values is None:
                 raise self.error(variable.place, f"{name} is read and never given a value; give it one.")
+        for name, kind in self.symbols.typed.items():
+            made.declared[name].type = kind
+            parts = (x for s in flatten(made.body) for e in (*own_expressions(s), *targets(s)) for x in ast.walk(e))
+            if any(isinstance(x, ast.Index) and x.array == name and x.type != kind for x in parts):
+                why = f"{name} is used as {kind} and as another type; use it as numbers of one type."
+                raise self.error(made.declared[name].place, why)
         if leaves(made.body, ("break", "continue")):
             raise self.error(made.place, f"{made.name} has a break or continue outside any loop; leave it out.")
         unique_places(made.body)
@@ -66,6 +73,7 @@ class StatementParser(AssignmentParser):
         with self.symbols.scope() as scope:
             tokens.expect("(")
             params, own = [], []
+            self.own_parameters, self.own_members = [], {}
             for _ in tokens.items(")"):
                 if tokens.next.text == "void" and tokens.peek().text == ")":
                     tokens.take()
@@ -75,6 +83,7 @@ class StatementParser(AssignmentParser):
                 own.append(self.declared_parameter)
             if tokens.accept(";"):
                 return None
+            own += self.own_parameters
             self.symbols.parameters = {p.name: p for p in own}
             self.body_end = self.matching(tokens.at)
             with self.symbols.scope() as inner:
@@ -84,7 +93,10 @@ class StatementParser(AssignmentParser):
                 body = [*self.hoisted, *before, *body]
         text = tokens.line_since(start)
         tokens.accept(";")
-        return ast.Function(name, returns, tuple(params), body, place, text, self.symbols.declared, own=tuple(own))
+        known = self.symbols.declared
+        return ast.Function(
+            name, returns, tuple(params), body, place, text, known, own=tuple(own), pointed=self.own_members
+        )
 
     def block(self) -> list[Stmt]:
         """Statements in braces, or a single one."""
@@ -177,7 +189,7 @@ class StatementParser(AssignmentParser):
             if token.kind == self.tokens.peek().kind == "name" or token.text == "void":
                 raise self.unknown_type(token)
             return False
-        return self.tokens.peek(length).text not in ("(", "{", ".")
+        return self.tokens.peek(length).text not in ("(", "{", ".", "::")
 
     def expressions(self) -> None:
         """Assignments and calls as a statement, separated by commas."""
@@ -355,42 +367,10 @@ class StatementParser(AssignmentParser):
         return [ast.Jump(token.text, number, token.place, tokens.line_since(start))]
 
 
+def targets(s: Stmt) -> tuple[Expr, ...]:
+    return (s.target,) if isinstance(s, ast.Assign | ast.AtomicAdd) else ()
+
+
 def leave(condition: Expr, place: Place) -> ast.If:
     """`if (!condition) break;`"""
     return ast.If(logical_not(condition), [ast.Jump("break", place=place)], [], place, "break")
-
-
-def known(e: Expr) -> bool | None:
-    """The value of a constant condition."""
-    match e:
-        case ast.Number(text="true"):
-            return True
-        case ast.Number(text="false"):
-            return False
-        case ast.Name(name="true" | "false"):
-            return e.name == "true"
-        case ast.Unary(op="!"):
-            inner = known(e.operand)
-            return None if inner is None else not inner
-        case ast.Binary(op="&&" | "||"):
-            left, right = known(e.left), known(e.right)
-            if None in (left, right):
-                return None
-            return (left and right) if e.op == "&&" else (left or right)
-        case ast.Binary(op="==" | "!=" | "<" | "<=" | ">" | ">="):
-            a, b = _number(e.left), _number(e.right)
-            if a is None or b is None:
-                return None
-            return {"==": a == b, "!=": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[e.op]
-    value = _number(e)
-    return None if value is None else bool(value)
-
-
-def _number(e: Expr) -> int | None:
-    match e:
-        case ast.Binary(op="+" | "-" | "*" | "/" | "%"):
-            a, b = _number(e.left), _number(e.right)
-            if a is None or b is None or (e.op in "/%" and b <= 0):
-                return None
-            return {"+": a + b, "-": a - b, "*": a * b, "/": a // b if b else 0, "%": a % b if b else 0}[e.op]
-    return int_value(e)

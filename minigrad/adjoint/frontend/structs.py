@@ -1,10 +1,14 @@
 """Structs and vectors: values made of braces and constructors, copied and stored member by member."""
 
 from collections.abc import Callable
+from math import prod
 
-from minigrad.adjoint.frontend.types import TypeParser
+from minigrad.adjoint.frontend.items import constant
+from minigrad.adjoint.frontend.symbols import TypeParser
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
+    BITS,
+    BYTES,
     Expr,
     Place,
     Stmt,
@@ -14,8 +18,10 @@ from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ZERO, plus, times
 from minigrad.adjoint.language.values import (
     VECTORS,
+    Bits,
     Elements,
     Kind,
+    Member,
     Pointer,
     Struct,
     StructType,
@@ -23,6 +29,8 @@ from minigrad.adjoint.language.values import (
     is_expression,
 )
 from minigrad.adjoint.language.values import leaves as numbers
+
+FLOATS_AS = {"int": ("float",), "unsigned": ("float",), "long long": ("double",), "unsigned char": ("float",)}
 
 
 class StructParser(TypeParser):
@@ -35,14 +43,20 @@ class StructParser(TypeParser):
             return value
         if stars:
             pointer = self.pointer(value, place)
+            if stars == 1 and isinstance(pointer.target, Bits):
+                return Pointer(BitsView("bits", kind, 1, pointer.target.numbers, self))
             if stars == 1 and isinstance(pointer.target, Struct) and isinstance(kind, str):
                 members = list(pointer.target.members.values())
                 if all(is_expression(m) and m.type == kind for m in members):
                     return Pointer(MembersView(tuple(members), kind, place, self))
             if stars == 1 and (pointer.array is None or pointer.type == kind or str(pointer.type) == str(kind)):
                 return pointer
-            if stars == 1 and isinstance(kind, str) and pointer.array and self.typed(kind, pointer):
-                return self.pointer(self.symbols.array(self.symbols.declared[pointer.array.name]), place)
+            if stars == 1 and pointer.array:
+                pointer = self.typed(kind, pointer)
+                if isinstance(kind, str) and pointer.type == kind:
+                    return pointer
+            if stars == 1 and pointer.array and pointer.type in FLOATS_AS.get(str(kind), ()):
+                return Pointer(NumberBits(pointer, str(kind), self))
             if stars == 1 and isinstance(kind, StructType) and pointer.array:
                 return self.viewed(kind, pointer, place)
             raise self.error(
@@ -53,27 +67,45 @@ class StructParser(TypeParser):
         number = self.number(value, place)
         return ast.Cast(kind, number)
 
-    def typed(self, kind: str, pointer: Pointer) -> bool:
-        """True for the whole shared memory of a launch, declared as chars and used as this type alone."""
-        name = pointer.array.name if pointer.array else ""
-        found = self.tokens.tokens[: self.body_end]
-        places = [n for n, t in enumerate(found) if t.text == name]
-        begin = max((n for n in places if "__shared__" in [t.text for t in found[max(n - 4, 0) : n]]), default=0)
-        uses = sum(n >= begin for n in places)  # in the function, of several in a file
-        made = self.symbols.declared.get(name)
-        chars = made is not None and made.type in ("signed char", "unsigned char")
-        if not chars or name not in self.symbols.dynamic or pointer.offset != ZERO or uses != 2:
-            return False
-        made.type = kind  # type: ignore[union-attr]
-        return True
+    def typed(self, kind: Kind, pointer: Pointer) -> Pointer:
+        """A pointer into the shared memory of a launch, declared as chars, which becomes an array of another type.
+
+        The parser of functions rejects an array that is then used as two types.
+        """
+        array, typed = pointer.array, self.symbols.typed
+        made = self.symbols.declared.get(array.name) if array else None
+        kinds = {kind} if isinstance(kind, str) else {k for _, k, _ in kind.leaves("", "_")}
+        own = kinds.pop()
+        chars = pointer.type in ("signed char", "unsigned char")
+        if made is None or made.name not in self.symbols.dynamic or kinds or own == "real" or not chars:
+            return pointer
+        if typed.setdefault(made.name, own) != own:
+            return pointer
+        offset = pointer.offset
+        match offset:
+            case ast.Number(int_value=n) if n is not None and n % BYTES[own] == 0:
+                offset = ast.Number(str(n // BYTES[own]), "int")
+            case ast.Binary(op="*", left=e, right=ast.Number(int_value=n)) if n == BYTES[own]:
+                offset = e
+            case ast.Binary(op="*", left=ast.Number(int_value=n), right=e) if n == BYTES[own]:
+                offset = e
+            case _:
+                offset = ast.Binary("/", offset, ast.Number(str(BYTES[own]), "int"), offset.type)
+        return Pointer(Elements(made.name, own, 1, dims=made.dims), offset)
 
     def viewed(self, kind: StructType, pointer: Pointer, place: Place) -> Pointer:
         """`reinterpret_cast<float4*>(x)`: elements of x, several at a time."""
         array = pointer.array
         kinds = {m.type for m in kind.members}
-        if kinds != {pointer.type} or any(m.dims for m in kind.members) or array is None:
+        count = len(kind.members)
+        if kinds != {pointer.type} and kind.name in VECTORS:
+            count = count * BYTES.get(str(kind.members[0].type), 0) // BYTES.get(str(pointer.type), 5)
+        elif kinds != {pointer.type}:
+            count = 0
+        else:
+            count = prod(map(element_count, kind.members)) and sum(map(element_count, kind.members))
+        if not count or array is None or "real" in (pointer.type, kind.members[0].type):
             raise self.error(place, f"a pointer to {pointer.type} is cast to {kind}*, another type of element.")
-        count = ast.Number(str(len(kind.members)), "int")
         return Pointer(VectorView(array.name, kind, 1, array.joint, (), array.const, base=pointer, count=count))
 
     def constructed(self, kind: Kind, token: Token) -> Value:
@@ -89,8 +121,14 @@ class StructParser(TypeParser):
     def constructor(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
         if len(arguments) == 1 and isinstance(arguments[0], Struct) and arguments[0].type is kind:
             return arguments[0]
-        if kind.name in kind.methods:
+        if kind.short in kind.methods and (arguments or any(not i.counts for i in kind.methods[kind.short])):
             return self.construct(kind, arguments, token)
+        if not arguments:
+            made = self.copy(kind.short.lower(), kind, None, token.place)
+            for member in made.members.values():
+                if isinstance(member, Elements) and member.name in self.symbols.declared:
+                    self.symbols.declared[member.name].values = (ZERO,)
+            return made
         if (len(arguments) == len(kind.members) and kind.name in VECTORS) or kind.name == "dim3":
             return self.filled(kind, arguments, token.place)
         raise self.error(
@@ -98,8 +136,9 @@ class StructParser(TypeParser):
         )
 
     def braces(self, kind: Kind) -> Value:
-        """`{a, b, c}`: the members in order, the missing ones 0."""
-        place = self.tokens.expect("{").place
+        """`{a, b, c}`: the members in order, the missing ones 0; or what a constructor makes of them."""
+        brace = self.tokens.expect("{")
+        place = brace.place
         if isinstance(kind, str):
             values = [self.full() for _ in self.tokens.items("}")]
             return values[0] if values else ZERO
@@ -107,6 +146,8 @@ class StructParser(TypeParser):
         for n in self.tokens.items("}"):
             member = kind.members[n].type if n < len(kind.members) else "float"
             values.append(self.braces(member) if self.tokens.next.text == "{" else self.full())
+        if values and kind.short in kind.methods:
+            return self.constructor(kind, values, brace)
         return self.filled(kind, values, place)
 
     def filled(self, kind: StructType, values: list[Value], place: Place) -> Struct:
@@ -114,7 +155,10 @@ class StructParser(TypeParser):
             raise self.error(place, f"{kind} has {len(kind.members)} members; set them one by one.")
         members: dict[str, Value] = {}
         for m, value in zip(kind.members, [*values, *[None] * (len(kind.members) - len(values))], strict=True):
-            if isinstance(m.type, StructType):
+            value = m.value if value is None else value
+            if m.pointer:
+                members[m.name] = Pointer(None) if value is None else self.pointer(value, place)
+            elif isinstance(m.type, StructType):
                 members[m.name] = self.filled(m.type, [], place) if value is None else value
             else:
                 members[m.name] = self.as_type(m.type, ZERO if value is None else self.number(value, place))
@@ -129,17 +173,56 @@ class StructParser(TypeParser):
 
     def copy(self, name: str, kind: StructType, value: Struct | None, place: Place) -> Struct:
         """A new variable for each member."""
+        if isinstance(value, Bits):
+            return self.copied_bits(name, kind, value.numbers, place)
         members: dict[str, Value] = {}
         for m in kind.members:
             own = value.members[m.name] if value else None
-            if isinstance(m.type, StructType) and not m.dims:
+            if m.pointer:
+                members[m.name] = self.frozen(own, place, m.name) if own is not None else Pointer(None)
+            elif isinstance(m.type, StructType) and not m.dims:
                 members[m.name] = self.copy(f"{name}_{m.name}", m.type, own, place)  # type: ignore[arg-type]
             elif m.dims:
                 members[m.name] = self.copy_array(f"{name}_{m.name}", m, own, place)
             else:
+                own = m.value if own is None and value is None else own
                 given = ZERO if own is None else self.as_type(str(m.type), self.number(own, place))
                 members[m.name] = self.symbols.fresh(f"{name}_{m.name}", str(m.type), given, place)
         return Struct(kind, members)
+
+    def copied_bits(self, name: str, kind: StructType, numbers: tuple[Expr, ...], place: Place) -> Bits:
+        """The bits as they are now: a new variable for each number."""
+        return Bits(kind, {}, numbers=tuple(self.symbols.fresh(name, e.type, e, place) for e in numbers))
+
+    def memcpy(self, arguments: list[Value], token: Token) -> Value:
+        """`memcpy(&to, &from, bytes)` between a vector that holds bits, and an array."""
+        to, of = (self.pointer(a, token.place) for a in arguments[:2])
+        if isinstance(of.target, Bits) and to.array is not None:
+            for n, e in enumerate(of.target.numbers):
+                target = to.array.at(plus(to.offset, ast.Number(str(n), "int")), token.place)
+                self.store(target, e, token.place)
+        elif isinstance(to.target, Struct) and of.array is not None and to.target.type.name in VECTORS:
+            first = self.viewed(to.target.type, of, token.place).array
+            assert first is not None
+            value = first.at(ZERO, token.place)
+            self.rebind(to.target, self.copied_bits("bits", to.target.type, tuple(numbers(value)), token.place))
+        else:
+            raise self.error(token.place, "memcpy copies a vector to an array or an array to a vector here; assign.")
+        return ZERO
+
+    def rebind(self, old: Value, new: Value) -> None:
+        """Give the variable that has this value another one."""
+        for scope in self.symbols.scopes[-1:]:
+            for name in [name for name, value in scope.items() if value is old]:
+                scope[name] = new
+                return
+        raise self.error(self.tokens.next.place, "memcpy into a variable of an outer block is outside the subset.")
+
+    def store(self, target: Value, value: Value, place: Place) -> None:
+        raise NotImplementedError  # the parser of statements has it
+
+    def frozen(self, value: Value, place: Place, name: str = "place") -> Value:
+        raise NotImplementedError  # the parser of declarations has it
 
     def copy_array(self, name: str, m: "object", own: Value | None, place: Place) -> Elements:
         raise NotImplementedError  # the parser of statements has it
@@ -147,6 +230,8 @@ class StructParser(TypeParser):
     def stores(self, target: Struct, value: Struct, place: Place) -> list[Stmt]:
         """The assignments of members; by copies where the value reads what they change."""
         made: list[Stmt] = []
+        if isinstance(target, Bits) != isinstance(value, Bits):
+            raise self.error(place, f"a {target.type} of bits and one of numbers are not copied to each other.")
         changed = {n for t in numbers(target) for n in t.names}
         if changed & {n for e in numbers(value) for n in e.names}:
             outer, self.symbols.pending = self.symbols.pending, made
@@ -156,12 +241,17 @@ class StructParser(TypeParser):
 
     def member_stores(self, target: Struct, value: Struct, place: Place) -> list[Stmt]:
         made: list[Stmt] = []
-        for name, t in target.members.items():
-            v = value.members[name]
+        pairs = [(name, t, value.members[name]) for name, t in target.members.items()]
+        if isinstance(target, Bits) and isinstance(value, Bits):
+            pairs = [("bits", t, v) for t, v in zip(target.numbers, value.numbers, strict=True)]
+        for name, t, v in pairs:
             if isinstance(t, Struct) and isinstance(v, Struct):
                 made += self.member_stores(t, v, place)
             elif isinstance(t, ast.Name | ast.Index) and is_expression(v):
                 made.append(ast.Assign(t, "=", self.as_type(t.type, v), place))  # type: ignore[arg-type]
+            elif isinstance(t, Elements) and isinstance(v, Elements):
+                made += [s for a, b in zip(t.parts(place), v.parts(place), strict=True)
+                         for s in self.member_stores(_one(a), _one(b), place)]  # fmt: skip
             else:
                 raise self.error(place, f"the member {name} is an array; copy it element by element.")
         return made
@@ -175,23 +265,112 @@ class StructParser(TypeParser):
         return Struct(a.type, {name: of(a.members[name], b.members[name]) for name in a.members})
 
 
-class VectorView(Elements):
-    """An array seen as structs of equal members: element i has the elements count * i, ... of the array."""
+def _one(value: Value) -> Struct:
+    """A value as the only member of a struct."""
+    return value if isinstance(value, Struct) else Struct(StructType("", ()), {"element": value})
 
-    def __init__(self, *args: object, base: Pointer, count: Expr):
+
+class VectorView(Elements):
+    """An array seen as structs: element i has the elements count * i, ... of the array; bits, where types differ."""
+
+    def __init__(self, *args: object, base: Pointer, count: int):
         super().__init__(*args)  # type: ignore[arg-type]
         object.__setattr__(self, "base", base)
         object.__setattr__(self, "count", count)
 
     def at(self, index: Expr, place: Place) -> Value:
 
-        base, kind = self.base, self.type  # type: ignore[attr-defined]
-        first = plus(base.offset, times(self.count, index))  # type: ignore[attr-defined]
-        members = {
-            m.name: base.array.at(plus(first, ast.Number(str(n), "int")), place)
-            for n, m in enumerate(kind.members)  # type: ignore[union-attr]
-        }
-        return Struct(kind, members)  # type: ignore[arg-type]
+        base, kind, count = self.base, self.type, self.count  # type: ignore[attr-defined]
+        first = plus(base.offset, times(ast.Number(str(count), "int"), index))
+        if any(m.dims for m in kind.members):  # type: ignore[union-attr]
+            return Struct(kind, self.members(first, place))  # type: ignore[arg-type]
+        found = [base.array.at(plus(first, ast.Number(str(n), "int")), place) for n in range(count)]
+        if base.type != kind.members[0].type:  # type: ignore[union-attr]
+            return Bits(kind, {}, numbers=tuple(found))  # type: ignore[arg-type]
+        return Struct(kind, {m.name: e for m, e in zip(kind.members, found, strict=True)})  # type: ignore
+
+    def members(self, first: Expr, place: Place) -> dict[str, Value]:
+        """The members of the struct whose first number has this index."""
+        made: dict[str, Value] = {}
+        for m in self.type.members:  # type: ignore[union-attr]
+            part = Pointer(self.base.array, first)  # type: ignore[attr-defined]
+            made[m.name] = Slice(m, part) if m.dims else part.array.at(first, place)  # type: ignore[union-attr]
+            first = plus(first, ast.Number(str(element_count(m)), "int"))
+        return made
+
+
+class Slice(Elements):
+    """A part of an array, from an element on."""
+
+    def __init__(self, m: Member, base: Pointer):
+        super().__init__(m.name, m.type, 1, dims=m.dims)
+        object.__setattr__(self, "base", base)
+
+    def at(self, index: Expr, place: Place) -> Value:
+        base = self.base  # type: ignore[attr-defined]
+        return base.array.at(base.moved(index).offset, place)
+
+
+def element_count(m: Member) -> int:
+    """The numbers in a member of one axis at most; 0 where they are not known."""
+    return constant(m.dims[0]) or 0 if len(m.dims) == 1 else int(not m.dims)
+
+
+class NumberBits(Elements):
+    """The bits of floats as whole numbers, or the bytes of one, which are only read: they have no derivative."""
+
+    def __init__(self, base: Pointer, kind: str, parser: StructParser):
+        super().__init__("bits", kind, 1)
+        object.__setattr__(self, "base", base)
+        object.__setattr__(self, "parser", parser)
+
+    def at(self, index: Expr, place: Place) -> Value:
+        base, kind = self.base, str(self.type)  # type: ignore[attr-defined]
+        if kind in BITS:
+            return ast.Call(BITS[kind], (base.array.at(base.moved(index).offset, place),), kind, place)
+        byte = constant(index)
+        if byte is None or byte >= BYTES["float"]:
+            raise self.parser.error(place, "write the number of this byte as a literal.")  # type: ignore[attr-defined]
+        bits: Expr = ast.Call(BITS["unsigned"], (base.array.at(base.offset, place),), "unsigned", place)
+        bits = ast.Binary(">>", bits, ast.Number(str(8 * byte), "int"), "unsigned") if byte else bits
+        return ast.Cast(kind, bits)
+
+
+class Flat(Elements):
+    """An array of two axes as one of one axis, from its first element on."""
+
+    def __init__(self, array: Elements, columns: int):
+        super().__init__(array.name, array.type, 1, const=array.const)
+        object.__setattr__(self, "array", array)
+        object.__setattr__(self, "columns", columns)
+
+    def at(self, index: Expr, place: Place) -> Value:
+        array, n, found = self.array, self.columns, constant(index)  # type: ignore[attr-defined]
+        width = ast.Number(str(n), "int")
+        row: Expr = ast.Binary("/", index, width, "int") if found is None else ast.Number(str(found // n), "int")
+        column: Expr = ast.Binary("%", index, width, "int") if found is None else ast.Number(str(found % n), "int")
+        return array.at(row, place).at(column, place)
+
+
+class BitsView(Elements):
+    """The numbers whose bits a vector holds, as an array of these, or of structs of them."""
+
+    def __init__(self, name: str, kind: Kind, axes: int, numbers: tuple[Expr, ...], parser: StructParser):
+        super().__init__(name, kind, axes)
+        object.__setattr__(self, "numbers", numbers)
+        object.__setattr__(self, "parser", parser)
+
+    def at(self, index: Expr, place: Place) -> Value:
+        numbers, kind, parser = self.numbers, self.type, self.parser  # type: ignore[attr-defined]
+        kinds = [kind] if isinstance(kind, str) else [m.type for m in kind.members]
+        if {e.type for e in numbers} != set(kinds):
+            raise parser.error(place, f"the bits of {numbers[0].type} are read as {kind}, another type of element.")
+        if isinstance(kind, str):
+            return MembersView(numbers, kind, place, parser).at(index, place)
+        if not isinstance(index, ast.Number) or index.int_value is None or index.int_value * len(kinds) >= len(numbers):
+            raise parser.error(place, f"write the number of this {kind} as a literal.")
+        first = index.int_value * len(kinds)
+        return Struct(kind, {m.name: numbers[first + n] for n, m in enumerate(kind.members)})
 
 
 class MembersView(Elements):

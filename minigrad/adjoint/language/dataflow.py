@@ -28,7 +28,9 @@ def own_updates(s: Stmt) -> set[str]:
 
 def own_reads(s: Stmt) -> set[str]:
     """The names that a statement itself reads, its bodies aside; those of a reversed loop's trip count included."""
-    found = own_updates(s) | names_in(own_expressions(s))
+    found = own_updates(s)
+    for e in own_expressions(s):
+        found |= e.names
     if isinstance(s, ast.For) and s.reversal and s.reversal.trips:
         found |= s.reversal.trips.names
     return found
@@ -36,14 +38,11 @@ def own_reads(s: Stmt) -> set[str]:
 
 def own_writes(s: Stmt) -> set[str]:
     """The names that a statement itself writes or declares."""
-    match s:
-        case ast.Declare():
-            return {s.name}
-        case ast.Assign() | ast.AtomicAdd():
-            return {target_name(s.target)}
-        case ast.CallStmt():
-            return set(s.writes)
-    return set()
+    if isinstance(s, ast.Assign | ast.AtomicAdd):
+        return {target_name(s.target)}
+    if isinstance(s, ast.Declare):
+        return {s.name}
+    return set(s.writes) if isinstance(s, ast.CallStmt) else set()
 
 
 def accesses(s: Stmt) -> list[tuple[str, Target]]:
@@ -229,6 +228,21 @@ def active(kernel: ast.Function, wrt: Iterable[str]) -> set[str]:
     """The variables of a kernel that carry derivatives from `wrt` to an output."""
     ends = outputs(kernel)
     return (reachable(kernel, wrt) & reachable(kernel, ends, backward=True)) | set(ends)
+
+
+def called(kernel: ast.Function, functions: Mapping[str, ast.Function]) -> dict[str, ast.Function]:
+    """The device functions that the kernel reaches, callees first: a function is defined ahead of its callers."""
+    calls = {name: _calls(f, functions) for name, f in functions.items()}
+    reached, left = set[str](), _calls(kernel, functions)
+    while left - reached:
+        reached |= left
+        left = set().union(*(calls[name] for name in reached))
+    return {name: function for name, function in functions.items() if name in reached}
+
+
+def _calls(f: ast.Function, functions: Mapping[str, ast.Function]) -> set[str]:
+    expressions = (e for s in flatten(f.body) for e in own_expressions(s))
+    return {x.function for e in expressions for x in walk(e) if isinstance(x, ast.Call) and x.function in functions}
 
 
 def inactive_parameters(function: ast.Function) -> frozenset[int]:

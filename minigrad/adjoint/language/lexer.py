@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import count
 from typing import NamedTuple
 
@@ -139,21 +139,30 @@ def joined(directive: re.Match[str]) -> str:
 def cut(stream: TokenStream, line: str, number: int, start: int, column: int = 0) -> list[Token]:
     """The tokens of a line. A piece that is none, or an octal number, is rejected where the kernel comes to it."""
     tokens = []
+    for kind, text, at, end, why in _pieces(line, column):
+        place = Place(number, at + 1)
+        if why:
+            stream.bad[start + at] = stream.error(place, why)
+        tokens.append(Token(kind, text, place, start + at, start + end))
+    return tokens
+
+
+@lru_cache(maxsize=1 << 15)
+def _pieces(line: str, column: int) -> tuple[tuple[str, str, int, int, str], ...]:
+    """The pieces of a line: kind, text, where they begin and end, and why one is no token. Kernels share headers."""
+    pieces = []
     for match in _TOKEN.finditer(line, column):
         if (kind := match.lastgroup) == "space":
             continue
         text, at, why = match[0], match.start(), ""
-        place = Place(number, at + 1)
         if kind == "bad":
             why = f"{text!r} is outside the differentiable subset."
         elif kind == "number":
             why = _not_decimal(line[at:], text)
         elif text in RESERVED:
             why = f"the adjoint itself uses the name {text}; choose another."
-        if why:
-            stream.bad[start + at] = stream.error(place, why)
-        tokens.append(Token("bad" if why else str(kind), text, place, start + at, start + match.end()))
-    return tokens
+        pieces.append(("bad" if why else str(kind), text, at, match.end(), why))
+    return tuple(pieces)
 
 
 def _not_decimal(line: str, number: str) -> str:

@@ -30,21 +30,32 @@ def conjuncts(e: Expr) -> tuple[Expr, ...]:
 def flatten(body: Iterable[Stmt]) -> list[Stmt]:
     """All statements in the order of the text, nested ones too; the body of a for between its start and step."""
     found: list[Stmt] = []
+    _collect(body, found)
+    return found
+
+
+def _collect(body: Iterable[Stmt], found: list[Stmt]) -> None:
     for s in body:
         found.append(s)
-        if isinstance(s, ast.For):
-            found += [*([s.start] if s.start else []), *flatten(s.body), *([s.step] if s.step else [])]
-        elif isinstance(s, ast.If):
-            found += flatten(s.then) + flatten(s.orelse)
-    return found
+        if type(s) is ast.If:
+            _collect(s.then, found)
+            _collect(s.orelse, found)
+        elif type(s) is ast.For:
+            found += [s.start] if s.start else []
+            _collect(s.body, found)
+            found += [s.step] if s.step else []
 
 
 def own_expressions(s: Stmt) -> tuple[Expr, ...]:
     """The expressions that a statement itself evaluates, the indices of its target included."""
+    if type(s) is ast.Assign:  # ahead of the others, as most statements are assignments
+        return (s.value, *s.target.indices) if type(s.target) is ast.Index else (s.value,)
+    if type(s) is ast.Declare and s.values is None:
+        return () if s.value is None else (s.value,)
     match s:
         case ast.Declare():
             return tuple(e for e in (s.value, *(s.values or ())) if e is not None)
-        case ast.Assign() | ast.AtomicAdd():
+        case ast.AtomicAdd():
             return (s.value, *(s.target.indices if isinstance(s.target, ast.Index) else ()))
         case ast.If() | ast.For():
             return (s.condition,)

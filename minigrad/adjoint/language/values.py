@@ -15,26 +15,42 @@ class Member:
     name: str
     type: "Kind"
     dims: tuple[Expr, ...] = ()
+    value: "Value | None" = None  # where it is given none
+    pointer: bool = False
 
 
 @dataclass(eq=False)
 class StructType:
-    """A struct: its members in order, its text, and the methods by name as numbers of tokens."""
+    """A struct: its members in order, its text, and the methods by name as numbers of tokens.
+
+    One of a template has its arguments in its name and in `arguments`. types and values hold the names known inside:
+    the template's parameters, other names of types, static members.
+    """
 
     name: str
     members: tuple[Member, ...]
     text: str = ""
     methods: dict[str, list] = field(default_factory=dict)
+    types: dict[str, "Kind"] = field(default_factory=dict)
+    values: dict[str, "Value"] = field(default_factory=dict)
+    arguments: tuple = ()
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def short(self) -> str:
+        """Its name without the arguments of a template, which constructors have."""
+        return self.name.partition("<")[0]
 
     def member(self, name: str) -> Member | None:
         return next((m for m in self.members if m.name == name), None)
 
     def leaves(self, before: str, joint: str) -> Iterator[tuple[str, str, tuple[Expr, ...]]]:
-        """The numbers in it: name, type and extents of each."""
+        """The numbers in it: name, type and extents of each; those behind a pointer are in other arrays."""
         for m in self.members:
+            if m.pointer:
+                continue
             name = f"{before}{joint}{m.name}"
             if isinstance(m.type, StructType):
                 for inner, kind, dims in m.type.leaves(name, joint):
@@ -63,6 +79,14 @@ class Struct:
     type: StructType
     members: dict[str, "Value"]
     origin: "Pointer | None" = None  # its address, where it is an element of an array
+    temporary: bool = False  # its variables belong to no name yet
+
+
+@dataclass(frozen=True, eq=False)
+class Bits(Struct):
+    """A vector that holds the bits of numbers of another type, as an int4 those of four floats: it is only copied."""
+
+    numbers: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,12 +112,18 @@ class Elements:
         value = part.element(place)
         return replace(value, origin=Pointer(self, index)) if isinstance(value, Struct) else value
 
+    def parts(self, place: ast.Place) -> "list[Value]":
+        """All its elements, or parts, along its first axis."""
+        extent = self.dims[len(self.indices)]
+        return [self.at(ast.Number(str(n), "int"), place) for n in range(int(extent.text))]  # type: ignore[union-attr]
+
     def element(self, place: ast.Place) -> "Value":
         if not isinstance(self.type, StructType):
             return ast.Index(self.name, self.indices, self.type, place)
         members: dict[str, Value] = {}
         for m in self.type.members:
-            inner = replace(self, name=f"{self.name}{self.joint}{m.name}", type=m.type, axes=len(m.dims))
+            own = (*self.dims[: len(self.indices)], *m.dims)
+            inner = replace(self, name=f"{self.name}{self.joint}{m.name}", type=m.type, axes=len(m.dims), dims=own)
             members[m.name] = inner if m.dims else inner.element(place)
         return Struct(self.type, members)
 
@@ -152,7 +182,9 @@ def is_expression(value: "Value | None") -> bool:
 
 def leaves(value: Value) -> Iterator[Expr]:
     """The numbers of a value."""
-    if isinstance(value, Struct):
+    if isinstance(value, Bits):
+        yield from value.numbers
+    elif isinstance(value, Struct):
         for member in value.members.values():
             yield from leaves(member)
     elif isinstance(value, Pointer):

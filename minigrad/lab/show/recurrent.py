@@ -3,7 +3,7 @@
 from matplotlib.axes import Axes
 
 from minigrad.display import plural
-from minigrad.errors import require_int, require_words
+from minigrad.errors import require_int, require_word
 from minigrad.lab.show.draw.colours import (
     BLUE,
     FONT,
@@ -20,6 +20,7 @@ from minigrad.lab.show.draw.colours import (
     VERMILLION,
 )
 from minigrad.lab.show.draw.picture import WIDTH, Picture, box, canvas, write
+from minigrad.recurrent.openmp import groups_of
 
 CELL, APART = 0.62, 1.0  # the side of a cell, and the distance of its neighbor
 NOW, DONE, LATER = (LIGHT_ORANGE, ORANGE), (PALE, GREY), ("white", GREY)  # fill and edge, by when a cell runs
@@ -103,9 +104,9 @@ def shares(rung: str, workers: int, hidden: int = 512, batch: int = 32, gates: i
     rung: "units", "batch" or "both" of `recurrent.OpenMP`, "hidden" or "sequences" of ranks. The numbers below are
     those of one worker: its share of h, the weights W_hh of its units in float32, and for whom it waits at each step.
     """
-    (rung,) = require_words("shares", "rung", rung, tuple(SHARES))
+    rung = require_word("shares", "rung", rung, tuple(SHARES))
     workers = require_int("shares", "workers", workers, 1)
-    down, across = _split(rung, workers)
+    down, across = _split(rung, workers, batch)
     who = SHARES[rung]
     title = f"{rung}: {plural(workers, who)} share a step of {hidden} units and {batch} sequences"
     figure, axes = canvas(WIDTH, HEIGHT, title)
@@ -130,10 +131,10 @@ def shares(rung: str, workers: int, hidden: int = 512, batch: int = 32, gates: i
     return Picture(figure, title, "\n".join([f"one {who}", *(f"  {fact}" for fact in facts)]))
 
 
-def _split(rung: str, workers: int) -> tuple[int, int]:
+def _split(rung: str, workers: int, batch: int) -> tuple[int, int]:
     """The parts of the units, and of the sequences."""
     if rung == "both":
-        groups = 1 + (workers % 2 == 0)
+        groups = groups_of(workers, batch)
         return workers // groups, groups
     return (workers, 1) if rung in ("units", "hidden") else (1, workers)
 

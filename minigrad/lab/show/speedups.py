@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.ticker import LogLocator
 
 from minigrad.display import Text, plural, table
-from minigrad.errors import require_words
+from minigrad.errors import require_word
 from minigrad.lab.bench.record import Times
 from minigrad.lab.bench.recurrent import RecurrentReport, recorded_recurrent
 from minigrad.lab.show.draw.axes import STYLES, frame, name_curves, plain_ticks
@@ -52,7 +52,7 @@ def step_times(
     The fastest rung on all threads of the record, next to PyTorch, the limit, and the limit with a barrier a step, on
     as many, where the record has them.
     """
-    (along,) = require_words("step_times", "along", along, tuple(AXES))
+    along = require_word("step_times", "along", along, tuple(AXES))
     other = next(name for name in AXES if name != along)
     source = report or _newest("processor")
     if isinstance(source, Text):
@@ -155,7 +155,8 @@ def _newest(part: str) -> RecurrentReport | Text:
 def _of(report: RecurrentReport, title: str) -> Times:
     """The times of one network. Raises ValueError with those that there are."""
     if title not in report.record.steps:
-        raise ValueError(f"{report.record.place} has no times of {title!r}; it has {'; '.join(report.record.steps)}.")
+        known = [known for known in report.record.steps if (", batch " in known) == (", batch " in title)]
+        raise ValueError(f"{report.record.place} has no times of {title!r}; it has {'; '.join(known)}.")
     return report.record.steps[title]
 
 

@@ -17,6 +17,7 @@ from minigrad.errors import require, require_bool, require_number
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
 from minigrad.kernels.view import broadcast
+from minigrad.layouts import typed
 from minigrad.op import OPS, Case, Op
 from minigrad.ops.attention import flash
 from minigrad.ops.dropout import threshold_and_scale
@@ -64,7 +65,8 @@ def backward(
 ) -> tuple:  # fmt: skip
     """dv = p^T dy, ds = p (dy v^T - dy y), dq = scale ds k, dk = scale ds^T q, with p = softmax(scale q k^T)
 
-    Keys and values that several heads share get the sum of their gradients.
+    Keys and values that several heads share get the sum of their gradients. With a single key, ds is 0; tiles leave the
+    rounding of dy v - dy y, a few units of |dy| |v|.
     """
     return (*slopes(dy, q, k, v, mask, y, most, inverse, causal, scale, precision), None)[: len(shapes)]
 
@@ -131,19 +133,25 @@ def extents(
 
 def launch(
     kernels: Mapping[str, Kernel], q: Array, k: Array, v: Array, mask: Array | None = None, *, causal: bool,
-    scale: float | None, precision: str,
+    scale: float | None, precision: str, cleared: Array | None = None, merged: bool = False,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """One kernel, of the rung that is chosen."""
+    """One kernel, of the rung that is chosen. cleared: as `flag` makes it.
+
+    merged: where a rung does that, y is (batch, length, heads * width).
+    """
     q, k, v = rounded(precision, q, k, v)
-    y = Array.empty(q.device, q.shape, q.dtype)
     most, inverse = (Array.empty(q.device, q.shape[:3], wide(q.dtype)) for _ in range(2))
     rung = flash.choose(kernels, q, k, v, mask, scaling(q, scale), precision)
-    repair = flag(q) if rung and causal else None
+    repair = cleared or flag(q) if rung and causal else None
+    batch, heads, length, width = q.shape
+    together = heads if merged and rung and rung.merges else 1  # heads side by side
+    shape = (batch, length, heads * width) if together > 1 else q.shape
+    y = Array.empty(q.device, shape, q.dtype)
     if rung:
-        flash.forward(kernels, rung, q, k, v, y, most, inverse, repair, causal, scaling(q, scale))
+        flash.forward(kernels, rung, q, k, v, y, most, inverse, repair, causal, scaling(q, scale), together)
     if not rung or causal:
         run = launch_of(kernels, "forward", repair, q)
-        run(q, k, v, mask, y, most, inverse, *extents(q, k, mask, causal, scale), repair)
+        run(q, k, v, mask, y, most, inverse, *extents(q, k, mask, causal, scale), repair, together)
     return y, most, inverse
 
 
@@ -166,15 +174,33 @@ def launch_backward(
 ) -> tuple:  # fmt: skip
     """A kernel for dy y, one for dq, and one for dk and dv, of the rung of the forward pass."""
     dy, q, k, v = rounded(precision, dy, q, k, v)
-    saved = most, inverse, dots_of(kernels, dy, y, most)
     rung = flash.choose(kernels, q, k, v, mask, scaling(q, scale), precision)
-    repair = flag(q) if rung and causal else None
+    sums = Array.zeros(q.device, q.shape, np.dtype(np.float32)) if flash.adds(kernels, rung, needs) else None
+    saved, repair = (most, inverse, dots_of(kernels, dy, y, most)), flag(q) if rung and causal else None
+    grads = gradients(kernels, rung, needs, dy, q, k, v, mask, saved, sums, repair, causal, scale)
+    return (*(x if need else None for x, need in zip(grads, needs, strict=False)), None)[: len(shapes)]
+
+
+def gradients(
+    kernels: Mapping[str, Kernel], rung: Any, needs: tuple, dy: Array, q: Array, k: Array, v: Array, mask: Array | None,
+    saved: tuple[Array, ...], sums: Array | None, repair: Array | None, causal: bool, scale: float | None,
+    late: bool = False,
+) -> tuple:  # fmt: skip
+    """dq, dk and dv by a rung, or None for the one that takes everything. sums, of dq, and repair begin as 0.
+
+    late: dq stays in sums, unless some rows are repaired: then repair is not 0, and all rows are in dq, rounded.
+    """
     grads: tuple = ()
     if rung:
-        grads = flash.gradients(kernels, rung, needs, dy, q, k, v, saved, repair, causal, scaling(q, scale))
+        grads = flash.gradients(kernels, rung, needs, dy, q, k, v, saved, sums, repair, causal, scaling(q, scale))
+    if sums:
+        dq = Array.empty(q.device, q.shape, q.dtype) if late else typed(sums, q.dtype)
+        grads = dq, *grads[1:]
     if not rung or causal:
-        grads = by_rows(kernels, needs, dy, q, k, v, mask, saved, causal, scale, repair=repair, written=grads)
-    return (*(x if need else None for x, need in zip(grads, needs, strict=False)), None)[: len(shapes)]
+        more = (sums if late else None,)
+        repair = repair if rung else None
+        grads = by_rows(kernels, needs, dy, q, k, v, mask, saved, causal, scale, (), repair, grads, more)
+    return grads
 
 
 def dots_of(kernels: Mapping[str, Kernel], dy: Array, y: Array, most: Array) -> Array:
@@ -187,14 +213,14 @@ def dots_of(kernels: Mapping[str, Kernel], dy: Array, y: Array, most: Array) -> 
 def by_rows(
     kernels: Mapping[str, Kernel], needs: tuple, dy: Array, q: Array, k: Array, v: Array, mask: Array | None,
     saved: tuple[Array, ...], causal: bool, scale: float | None, drops: tuple = (), repair: Array | None = None,
-    written: tuple = (),
+    written: tuple = (), sums: tuple = (None,),
 ) -> tuple:  # fmt: skip
     """dq, dk and dv, of which the wanted ones are written, or repaired. drops: the state and probability of dropout."""
     new = Array.empty if q.shape[1] else Array.zeros  # keys and values that no head of q has get 0
     dq, dk, dv = written or (new(x.device, x.shape, x.dtype) for x in (q, k, v))
     ends = *extents(q, k, mask, causal, scale, *drops), repair
     if needs[0]:
-        launch_of(kernels, "backward_queries", repair, q)(dy, q, k, v, mask, *saved, dq, *ends)
+        launch_of(kernels, "backward_queries", repair, q)(dy, q, k, v, mask, *saved, dq, *ends, *sums)
     if needs[1] or needs[2]:
         launch_of(kernels, "backward_keys", repair, k)(dy, q, k, v, mask, *saved, dk, dv, *ends)
     return dq, dk, dv
@@ -222,7 +248,10 @@ def prepare(
     if mask is not None:
         shape = (*q.shape[:3], k.shape[2])
         if mask.dtype != np.bool_:
-            raise TypeError(f"attention: mask is {mask.dtype}; it must be bool, True where a query sees a key.")
+            by_name = "" if mask.ndim else " causal is given by name: causal=True."
+            raise TypeError(
+                f"attention: mask is {mask.dtype}; it must be bool, True where a query sees a key.{by_name}"
+            )
         if mask.ndim > 4 or any(m not in (1, n) for m, n in zip(mask.shape[::-1], shape[::-1], strict=False)):
             raise ValueError(
                 f"attention: mask {mask.shape} does not broadcast to (batch, heads, queries, keys) {shape}."
@@ -268,6 +297,10 @@ def kernels_of() -> dict[str, Kernel]:
 
 class AttentionOp(Op):
     """The op, and with dropout the one that draws the weights which stay."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.inputs.takes += ", dropout"
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """`attention(q, k, v, mask=None, causal=False, scale=None, dropout=0.0)`."""

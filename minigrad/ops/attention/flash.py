@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, ClassVar
 
-import numpy as np
-
 from minigrad.devices.array import Array
 from minigrad.devices.device import MAX_GRID
 from minigrad.devices.dtypes import is_bfloat16
@@ -15,7 +13,6 @@ from minigrad.errors import LaunchError
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
-from minigrad.layouts import typed
 from minigrad.ops.matmul.kernels import PRECISIONS, has_tensor_cores
 
 WIDTHS = (64, 32, 128)
@@ -24,8 +21,10 @@ FILES = dict(zip(WAYS, ("", "_backward", "_backward", "_backward_all"), strict=T
 # Of rows that pass by: stages, tiles (of keys and values, or of queries and upstream gradients), and numbers of a row.
 STAGES, TILES, NUMBERS = 2, 2, 3
 # Of wgmma, each group of whose warps owns 64 rows: queries of a block by width, keys of a tile, bytes of two barriers.
-# At width 64, B4 H16 S4096 takes 627 us on an H100, and 774 with 128 queries.
-QUERIES, KEYS, BARRIERS = {64: 192, 128: 128}, 128, 16
+# At width 64 two small blocks share a multiprocessor, so that one multiplies while the other begins or stores:
+# B4 H12 S1024, causal, takes 36 us on an H200, and 48 with 192 queries.
+QUERIES, KEYS, BARRIERS = {64: 64, 128: 128}, 128, 16
+SHORT = 512  # keys, up to which a block of gradients has 64 of them in the same way; with more it adds to dq less often
 # Queries, or keys, that leave most of a tile of tensor cores empty, so that float32 itself is as fast as 3xTF32. It is
 # more exact in short sums, since tensor cores round toward zero.
 FEW = 16
@@ -52,6 +51,7 @@ class FlashRung:
     sizes: dict[str, dict[int, Tiles]] = field(default_factory=dict)
 
     ways: ClassVar[tuple[str, ...]] = WAYS  # those for which it has a kernel
+    merges: ClassVar[bool] = False  # it writes the rows of y of several heads side by side
 
     @property
     def bytes(self) -> int:
@@ -116,7 +116,7 @@ class HopperRung(FlashRung):
     It has one kernel for all gradients. By two, they are those of mma_bf16.
     """
 
-    ways = (WAYS[0], WAYS[3])
+    ways, merges = (WAYS[0], WAYS[3]), True
 
     def fits(self, q: Any, k: Any, v: Any, mask: Any, scale: float) -> bool:
         """The copy engine takes no empty arrays, and rows that are multiples of 16 bytes."""
@@ -128,25 +128,29 @@ class HopperRung(FlashRung):
     def launch(self, kernels: Mapping[str, Kernel], way: str, rows: int, pairs: int, width: int) -> Launch:
         if way not in self.ways:
             return RUNGS["mma_bf16"].launch(kernels, way, rows, pairs, width)
-        wide, queries = self.block(way, width)
+        wide, queries, keys = self.block(way, width, rows)
         row = wide * self.bytes
         if way:  # keys and values, ds twice, and stages of tiles of q and dy with two numbers of each query
-            memory = 2 * KEYS * row + 2 * KEYS * queries * self.bytes + STAGES * (2 * queries * (row + 4) + BARRIERS)
+            memory = 2 * keys * row + 2 * keys * queries * self.bytes + STAGES * (2 * queries * (row + 4) + BARRIERS)
         else:  # the block's queries, and two stages of keys and of values
-            memory = queries * row + 2 * STAGES * (KEYS * row + BARRIERS)
-        groups, blocks = queries // 64 + 1 if not way else KEYS // 64 + 1, ceil_div(rows, KEYS if way else queries)
+            memory = queries * row + 2 * STAGES * (keys * row + BARRIERS)
+        own = keys if way else queries
+        blocks, groups = ceil_div(rows, own), own // 64 + 1
         return kernels[f"{self.name}{way}"].launch(blocks, pairs, memory + BARRIERS, WIDTH=wide, GROUPS=groups)
 
-    def block(self, way: str, width: int) -> tuple[int, int]:
-        """The width of tiles, 64 or 128, and their queries: in a forward pass, those of a block."""
+    def block(self, way: str, width: int, rows: int) -> tuple[int, int, int]:
+        """The width of tiles, 64 or 128, their queries and keys; a block has one tile of either, of so many rows."""
         wide = 64 if width <= 64 else 128
-        return wide, 64 if way else QUERIES[wide]
+        own = 64 if wide == 64 and rows <= SHORT else KEYS
+        return (wide, 64, own) if way else (wide, QUERIES[wide], KEYS)
 
     def given(self, way: str, *arrays: Array) -> Sequence[Any]:
         """Maps of tiles with 64 columns, 128 bytes."""
         if way not in self.ways:
             return arrays
-        rows = [self.block(way, arrays[0].shape[3])[1]] * (len(arrays) - 2) + [KEYS] * 2
+        _, _, length, width = arrays[-1].shape  # of the keys, which are the rows of a block of gradients
+        _, queries, keys = self.block(way, width, length)
+        rows = [queries] * (len(arrays) - 2) + [keys] * 2
         return [
             TensorMap(x, (x.shape[0] * x.shape[1], *x.shape[2:]), (1, count, 64))
             for x, count in zip(arrays, rows, strict=True)
@@ -161,7 +165,7 @@ class HopperRung(FlashRung):
             sizes="blocks pairs shared",
             shared="shared",
             WIDTH=(64, 128),
-            GROUPS=(3,) if way else (3, 4),
+            GROUPS=(2, 3),
         )
 
 
@@ -230,20 +234,26 @@ def lengths(q: Array, k: Array, causal: bool) -> tuple[int, ...]:
 
 def forward(
     kernels: Mapping[str, Kernel], rung: FlashRung, q: Array, k: Array, v: Array, y: Array, most: Array,
-    inverse: Array, spoiled: Array | None, causal: bool, scale: float,
+    inverse: Array, spoiled: Array | None, causal: bool, scale: float, heads: int,
 ) -> None:  # fmt: skip
     """Write y, and what gradients need. spoiled: a whole number, set to 1 if y is not finite."""
-    run = rung.launch(kernels, "", q.shape[2], q.shape[0] * q.shape[1], q.shape[3])
-    run(*rung.given("", q, k, v), y, most, inverse, spoiled, scale, *lengths(q, k, causal))
+    run, more = rung.launch(kernels, "", q.shape[2], q.shape[0] * q.shape[1], q.shape[3]), (heads,) * rung.merges
+    run(*rung.given("", q, k, v), y, most, inverse, spoiled, scale, *lengths(q, k, causal), *more)
+
+
+def adds(kernels: Mapping[str, Kernel], rung: FlashRung | None, needs: tuple) -> bool:
+    """True where one kernel makes all gradients: it adds to dq."""
+    return rung is not None and f"all_{rung.name}" in kernels and needs[0] and (needs[1] or needs[2])
 
 
 def gradients(
     kernels: Mapping[str, Kernel], rung: FlashRung, needs: tuple, dy: Array, q: Array, k: Array, v: Array,
-    saved: tuple[Array, ...], spoiled: Array | None, causal: bool, scale: float,
+    saved: tuple[Array, ...], sums: Array | None, spoiled: Array | None, causal: bool, scale: float,
 ) -> tuple[Array, ...]:  # fmt: skip
     """dq, dk and dv, of which the wanted ones are written. saved: most, inverse and dots.
 
-    By a kernel for dq, and one for dk and dv, each of which makes the scores again; or by one kernel that adds to dq.
+    By a kernel for dq, and one for dk and dv, each of which makes the scores again; or by one kernel that adds dq to
+    `sums`, float32, which begin as 0.
     """
     dk, dv = (Array.empty(x.device, x.shape, x.dtype) for x in (k, v))
     ends, width = (spoiled, scale, *lengths(q, k, causal)), q.shape[3]
@@ -253,10 +263,9 @@ def gradients(
         run = rung.launch(kernels, way, *rows)
         run(*rung.given(way, dy, q, k, v), *saved, *outputs, *ends)
 
-    if f"all_{rung.name}" in kernels and needs[0] and (needs[1] or needs[2]):
-        dq = Array.zeros(q.device, q.shape, np.dtype(np.float32))
-        launch("_backward_all", of_keys, dq, dk, dv)
-        return typed(dq, q.dtype), dk, dv
+    if sums:
+        launch("_backward_all", of_keys, sums, dk, dv)
+        return sums, dk, dv
     dq = Array.empty(q.device, q.shape, q.dtype)
     if needs[0]:
         launch("_backward_queries", of_queries, dq)

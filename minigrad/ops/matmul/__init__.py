@@ -18,7 +18,7 @@ from minigrad.kernels.view import Shape
 from minigrad.op import Case, Op
 from minigrad.ops.matmul.kernels import FAST, kernels
 from minigrad.ops.matmul.shapes import ENDS, Products, products
-from minigrad.ops.matmul.strategies import Strategy, choose, run
+from minigrad.ops.matmul.strategies import Strategy, choose, result_dtype, run
 from minigrad.ops.precision import rounded
 
 
@@ -61,9 +61,10 @@ def multiply(
     kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Array, y: Array, shape: Shape, precision: str
 ) -> Array:
     """x times y, in this shape. A device that is no GPU rounds the factors first, as NumPy does."""
-    out = Array.empty(x.device, shape, x.dtype)
     x, y = rounded(precision, x, y)
-    run(choose(kernels, way, shapes, x.spec, y.spec, precision), x, y, out)
+    strategy = choose(kernels, way, shapes, x.spec, y.spec, precision)
+    out = Array.empty(x.device, shape, result_dtype(strategy, x.dtype))
+    run(strategy, x, y, out)
     return out
 
 

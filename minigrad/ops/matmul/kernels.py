@@ -18,9 +18,15 @@ ON = f" processors={PROCESSORS}"  # a size of the launch, since it differs betwe
 # (rows, columns) of a tile -> the time for one of its elements: measured on an H200, where 1.0 is 45 TFLOP/s.
 LARGE = {(128, 128): 1.0, (64, 128): 1.1, (64, 64): 1.3}
 SMALL = {(32, 32): 1.8, (16, 32): 2.3}
+HOPPER = {(128, 256): 1.0, (128, 192): 1.05, (128, 160): 1.1, (128, 128): 1.18}  # of wgmma: 1.0 is 600 in bfloat16
+MMA = {(128, 256): 1.0}
+# The multiplications that a multiprocessor does in TF32 while an element of a partial sum is moved, and while a launch
+# begins, and in bfloat16 so many times as many; the most parts, and the unit of their terms; what must be saved.
+MOVED, BEGUN, FASTER, PARTS, UNIT, SAVED = 1, 3e6, 2.3, 64, 64, 0.2
 SHARED = 221184  # bytes of shared memory in a block of the rungs mma_...
 TENSOR_CORES = ("mma_3xtf32", "mma_tf32", "wgmma_tf32", "mma_bf16", "wgmma")  # as on the ladder
 OF_BFLOAT16 = ("mma_bf16", "wgmma")
+IN_FLOAT = ("matmul_wgmma_backward_b",)  # the result of bfloat16 stays float32
 PRECISIONS = {"tf32": "mma_tf32", "bf16": "mma_tf32", "3xtf32": "mma_3xtf32"}  # for float32
 STRIP, HEIGHTS = 32, (16, 32, 64, 128)  # columns of a block of vector_columns, and the rows that it reads at once
 
@@ -70,10 +76,36 @@ def tile(
     """The tile with the least waves of blocks x elements x time: many processors may be idle in the last wave."""
 
     def time(shape: tuple[int, int]) -> float:
-        blocks = ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * count
-        return ceil_div(blocks, processors) * prod(shape) * costs[shape]
+        return waves(rows, columns, count, processors, shape) * prod(shape) * costs[shape]
 
-    return min((shape for shape in costs if rows <= shape[0] * MAX_GRID[1]), key=time, default=(128, 128))
+    return min((shape for shape in costs if rows <= shape[0] * MAX_GRID[1]), key=time, default=next(iter(costs)))
+
+
+def waves(rows: int, columns: int, count: int, processors: int, shape: tuple[int, int]) -> int:
+    """The tiles of this shape that the busiest processor makes."""
+    return ceil_div(ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * count, processors)
+
+
+def chunk_in_parts(kernel: Kernel, rows: int, columns: int, terms: int, processors: int) -> int:
+    """The terms of a part with the least time: of the waves of blocks, and of the partial sums, written and read."""
+    low, free = "tf32" not in kernel.name, takes_chunks(kernel)
+    tiles = HOPPER if free else MMA
+
+    def time(chunk: int) -> float:
+        parts = ceil_div(terms, chunk)
+        more = MOVED * (2 * parts + 1) * rows * columns + BEGUN if parts > 1 else 0
+        shape = tile(rows, columns, parts, processors, tiles)
+        each = prod(shape) * tiles[shape] * chunk
+        return waves(rows, columns, parts, processors, shape) * each + (FASTER if low else 1) * more
+
+    chunks = {ceil_div(terms, parts * UNIT) * UNIT for parts in range(2, PARTS + 1)}
+    best = min((chunk for chunk in chunks if free or terms % chunk == 0), key=time, default=terms)
+    return best if time(best) <= (1 - SAVED) * time(terms) else terms
+
+
+def takes_chunks(kernel: Kernel) -> bool:
+    """True where a kernel finds the parts of a sum itself; for others they are equal, as the matrices of a batch."""
+    return "COLUMNS" in kernel.tunables
 
 
 def is_small(rows: int, columns: int, count: int, processors: int) -> bool:
@@ -92,7 +124,13 @@ def tensor_cores(name: str, end: str, x: str, y: str) -> Kernel:
     if "wgmma" in name:  # persistent blocks, one on each multiprocessor, which loop over the tiles
         file = "wgmma_tf32" if name == "wgmma_tf32" else file
         grid: tuple[str, ...] = ("processors", "1")
-        return Kernel(f"matmul/{file}.cu", f"matmul_{name}{end}", grid, ("384",), sizes + ON, shared=196672)
+
+        def fit(**sizes: int) -> dict[str, int]:
+            return {"COLUMNS": fitting(sizes, y, x, HOPPER)[1]}
+
+        widths = tuple(shape[1] for shape in HOPPER)
+        made = f"matmul_{name}{end}"
+        return Kernel(f"matmul/{file}.cu", made, grid, ("384",), sizes + ON, None, fit, 196672, COLUMNS=widths)
     if name == "mma_3xtf32":
         file, grid = "tensor_cores_3xtf32", (f"{x}/128", f"{y}/128", "batch")
     else:
@@ -172,7 +210,7 @@ def pick(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y: 
         )
     if is_bfloat16(x.dtype):
         hopper = requested is kernels["wgmma"] or (requested is not kernels["mma_bf16"] and x.device.arch == "sm_90a")
-        return kernels[f"{'wgmma' if hopper and fits_wgmma(shapes, x, y) else 'mma_bf16'}{end}"]
+        return kernels[f"{'wgmma' if hopper and fits_wgmma(shapes, way, x, y) else 'mma_bf16'}{end}"]
     if of_floats:
         return kernels[f"{of_floats}{end}"]
     rows, columns, _ = shapes.extents(way)
@@ -196,6 +234,7 @@ def has_tensor_cores(arch: str) -> bool:
     return arch.startswith("sm_") and has_room(arch)
 
 
-def fits_wgmma(shapes: Products, x: Spec, y: Spec) -> bool:
-    """True where the copy engine (TMA) takes the matrices: not empty, and rows begin at multiples of 16 bytes."""
-    return shapes.n % 8 == 0 and shapes.k % 8 == 0 and all(spec.size and not spec.offset for spec in (x, y))
+def fits_wgmma(shapes: Products, way: str, x: Spec, y: Spec) -> bool:
+    """True where the copy engine (TMA) takes the factors: not empty, and rows begin at multiples of 16 bytes."""
+    rows = (shapes.n,) if way == "backward_a" else (shapes.n, shapes.k)
+    return all(row % 8 == 0 for row in rows) and all(spec.size and not spec.offset for spec in (x, y))

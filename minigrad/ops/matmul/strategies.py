@@ -3,7 +3,7 @@
 A strategy is one launch (`tiles`) or several, with copies or partial sums between them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -18,10 +18,23 @@ from minigrad.devices.tensor_map import TensorMap
 from minigrad.errors import LaunchError
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.view import View
+from minigrad.kernels.launch import Launch
+from minigrad.kernels.view import View, broadcast
 from minigrad.op import OPS
 from minigrad.ops.astype import cast
-from minigrad.ops.matmul.kernels import PRECISIONS, SMALL, STRIP, has_room, has_tensor_cores, is_small, pick, tile
+from minigrad.ops.matmul.kernels import (
+    IN_FLOAT,
+    PRECISIONS,
+    SMALL,
+    STRIP,
+    chunk_in_parts,
+    has_room,
+    has_tensor_cores,
+    is_small,
+    pick,
+    takes_chunks,
+    tile,
+)
 from minigrad.ops.matmul.packing import LANES, packed, packs
 from minigrad.ops.matmul.shapes import ENDS, ONE, Products, products
 
@@ -75,7 +88,7 @@ def choose(
             name, chunk = "rows_sum" if along else "columns_sum", chunk_of(terms, chunks, LANES)
             return product(name, kernel, chunk=chunk, adds=kernels["vector_parts"])
     if found := in_parts(kernels, way, shapes, x, y, precision):
-        return product("sum_in_parts", found[0], chunk=terms // found[1])
+        return product("sum_in_parts", found[0], chunk=found[1])
     if chunks := splits_sum(kernels, way, shapes, x):
         return product("split_sum", kernels[f"split_k_parts{ENDS[way]}"], chunk=chunk_of(terms, chunks, STAGE))
     if turns(kernels, way, shapes, x, y, precision):
@@ -170,17 +183,12 @@ def split_sum(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
     add_up(partial_sums, out, chunks, out.size)
 
 
-# Of tensor cores: rows and columns of a tile; the multiplications that a multiprocessor does in TF32 while an element
-# of a partial sum is moved, and while a launch begins; the most parts, and the unit of their terms; what must be saved.
-TILE, MOVED, BEGUN, PARTS, UNIT, SAVED = (128, 256), 1, 3e6, 64, 64, 0.2
-
-
 def in_parts(
     kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y: Spec, precision: str
 ) -> tuple[Kernel, int] | None:
-    """The kernel on tensor cores for the gradient of b, and the parts of its sum, where parts pay: it is long.
+    """The kernel on tensor cores for the gradient of b, and the terms of a part of its sum, where it pays to split it.
 
-    Each part is a product of a batch. Without it a layer's few weights would keep few multiprocessors busy.
+    Each part is a product of a batch. Without them a layer's few weights would keep few multiprocessors busy.
     """
     rows, columns, terms = shapes.extents(way)
     if way != "backward_b" or shapes.count > 1 or f"{way}_long" not in kernels or not x.size or x.offset or y.offset:
@@ -191,36 +199,33 @@ def in_parts(
         kernel = pick(kernels, way, shapes, x, y)
     else:
         return None
-    parts = parts_of(rows, columns, terms, x.device.processors)
-    fits = by_rows(kernel, way, shapes) == "tiles" and rows * columns * parts <= MAX_ELEMENTS
-    return (kernel, parts) if parts > 1 and fits else None
-
-
-def parts_of(rows: int, columns: int, terms: int, processors: int) -> int:
-    """The parts of a sum with the least time: of the waves of blocks, and of the partial sums, written and read."""
-    tiles = ceil_div(rows, TILE[0]) * ceil_div(columns, TILE[1])
-
-    def time(parts: int) -> float:
-        more = MOVED * (2 * parts + 1) * rows * columns + BEGUN if parts > 1 else 0
-        return ceil_div(tiles * parts, processors) * terms / parts * prod(TILE) + more
-
-    best = min((2**i for i in range(PARTS.bit_length()) if terms % (UNIT * 2**i) == 0), key=time, default=1)
-    return best if time(best) <= (1 - SAVED) * time(1) else 1
+    chunk = chunk_in_parts(kernel, rows, columns, terms, x.device.processors)
+    fits = by_rows(kernel, way, shapes) == "tiles" and rows * columns * ceil_div(terms, chunk) <= MAX_ELEMENTS
+    return (kernel, chunk) if chunk < terms and fits else None
 
 
 def sum_in_parts(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
     """out = x times y, a batch of products of some terms each, and a launch that adds them up."""
-    shapes, parts = strategy.shapes, strategy.chunks
+    kernel, shapes, parts = strategy.kernel, strategy.shapes, strategy.chunks
     sums = Array.empty(out.device, (parts, out.size), out.dtype)
-    each = products((parts, shapes.m // parts, shapes.k), (parts, shapes.k, shapes.n))
-    tiles(replace(strategy, shapes=each, chunk=0), x, y, sums)
+    if takes_chunks(kernel):
+        one = broadcast((1,), (parts,))
+        _launch(kernel, (shapes.m, shapes.n, shapes.k), x, y, sums, one, one, parts, strategy.chunk)
+    else:
+        each = products((parts, shapes.m // parts, shapes.k), (parts, shapes.k, shapes.n))
+        tiles(replace(strategy, shapes=each, chunk=0), x, y, sums)
     total = out if out.dtype == wide(out.dtype) else Array.empty(out.device, out.shape, wide(out.dtype))
     add_up(sums, total, parts, out.size)
     if total is not out:
         out.copy_from(cast(total, out.dtype))
 
 
-FEW = 16  # partial sums that one thread adds up
+def result_dtype(strategy: Strategy, dtype: np.dtype) -> np.dtype:
+    """Of the product of two matrices of this dtype."""
+    return wide(dtype) if strategy.kernel.name in IN_FLOAT else dtype
+
+
+FEW = 33  # partial sums that one thread adds up
 
 
 def add_up(partial_sums: Array, out: Array, count: int, inner: int) -> None:
@@ -242,11 +247,11 @@ def turns(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y:
     requested = kernels["forward"] is kernels["wgmma_tf32"]
     copied = rows * terms * down[0] + columns * terms * down[1]
     worth = precision in ("tf32", "bf16") and "turned" in kernels and rows * columns * terms >= TURNED * copied
-    fits = shapes.count == 1 and rows * columns * terms > 0 and not any(n % LANES for n in (rows, columns, terms))
+    fits = shapes.count == 1 and rows * columns * terms > 0 and terms % LANES == 0
     fits = fits and x.dtype == np.float32 and not (x.offset or y.offset)
     if requested and not (fits and x.device.arch == "sm_90a"):
         raise LaunchError(
-            f"matmul: wgmma_tf32 takes one product of float32 with extents in multiples of {LANES}, on a Hopper GPU "
+            f"matmul: wgmma_tf32 takes one product of float32, sums of a multiple of {LANES} terms, on a Hopper GPU "
             f"(sm_90a); this one is {rows} x {terms} @ {terms} x {columns} of {x.dtype} on {x.device.arch or 'no GPU'}."
         )
     large = not is_small(rows, columns, 1, x.device.processors)
@@ -266,10 +271,10 @@ def turned(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
 # --- tiles: one launch for the whole batch, or one per matrix; more where a matrix is longer than a grid along y ---
 
 # Rows and columns of both matrices of each kernel with tensor maps, and the rows of a box of 128 bytes.
-BOXES = {
-    "matmul_wgmma_tf32": (("m", "k", 128), ("n", "k", 256)),
+BOXES: dict[str, tuple[tuple[str, str, int | str], ...]] = {
+    "matmul_wgmma_tf32": (("m", "k", 128), ("n", "k", "COLUMNS")),
     "matmul_wgmma": (("m", "k", 128), ("k", "n", 64)),
-    "matmul_wgmma_backward_a": (("m", "n", 128), ("k", "n", 256)),
+    "matmul_wgmma_backward_a": (("m", "n", 128), ("k", "n", "COLUMNS")),
     "matmul_wgmma_backward_b": (("m", "k", 64), ("m", "n", 64)),
 }
 
@@ -329,16 +334,18 @@ def transposed(strategy: Strategy, a: Array, dy: Array, db: Array) -> None:
 
 
 def _launch(
-    kernel: Kernel, sizes: Sizes, x: Array, y: Array, out: Array, x_at: View = ONE, y_at: View = ONE, count: int = 1
-) -> None:
+    kernel: Kernel, sizes: Sizes, x: Array, y: Array, out: Array, x_at: View = ONE, y_at: View = ONE, count: int = 1,
+    chunk: int = 0,
+) -> None:  # fmt: skip
     """Launch a kernel for m, n and k, with x and y as pointers or as tensor maps."""
     if "batch" not in kernel.sizes:
         kernel.launch(*sizes)(x, y, out, *sizes)
         return
     own = (x.device.processors,) if "processors" in kernel.sizes else ()
     launch = kernel.launch(*sizes, count, *own)
-    if boxes := BOXES.get(kernel.name):
-        launch(*_maps(boxes, sizes, x, y), out, *sizes, count, x_at, y_at)
+    if kernel.name in BOXES:
+        more = (chunk,) if kernel.name in IN_FLOAT else ()
+        launch(*maps(launch, x, y), out, *sizes, count, x_at, y_at, *more)
     else:
         launch(x, y, out, *sizes, x_at, y_at)
 
@@ -349,11 +356,11 @@ def _matrix(batch: Array, index: int, size: int) -> Array:
     return Array(batch.device, (size,), batch.dtype, batch.buffer, address)
 
 
-def _maps(boxes: Sequence[tuple[str, str, int]], sizes: Sizes, *arrays: Array) -> Iterator[TensorMap]:
-    """The tensor map of each array: its matrices, in boxes."""
-    extents = dict(zip("mnk", sizes, strict=True))
-    for array, (rows, columns, tall) in zip(arrays, boxes, strict=True):
-        shape = extents[rows], extents[columns]
+def maps(launch: Launch, *arrays: Array) -> Iterator[TensorMap]:
+    """The tensor map of each array of a launch: its matrices, in boxes."""
+    numbers = launch.sizes | launch.values
+    for array, (rows, columns, tall) in zip(arrays, BOXES[launch.kernel.name], strict=True):
+        shape, tall = (numbers[rows], numbers[columns]), numbers.get(tall, tall)  # type: ignore[arg-type]
         yield TensorMap(array, (array.size // prod(shape), *shape), (1, tall, 128 // array.dtype.itemsize))
 
 

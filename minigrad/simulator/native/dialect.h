@@ -1,6 +1,7 @@
 // CUDA C++ for a host compiler: included before every kernel file, it defines each CUDA name for the CPU.
 #pragma once
 
+#include <cfloat>
 #include <cstddef>
 #if defined(_GLIBCXX_RELEASE) || defined(__GLIBCXX__)
 // <math.h> takes three times as long to compile with the Bessel functions. <cstddef> has defined the macro unset here.

@@ -27,7 +27,7 @@ from minigrad.create import tensor
 from minigrad.devices.host_compiler import cores
 from minigrad.devices.random import manual_seed, random_state, set_random_state
 from minigrad.display import Table, Tabular, plural, table
-from minigrad.errors import require_int, require_words
+from minigrad.errors import require, require_int, require_words
 from minigrad.lab.bench.record import Times
 from minigrad.lab.bench.timer import Call, Timing, clocked, in_turns
 from minigrad.lab.check import ValueMismatch
@@ -112,7 +112,12 @@ def recurrent_times(
     who = "recurrent_times"
     against, cells = require_words(who, "against", against, RIVALS), require_words(who, "cells", cells, list(CELLS))
     rungs = require_words(who, "rungs", rungs, (*RUNGS, *BOUND))
-    repeats, layers = (require_int(who, *named, 1) for named in (("repeats", repeats), ("layers", layers)))
+    numbers = {"repeats": repeats, "layers": layers} | ({} if steps is None else {"steps": steps})
+    for name, number in numbers.items():
+        require_int(who, name, number, 1)
+    for name, sizes in {"hidden": hidden, "batches": batches}.items():
+        for size in require(f"{who}: {name}", sizes, Sequence, "a list of sizes"):
+            require_int(who, name, size, 1)
     counts = [require_int(who, "threads", n, 1) for n in threads or sorted({1, len(cores())})]
     works = [
         Layered(cell, size, batch, layers, steps or min(STEPS, max(1, PRODUCTS // (batch * size**2))))

@@ -17,9 +17,9 @@ empty_turns = Prediction(
     "07b",
     "empty_turns",
     task=r"""
-**The last turn.** `matmul_wgmma` makes the product of two matrices of 3072 x 3072, in tiles of 128 x 256 elements of
-$c$. An H200 has 132 multiprocessors, with one block each. A block takes one tile after another: in each *turn* every
-block makes a tile, as long as there are tiles left. Predict
+**The last turn.** `matmul_wgmma` with `COLUMNS=256` multiplies two matrices of 3072 x 3072, in tiles of 128 x 256
+elements of $c$. An H200 has 132 multiprocessors, with one block each. A block takes one tile after another: in each
+*turn* every block makes a tile, as long as there are tiles left. Predict
 
 1. the tiles of $c$;
 2. the turns of the block that has the most tiles;

@@ -1,0 +1,266 @@
+"""Arguments of calls: the function that takes them, the arguments of its template that they show, its parameters."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from minigrad.adjoint.frontend.items import FileItems, FunctionItem
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import Place
+from minigrad.adjoint.language.lexer import Token
+from minigrad.adjoint.language.values import (
+    Braces,
+    Elements,
+    Kind,
+    Pointer,
+    Struct,
+    StructType,
+    Value,
+    is_expression,
+)
+from minigrad.adjoint.language.values import leaves as numbers
+
+
+@dataclass
+class Bound:
+    """A parameter of a call: its name, type, and the words with it."""
+
+    name: Token
+    kind: Kind | None
+    stars: int
+    reference: bool
+    const: bool
+    default: int
+    array: bool
+
+
+class ArgumentBinder(FileItems):
+    """The functions of a file that take given arguments, and their parameters bound to these."""
+
+    def _commas(self, item: FunctionItem) -> list[int]:
+        """The first tokens of its parameters."""
+        found, close = self.tokens.tokens, self._close(item.params)
+        if close == item.params + 1 or (found[item.params + 1].text == "void" and close == item.params + 2):
+            return []
+        starts, depth = [item.params + 1], 0
+        for n in range(item.params + 1, close):
+            text = found[n].text
+            depth += (text in ("(", "[", "{", "<")) - (text in (")", "]", "}", ">"))
+            if text == "," and not depth:
+                starts.append(n + 1)
+        return starts
+
+    def fits(self, item: FunctionItem, arguments: list[Value], parser: Any) -> bool:
+        starts = self._commas(item)
+        if not starts or len(arguments) > len(starts):
+            return not starts and not arguments
+        stops = [*(s - 1 for s in starts[1:]), self._close(item.params)]
+        for n, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+            texts = [t.text for t in self.tokens.tokens[start:stop]]
+            if n >= len(arguments):
+                if "=" not in texts:
+                    return False
+                continue
+            if isinstance(arguments[n], Braces):
+                continue
+            pointer = "*" in texts or "[" in texts
+            if isinstance(arguments[n], Pointer | Elements) != pointer and not any(
+                t in texts for _, t, _ in item.template
+            ):
+                return False
+            kind = self.kind_of(item, start, parser)
+            if isinstance(arguments[n], Struct) and not pointer:
+                of_template = kind is None and self.templates.keys() & set(texts)
+                if (kind is not None and kind is not arguments[n].type) or (
+                    of_template and str(arguments[n].type).partition("<")[0] not in texts
+                ):
+                    return False
+            elif is_expression(arguments[n]) and isinstance(kind, StructType):
+                return False
+        return True
+
+    def kind_of(self, item: FunctionItem, start: int, parser: Any) -> Kind | None:
+        """The type of a parameter; None where the arguments of the function's own template decide on it."""
+        if {t.text for t in self.tokens.tokens[start : start + 8]} & {name for _, name, _ in item.template}:
+            return None
+        inside = item.owner or StructType("", ())
+        parser.symbols.types.append(inside.types)
+        parser.symbols.scopes.append(inside.values)
+        try:
+            return parser.type_length(start)[0]
+        finally:
+            parser.symbols.types.pop()
+            parser.symbols.scopes.pop()
+
+    def closeness(self, item: FunctionItem, arguments: list[Value], parser: Any) -> int:
+        """The number of parameters that have the very type of their arguments."""
+        kinds = [self.kind_of(item, start, parser) for start in self._commas(item)[: len(arguments)]]
+        return sum(2 * (k == a.type) for k, a in zip(kinds, arguments, strict=True)) + (not item.template)
+
+    def bind(self, parser: Any, item: FunctionItem, arguments: list[Value], token: Token, explicit: list) -> None:
+        symbols, starts = parser.symbols, self._commas(item)
+        types, scope = symbols.types[-1], symbols.scopes[-1]
+        for (is_type, name, _), given in zip(item.template, explicit, strict=False):
+            if is_type != isinstance(given, str | StructType):
+                raise parser.error(token.place, f"the argument {name} of the template {item.name} does not fit.")
+            (types if is_type else scope)[name] = given
+        for start, a in zip(starts, arguments, strict=False):
+            self.deduce(item, start, a.type, types, scope)
+        for is_type, name, default in item.template:
+            if name in types or name in scope:
+                continue
+            if not default:
+                raise parser.error(token.place, f"the argument {name} of the template {item.name} is not known here; "
+                                   f"write {item.name}<...>.")  # fmt: skip
+            self.tokens.at = default
+            if is_type:
+                types[name] = parser.expect_type()
+            else:
+                scope[name] = parser.value(ast.PRECEDENCE["<"])
+        bounds = [self.parameter(parser, start) for start in starts]
+        pure = not any((b.reference or b.stars or b.array) and not b.const for b in bounds) and item.owner is None
+        bound: dict[str, Any] = {}
+        for n, b in enumerate(bounds):
+            if n < len(arguments):
+                value = arguments[n]
+            else:
+                self.tokens.at = b.default
+                value = parser.value()
+            if b.name.text:
+                others = [a for a in (*arguments, scope.get("this")) if a is not None and a is not value]
+                bound[b.name.text] = self.bound(parser, item, b, value, token.place, pure, others)
+        scope.update(bound)
+
+    def deduce(self, item: FunctionItem, start: int, kind: Kind, types: dict, scope: dict) -> None:
+        """The arguments of a function's template that the type of one of its arguments shows."""
+        found = self.tokens.tokens[start : start + 10]
+        texts = [t.text for t in found]
+        if isinstance(kind, StructType) and kind.arguments and kind.short in texts:  # `Row<T, N>`
+            inner = texts[texts.index(kind.short) + 1 :]
+            inner = inner[: inner.index(">")] if ">" in inner else []
+            shown = [t for t in inner if t not in ("<", ",")]
+            pairs = list(zip(shown, kind.arguments, strict=False)) if len(shown) == len(kind.arguments) else []
+        else:
+            pairs = [(text, kind) for text in texts[:6]]
+        for text, given in pairs:
+            for is_type, name, _ in item.template:
+                into = types if is_type else scope
+                if name == text and name not in into and is_type == isinstance(given, str | StructType):
+                    into[name] = given
+
+    def parameter(self, parser: Any, start: int) -> Bound:
+        tokens = self.tokens
+        tokens.at = start
+        const = False
+        while tokens.next.text in ("const", "__restrict__"):
+            const |= tokens.take().text == "const"
+        if parser.accept_group_type():
+            while tokens.next.text in ("&", "const"):
+                tokens.take()
+            name = tokens.take() if tokens.next.kind == "name" else Token("name", "", tokens.next.place)
+            return Bound(name, None, 0, True, True, 0, False)
+        void = tokens.accept("void")
+        kind = None if void else parser.expect_type()
+        const |= any(t.text == "const" for t in tokens.tokens[start : tokens.at])
+        stars, reference = 0, False
+        grouped = tokens.accept("(")
+        while tokens.next.text in ("*", "&", "&&", "__restrict__", "__restrict", "const", "volatile"):
+            word = tokens.take().text
+            stars += word == "*"
+            reference |= word in ("&", "&&")
+        if stars > 1:
+            raise parser.error(tokens.next.place, "a pointer to a pointer is outside the subset; pass the array.")
+        name = tokens.take() if tokens.next.kind == "name" else Token("name", "", tokens.next.place)
+        if grouped:
+            tokens.expect(")")
+        array = False
+        while tokens.accept("["):
+            array = True
+            while not tokens.accept("]"):
+                tokens.take()
+        return Bound(name, kind, stars, reference, const, tokens.at + 1 if tokens.next.text == "=" else 0, array)
+
+    def bound(
+        self, parser: Any, item: FunctionItem, b: Bound, value: Value, place: Place, pure: bool, others: list[Value]
+    ) -> Any:
+        """The argument as the function's parameter."""
+        name, stop = b.name.text, self._close(item.body)
+        if isinstance(value, Braces):
+            if not isinstance(b.kind, StructType):
+                raise parser.error(place, f"{item.name} takes no struct here.")
+            value = parser.filled(b.kind, list(value.values), place)
+        changed = parser.changes(name, item.body, stop)
+        if b.stars or b.array:
+            if isinstance(value, Elements) and value.axes > 1:
+                return parser.frozen(value, place)
+            pointer = parser.pointer(value, place)
+            if b.kind is not None and pointer.array and str(pointer.type) != str(b.kind):
+                raise parser.error(place, f"{item.name} takes a pointer to {b.kind}, and gets one to {pointer.type}.")
+            if changed and pointer.array is not None:
+                return parser.pointer_variable(name, pointer.type, pointer, place)
+            return parser.frozen(pointer, place, name)
+        if isinstance(value, Struct):
+            if value.temporary and not b.reference:
+                return replace(value, temporary=False)
+            target = all(isinstance(e, ast.Name | ast.Index) for e in numbers(value))
+            if b.reference and target and not b.const:
+                return parser.frozen(value, place)
+            simple = all(isinstance(e, ast.Name | ast.Number) for e in numbers(value))
+            kept = simple and (b.const or not self.member_changes(name, item))
+            if kept and (pure or self.alone(parser, value, others)):
+                return value
+            return parser.copy(name or "passed", value.type, value, place)
+        if not is_expression(value):
+            return value
+        number = parser.number(value, place)
+        kind = b.kind if isinstance(b.kind, str) else number.type
+        if b.reference and not b.const and isinstance(number, ast.Name | ast.Index):
+            return parser.frozen(number, place)
+        if isinstance(number, ast.Number) and not changed and number.type == kind:
+            return number
+        if pure and isinstance(number, ast.Name) and not changed and number.type == kind:
+            return number
+        return parser.symbols.fresh(name or "passed", kind, parser.converted_number(kind, number, place), place)
+
+    def alone(self, parser: Any, value: Struct, others: list[Value]) -> bool:
+        """True for variables of a thread that no other argument reaches."""
+        own, known = set(storage(value)), parser.symbols.declared
+        reached = {n for v in others for n in storage(v)}
+        return all(n in known and not known[n].shared for n in own) and not own & reached
+
+    def member_changes(self, name: str, item: FunctionItem) -> bool:
+        """True where the function may change a struct that it got by value."""
+        found = self.tokens.tokens
+        for n in range(item.body, self._close(item.body)):
+            if found[n].text != name or found[n - 1].text in (".", "->"):
+                continue
+            if found[n - 1].text in ("++", "--", "&"):
+                return True
+            k = n + 1
+            while found[k].text in (".", "["):
+                k = k + 2 if found[k].text == "." else self._close(k) + 1
+            if found[k].text in ("=", "+=", "-=", "*=", "/=", "++", "--", "%="):
+                return True
+            if found[n + 1].text in (",", ")") and found[n - 1].text in (",", "("):
+                return True  # passed on, perhaps by reference
+        return False
+
+
+def storage(value: Value) -> Iterator[str]:
+    """The variables and arrays in which a value lies, or that it reads."""
+    match value:
+        case Pointer():
+            for part in (value.array, value.target):
+                if part is not None:
+                    yield from storage(part)
+        case Elements() if isinstance(value.type, StructType):
+            yield from (name for name, _, _ in value.type.leaves(value.name, value.joint))
+        case Elements():
+            yield value.name
+        case Struct() if value.members:
+            for member in value.members.values():
+                yield from storage(member)
+        case Struct():
+            yield from (n for e in numbers(value) for n in e.names)
+        case ast.Expression():
+            yield from value.names
