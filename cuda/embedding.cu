@@ -26,7 +26,7 @@ extern "C" __global__ void embedding_vectorized(
 
 // --- the gradient: for each row of the table the sum of dy where it was looked up ---
 // atomicAdd(&dweight[...], dy[...]) would add the floats in any order, and be rounded to another sum in each run. So the
-// rows of dy are sorted by their word, and those of one word by their number. Then a block adds up those of a word.
+// rows of dy are sorted by their word, and those of one word by their number. Then the rows of a word are added up, one after the other.
 
 // [count] counts = how often each word occurs, from zeros. Whole numbers have the same sum in any order. thread -> an index
 extern "C" __global__ void embedding_backward_count(

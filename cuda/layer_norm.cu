@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) layer_norm_war
     const real* dy, const real* x, const wide* weight, const wide* mean, const wide* inverse, real* dx, wide* parts,
     int rows, int n) {
     constexpr int STAGES = SINGLE ? 2 : 1;
-    __shared__ Four<real> places[2][STAGES][256];
+    __shared__ alignas(16) Four<real> places[2][STAGES][256];  // also of sums, vectors of floats
     Walk walk(rows, n);
     Rows<STAGES, real> dys{dy, places[0]}, xs{x, places[1]};
     Four<wide> factors = walk.columns(weight, 1), sums[2] = {};  // for weight and bias

@@ -118,7 +118,7 @@ struct Strip {
 };
 
 // All gradients, as flash_backward_keys makes them. block -> KEYS keys of a head that `group` heads of q share; group of four
-// warps -> 64 of them; a warp of the last group copies. Tiles of q and dy pass by. Only dq sums over the keys of both groups:
+// warps -> 64 of them; a warp of the last group copies. Tiles of q and dy pass by. Only dq sums over all keys of a block:
 // for that ds goes through shared memory, in two places in turns, so that one barrier a tile is enough.
 extern "C" __global__ void __launch_bounds__(128 * GROUPS, GROUPS == 2 ? 2 : 1) attention_wgmma_bf16_backward_all(
     const __grid_constant__ TensorMap dy, const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,

@@ -10,6 +10,7 @@ from minigrad.devices.array import Array
 from minigrad.devices.dtypes import wide
 from minigrad.errors import require_number
 from minigrad.kernels.kernel import Kernel
+from minigrad.layouts import typed
 from minigrad.op import Case, Op
 from minigrad.ops import attention as plain
 from minigrad.ops.dropout import STATE, masked
@@ -71,7 +72,7 @@ def launch_backward(
     shapes: tuple,
 ) -> tuple:  # fmt: skip
     """As attention's, a warp for a row."""
-    dy, q, k, v = rounded(precision, dy, q, k, v)
+    dy, q, k, v = rounded(precision, typed(dy, q.dtype), q, k, v)
     dots = plain.dots_of(kernels, dy, y, most)
     drops = used, dropout
     grads = plain.by_rows(kernels, needs, dy, q, k, v, mask, (most, inverse, dots), causal, scale, drops)

@@ -12,6 +12,7 @@ from minigrad.errors import LaunchError, require_number
 from minigrad.kernels.extents import ceil_div, next_power
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
+from minigrad.layouts import typed
 from minigrad.op import OPS, Case, Op
 from minigrad.ops.elementwise import BLOCKS
 from minigrad.ops.reduction import reduce
@@ -111,7 +112,7 @@ def launch_backward(
     inverse: Array, shapes: tuple,
 ) -> tuple:  # fmt: skip
     """All gradients by one kernel where warps hold a row, else dx by one kernel and the sums by another."""
-    rows, n, _ = around(x.shape, x.ndim - 1)
+    dy, (rows, n, _) = typed(dy, x.dtype), around(x.shape, x.ndim - 1)
     dx = Array.empty(x.device, x.shape, x.dtype) if needs[0] else None
     if x.size and (warp := held(kernels, "backward", n)):
         launch = launched(warp, x, RESIDENT_BACKWARD)

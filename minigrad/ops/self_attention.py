@@ -11,6 +11,7 @@ from minigrad.devices.dtypes import must_be_floats, wide
 from minigrad.errors import require_bool, require_int
 from minigrad.kernels.extents import ceil_div, next_power
 from minigrad.kernels.kernel import Kernel
+from minigrad.layouts import typed
 from minigrad.op import OPS, Case, Op
 from minigrad.ops import attention
 from minigrad.ops.attention import flash
@@ -77,7 +78,7 @@ def launch_backward(
 ) -> tuple:  # fmt: skip
     """The same way back."""
     running, every = attending(), (True,) * PARTS
-    dy, q, k, v = rounded(precision, dy, q, k, v)
+    dy, q, k, v = rounded(precision, typed(dy, q.dtype), q, k, v)
     rung = flash.choose(running, q, k, v, None, attention.scaling(q, None), precision)
     do, dots, sums, cleared = launch_upstream(kernels, dy, y, q, most, flash.adds(running, rung, every))
     saved, late = (most, inverse, dots), (sums, cleared if causal else None)

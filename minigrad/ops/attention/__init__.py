@@ -144,8 +144,8 @@ def launch(
     rung = flash.choose(kernels, q, k, v, mask, scaling(q, scale), precision)
     repair = cleared or flag(q) if rung and causal else None
     batch, heads, length, width = q.shape
-    together = heads if merged and rung and rung.merges else 1  # heads side by side
-    shape = (batch, length, heads * width) if together > 1 else q.shape
+    beside = merged and rung and rung.merges  # heads side by side
+    together, shape = (heads, (batch, length, heads * width)) if beside else (1, q.shape)
     y = Array.empty(q.device, shape, q.dtype)
     if rung:
         flash.forward(kernels, rung, q, k, v, y, most, inverse, repair, causal, scaling(q, scale), together)
@@ -173,7 +173,7 @@ def launch_backward(
     most: Array, inverse: Array, causal: bool, scale: float | None, precision: str, shapes: tuple,
 ) -> tuple:  # fmt: skip
     """A kernel for dy y, one for dq, and one for dk and dv, of the rung of the forward pass."""
-    dy, q, k, v = rounded(precision, dy, q, k, v)
+    dy, q, k, v = rounded(precision, typed(dy, q.dtype), q, k, v)
     rung = flash.choose(kernels, q, k, v, mask, scaling(q, scale), precision)
     sums = Array.zeros(q.device, q.shape, np.dtype(np.float32)) if flash.adds(kernels, rung, needs) else None
     saved, repair = (most, inverse, dots_of(kernels, dy, y, most)), flag(q) if rung and causal else None
