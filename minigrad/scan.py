@@ -39,10 +39,8 @@ Edit = tuple[int, int, str]  # the text between two offsets, and what replaces i
 
 
 # Types that are no structs of the reader's: those of the language, and minigrad's own, which `kernels` has.
-READ = {
-    *("real", "wide", "bfloat16", "float", "double", "int", "unsigned", "bool"),
-    *("View", "Window", "Frame", "TensorMap"),
-}
+OWN_STRUCTS = {"View", "Window", "Frame"}  # of the package's headers, where a text includes these
+READ = {"real", "wide", "bfloat16", "float", "double", "int", "unsigned", "bool", "TensorMap", *OWN_STRUCTS}
 _TYPE_WORDS = {"*", "&", "char", "short", "long", "signed", "const"}
 
 

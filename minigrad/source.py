@@ -17,6 +17,7 @@ from minigrad.errors import CompileError
 from minigrad.scan import (
     BOUNDS,
     INCLUDE,
+    OWN_STRUCTS,
     READ,
     Edit,
     TopLevel,
@@ -134,7 +135,8 @@ class Source:
             param = parameter(f"{'const ' * param.const}{self.aliases[kind]} {'*' * param.pointer} {param.name}")
         if "::" in param.type and "<" not in param.type and not param.type.startswith("std::"):
             return self._parameter(text.replace(param.type, param.type.rpartition("::")[2]), inside)
-        known = kind in READ or not kind.isidentifier() or kind not in type_words(self._all)
+        ours = kind in READ and (kind not in OWN_STRUCTS or any(CUDA in path.parents for path in self.included))
+        known = ours or not kind.isidentifier() or kind not in type_words(self._all)
         if not known and (base := enum_type(self._all, kind)):
             return param._replace(type=base)
         struct = rf"\b(?:struct|class|union)\b[^{{}};]*\b{kind}\b|\}}\s*{kind}\s*;"
@@ -142,8 +144,7 @@ class Source:
             made = []
             for its, name in ((its, name) for its, names in members(self._all, kind) or [] for name in names):
                 each = self._parameter(f"{its or '?'} {name or '?'}", (*inside, kind))
-                shown = self._extents(name) or "?"
-                made.append((each.type, "*" * ("*" in its) + shown, each.members))
+                made.append((each.type, "*" * ("*" in its) + (self._extents(name) or "?"), each.members))
             return param._replace(members=tuple(made))
         return param
 
@@ -153,8 +154,7 @@ class Source:
 
     def _expanded(self, text: str, names: Collection[str] = ()) -> str:
         """The text with the values of macros and constants, but for those of a launch, and of parameters' `names`."""
-        values = self._compiled[1]
-        own = {name for name in ("real", "wide") if f"#ifndef {name}" in self._all}
+        values, own = self._compiled[1], {name for name in ("real", "wide") if f"#ifndef {name}" in self._all}
         own |= {name for name in names if values.get(name, "").isdigit()}
         for _ in range(5):
             text = _WORD.sub(lambda found: found[0] if found[0] in own else values.get(found[0], found[0]), text)

@@ -126,7 +126,7 @@ class Adjoint:
                 break
             self.slots = slots  # the tapes were too short: discard this run
         values = dict(zip((p.name for p in self.primal.signature.params), args, strict=True))
-        values |= {name: values[struct][member] for name, (struct, member) in self.file.kernel.pointed.items()}
+        values |= {name: values[struct].get(member) for name, (struct, member) in self.file.kernel.pointed.items()}
         gradients = [launches.fitted(made[name], values[name]) for name in self.wrt]
         if any(isinstance(a, Tensor) for a in values.values()):
             return [Tensor(d) for d in gradients]

@@ -17,7 +17,7 @@ from minigrad.adjoint.decide.store_or_recompute import STORED, Tape
 from minigrad.adjoint.emit.assemble import AdjointFile
 from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language.ast import GRADIENTS, Expr, Function, Place, gradient_type, is_float, own_name
-from minigrad.adjoint.language.dataflow import written
+from minigrad.adjoint.language.dataflow import names_used, written
 from minigrad.adjoint.language.printer import expression
 from minigrad.devices import device as base
 from minigrad.devices import kernel_device
@@ -245,10 +245,12 @@ def prepare(
         {p.name: a for p, a in zip(params, args, strict=True) if p.pointer == pointer} for pointer in (True, False)
     )
     function = derived.facts.function
+    used = set(map(own_name, names_used(function.body)))
     for name, (struct, member) in function.pointed.items():
-        arrays[name] = _array(scalars[struct].get(member)) if isinstance(scalars[struct], Mapping) else None
-        if arrays[name] is None:
+        array = _array(scalars[struct].get(member)) if isinstance(scalars[struct], Mapping) else None
+        if array is None and name in used:
             raise TypeError(f"{primal.name}: {struct} has no array {member}, and an adjoint needs every array.")
+        arrays |= {name: array} if array is not None else {}
     _check_separate(function, arrays)
     run = PrimalLaunch(derived, arrays, scalars, *primal.extents(grid, block, shared), shared)
     check_shared(run)
@@ -342,7 +344,7 @@ def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> 
     arrays, function = {name: copied(a) for name, a in run.arrays.items()}, run.file.kernel
     known = {**arrays, **run.scalars}
     for name, (struct, member) in function.pointed.items():
-        known[struct] = {**known[struct], member: arrays[name]}
+        known[struct] = {**known[struct], member: arrays.get(name)}
     args = [known[p.name] for p in kernel.signature.params]
     for problem in inspect(kernel, *args, grid=run.grid, block=run.block, shared=run.shared, blocks=0).problems:
         if problem.kind == "race":

@@ -54,7 +54,7 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
     maps = []
     for i, (param, arg) in enumerate(zip(params, args, strict=True)):
         if not param.pointer:
-            if structs.is_value(param) and param.type not in STRUCTS:
+            if structs.is_value(param) and (param.members or param.type not in STRUCTS):
                 values[i] = structs.by_value(_place(kernel, i, param), param, arg, arrays)
                 written += [x for x in arg.values() if hasattr(x, "written_by")] if isinstance(arg, Mapping) else []
             else:
@@ -166,7 +166,7 @@ def _layout(params: tuple[Param, ...], real: np.dtype) -> Any:
     def field(param: Param) -> Any:
         if param.pointer:
             return ctypes.c_void_p
-        if structs.is_value(param) and param.type not in STRUCTS:
+        if structs.is_value(param) and (param.members or param.type not in STRUCTS):
             return structs.memory(param)
         kind = c_type(param.type, real)
         return SCALARS[kind] if kind in SCALARS else STRUCTS[kind]

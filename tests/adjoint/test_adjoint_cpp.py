@@ -156,6 +156,10 @@ FORMS = {
         "typedef enum { FIRST = 1 << 0, LAST = (1 << 7) | FIRST } Flag;\n"
         "__device__ void set(double* m, int k, double v) { m[k] = v; }",
     ),
+    "arrays with values in a branch": kernel(
+        "double v = x[i]; if (v > 0.6) { double c[3] = {1, -2, 0.5}; double d[3] = {v, 2 * v};\n"
+        "for (int k = 0; k < 3; ++k) v += c[k] * v * v + d[k] * v; } y[i] = v * v;"
+    ),
     "the grid": kernel(
         "int n = cg::this_grid().thread_rank(); y[n] = x[n] * x[0] * cg::this_thread_block().group_dim().x;",
         "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;",
@@ -258,7 +262,8 @@ def test_arrays_to_which_a_struct_points():
     """Each is an array of its own in the adjoint, named after the struct and its member."""
     text = (
         "typedef struct { double re, im; } Complex;\nstruct Data { int n; double *x, *y; const int* at; Complex* poles;"
-        " double scale; };\n__device__ double pole(const Data& d, int i) { return d.poles[i].re * d.poles[i].im; }\n"
+        " double scale, *unused; };\n"
+        "__device__ double pole(const Data& d, int i) { return d.poles[i].re * d.poles[i].im; }\n"
         "__device__ void add(Data d, int i, double* out) { const double* x = d.x; *out += x[i] * d.scale; }\n"
         "__global__ void f(Data d, double* out) { int i = threadIdx.x; if (i >= d.n) return; double v = pole(d, i);\n"
         "add(d, d.at[i], &v); d.y[i] = v * v; out[i] = v; }"

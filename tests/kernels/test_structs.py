@@ -78,8 +78,8 @@ def test_members_of_a_union_begin_together(head, kernel_device):
     assert w.numpy()["whole"].tolist() == [12, 0x0700]
 
 
-POINTERS = """typedef struct { double re, im; } Complex;
-struct Data { int n; double *x, *y; const int* at; Complex* poles; struct Data* next; float scale[2]; };
+POINTERS = """typedef struct { double re, im; } Window;  // a name that the package has, too
+struct Data { int n; double *x, *y; const int* at; Window* poles; struct Data* next; float scale[2]; };
 __global__ void k(Data d, double* out) {
     int i = threadIdx.x;
     if (i < d.n) d.y[i] = out[i] = d.x[d.at[i]] * d.scale[1] + d.poles[i].im + (d.next != nullptr);

@@ -239,8 +239,14 @@ def _lift(body: list[Stmt], wanted: set[str], front: dict[str, Stmt], fixed: dic
                 made.append(rewrite.map_bodies(s, partial(_lift, wanted=wanted, front=front, fixed=fixed)))
             case ast.Declare() if s.name in wanted and s.name in fixed and numeric_value(fixed[s.name]) is not None:
                 front[s.name] = s
+            case ast.Declare() if s.name in wanted and s.values and all(numeric_value(v) is not None for v in s.values):
+                front[s.name] = s
             case ast.Declare() if s.name in wanted:
-                front[s.name] = ast.Declare(s.name, s.type, s.dims, None if s.dims else ZERO, place=s.place)
+                values: tuple[Expr, ...] | None = None if s.values is None else ()
+                front[s.name] = ast.Declare(s.name, s.type, s.dims, None if s.dims else ZERO, values, place=s.place)
+                for n, v in enumerate(s.values or ()):
+                    element = ast.Index(s.name, (rewrite.int_literal(n),), s.type)
+                    made.append(ast.Assign(element, "=", v, s.place, s.text))
                 if s.value is not None:
                     made.append(ast.Assign(ast.Name(s.name, s.type), "=", s.value, s.place, s.text))
             case _:
