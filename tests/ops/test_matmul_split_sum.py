@@ -5,7 +5,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.microscope import watching
-from minigrad.ops.matmul.strategies import parts_of
+from minigrad.ops.matmul.kernels import chunk_in_parts
 
 
 def test_one_launch_adds_up_the_partial_sums_whatever_sum_prefers():
@@ -35,7 +35,9 @@ def test_the_partial_sums_make_the_product(sizes):
 
 def test_the_gradient_of_few_weights_is_a_sum_in_parts_on_tensor_cores():
     """A layer's weights have few tiles, and its batch is long: 16384 rows of 384 numbers."""
-    assert [parts_of(*sizes, 132) for sizes in ((384, 1536, 16384), (4096, 4096, 4096), (512, 256, 128))] == [16, 1, 1]
+    kernel = mg.matmul["mma_bf16_backward_b"]
+    for *sizes, terms, parts in ((384, 1536, 16384, 16), (4096, 4096, 4096, 1), (512, 256, 128, 1)):
+        assert chunk_in_parts(kernel, *sizes, terms, 132) == terms // parts
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
     rng = np.random.default_rng(0)
     a, b, dy = (rng.standard_normal(shape).astype(bfloat16) for shape in ((2048, 40), (40, 24), (2048, 24)))
