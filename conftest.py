@@ -23,8 +23,8 @@ NEEDS = {
     "browser": "Chromium, and playwright from the test extra",
     "mpi": "MPI: mpi4py and mpich from the mpi extra",
 }
-# Threads of OpenMP that have nothing to do sleep: by default they spin, which takes a core from the other tests.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Threads of OpenMP and ranks of MPI let others run while they wait: by default they spin, on cores that tests want.
+os.environ |= {"OMP_WAIT_POLICY": "passive", "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"} | os.environ
 os.environ["MINIGRAD_PROGRESS"] = "off"  # also for the notebooks' kernels: what tests solve is not the user's
 
 

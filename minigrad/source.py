@@ -106,14 +106,14 @@ class Source:
     def kernels(self) -> dict[str, Signature]:
         """The kernels that the text defines, by name, in order."""
         code, found = self.code, dict[str, Signature]()
-        for match in self._kernel.finditer(code):
+        for match in self._kernel.finditer(without_directives(code)):
             close = matching(code, match.end() - 1, "()")
             body = code.find("{", close)
             said = self._expanded(match[0]).split()
             if not {"__global__", "void"} <= set(said) or body < 0 or code[close + 1 : body].strip():
                 continue  # another function, or a declaration only
-            written = without_directives(code[match.end() : close])
-            declared = self._expanded(written, {parameter(each).name for each in split(written)})
+            declared = without_directives(code[match.end() : close])
+            declared = self._expanded(declared, {parameter(each).name for each in split(declared)})
             params = () if declared.strip() in ("", "void") else tuple(map(self._parameter, split(declared)))
             start = _first_line(self.text, code.rfind("\n", 0, match.start()) + 1)
             stop = matching(code, body, "{}") + 1
@@ -139,9 +139,8 @@ class Source:
             return param._replace(type=base)
         struct = rf"\b(?:struct|class|union)\b[^{{}};]*\b{kind}\b|\}}\s*{kind}\s*;"
         if not known and kind not in inside and re.search(struct, self._all):
-            lines = members(self._all, kind) or []
             made = []
-            for its, name in ((its, name) for its, names in lines for name in names):
+            for its, name in ((its, name) for its, names in members(self._all, kind) or [] for name in names):
                 each = self._parameter(f"{its or '?'} {name or '?'}", (*inside, kind))
                 shown = self._extents(name) or "?"
                 made.append((each.type, "*" * ("*" in its) + shown, each.members))
@@ -254,7 +253,7 @@ class Source:
         """extern "C" ahead of each kernel that lacks it: a GPU's driver finds it by its name."""
         edits = []
         for item in items(self.code):
-            head = self.code[item.start : item.body]
+            head = without_directives(self.code[item.start : item.body])
             name = self._kernel.search(head)
             template = _TEMPLATE.match(head)
             wanted = template and template[3] == self._name and self.code[item.body] == "{"
@@ -268,7 +267,8 @@ class Source:
 
     def others(self, kernel: str) -> list[TopLevel]:
         """The kernels of the text but for this one, which needs none of them."""
-        found = [(item, self._kernel.search(self.code[item.start : item.body])) for item in items(self.code)]
+        plain = without_directives(self.code)
+        found = ((item, self._kernel.search(plain[item.start : item.body])) for item in items(self.code))
         return [item for item, name in found if name and name[1] in self.kernels and name[1] != kernel]
 
     def with_kernel(self, text: str, name: str) -> "Source":
@@ -316,7 +316,7 @@ class Source:
         return self.template.partition("<")[0].strip()
 
     def _head(self, kernel: str) -> re.Match[str] | None:  # `template <typename T, int N = 4> __global__ void k(`
-        heads = [each for each in _TEMPLATE.finditer(self.code) if each[3] == kernel]
+        heads = [each for each in _TEMPLATE.finditer(without_directives(self.code)) if each[3] == kernel]
         ends = [matching(self.code, each.end() - 1, "()") + 1 for each in heads]
         return next((head for head, end in zip(heads, ends, strict=True) if not _NO_BODY.match(self.code, end)), None)
 

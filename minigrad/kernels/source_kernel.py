@@ -16,6 +16,8 @@ from minigrad.errors import require, require_bool
 from minigrad.kernels import arguments
 from minigrad.kernels.included_kernel import defining
 from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.types import BFLOATS, ELEMENTS, SCALARS, plain
+from minigrad.scan import INCLUDE
 from minigrad.source import CUDA, Source
 
 
@@ -38,8 +40,20 @@ class SourceKernel(Kernel):
         self._constants[name] = np.array(value.numpy() if hasattr(value, "numpy") else value)
         self._stored = {(module, other) for module, other in self._stored if other != name}
 
+    def _check_types(self) -> None:
+        """Raise TypeError for a parameter whose type a header may define that is not here."""
+        for param in self.signature.params if not self._modules else ():
+            known = param.members or plain(param.type) in (*ELEMENTS, *SCALARS, *BFLOATS, "real", "wide", "void")
+            missing = [] if known or param.type in arguments.STRUCTS else missing_files(self.source)
+            if missing:
+                raise TypeError(
+                    f"{self.name}: {param} has a type that is not known here, and there is no file {missing[0]}. "
+                    f"Put it beside {self.source.name}, or write what the kernel needs of it into the text."
+                )
+
     def run(self, args: Sequence[Any], grid: Dim3, block: Dim3, shared: int, values: Mapping[str, int]) -> None:
         """Set the variables where they are not yet, then run."""
+        self._check_types()
         if self._constants:
             bound = arguments.bind(self.name, self.signature.params, args)
             device: Any = for_launch(bound.device)
@@ -79,6 +93,12 @@ def kernel(
     if left := source.host_names:
         warnings.warn(f"{source.name}: code for the host is left out: {', '.join(left)}.", stacklevel=2)
     return made
+
+
+def missing_files(source: Source) -> list[str]:
+    """The files of a project that a text includes in quotes and that are not here."""
+    found = [each for each in INCLUDE.finditer(source.text) if each["near"] and "#" in source.code[slice(*each.span())]]
+    return [each["near"] for each in found if not source.find(each["near"], source.folder)]
 
 
 def wanted(source: Source, kernel: str, template: str = "") -> Source:

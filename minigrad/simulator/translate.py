@@ -88,12 +88,9 @@ def _translate(source: Source, here: Path, translation: Translation) -> str:
     translation.parts[source.name] = source.text
     text = source.text if translation.host else source.device_text
     code = blank(text)
-    edits = [*source.edits, *_edits(code), *_entries(source, code, translation.kernel)]
+    edits = [*source.edits, *_edits(code, translation.evaluate_once, translation.note_updates)]
+    edits += _entries(source, code, translation.kernel)
     edits += _includes(source, text, code, here, translation)
-    if translation.evaluate_once:
-        edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
-    if translation.note_updates:
-        edits += updates(code)
     chunks, at = [], 0
     for start, stop, replacement in sorted(edits):
         if start >= at:  # outside the previous replacement
@@ -131,10 +128,13 @@ def _includes(source: Source, whole: str, code: str, here: Path, translation: Tr
     return edits
 
 
-@lru_cache(256)
-def _edits(code: str) -> list[Edit]:
+@lru_cache(512)
+def _edits(code: str, evaluate_once: bool, note_updates: bool) -> list[Edit]:
     """The edits that no wanted kernel changes. They are kept, as many files include the same headers."""
-    return [*_shared(code), *_device(code), *_tokens(code)]
+    edits = [*_shared(code), *_device(code), *_tokens(code)]
+    if evaluate_once:
+        edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
+    return [*edits, *updates(code)] if note_updates else edits
 
 
 def _tokens(code: str) -> list[Edit]:

@@ -149,6 +149,13 @@ FORMS = {
         "s[i] = x[(i + n) % 8] * x[i]; __syncthreads(); sum += s[7 - i] * s[i]; __syncthreads(); }\n"
         "if (x[0] > 0) { __shared__ double s[8]; s[i] = sum; __syncthreads(); sum += s[i ^ 1]; } y[i] = sum;"
     ),
+    "numbers by other types": kernel(
+        "float f[2] = {(float)x[i], -2}; bool below = ((unsigned char*)(void*)&f[1])[3] & LAST; double m[2][3];\n"
+        "for (int k = 0; k < 6; ++k) set(&m[0][0], k, x[k] * x[i]); double* p = &m[0][0]; double t = p[i % 6] * p[4];\n"
+        "if (*(const long long*)(x + i) > 0 && __float_as_int(f[0]) > 0 && below) t *= m[1][2]; y[i] = t + FIRST;",
+        "typedef enum { FIRST = 1 << 0, LAST = (1 << 7) | FIRST } Flag;\n"
+        "__device__ void set(double* m, int k, double v) { m[k] = v; }",
+    ),
     "the grid": kernel(
         "int n = cg::this_grid().thread_rank(); y[n] = x[n] * x[0] * cg::this_thread_block().group_dim().x;",
         "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;",
@@ -190,9 +197,11 @@ def test_template_arguments_and_integers_in_memory():
 REFUSED = {
     "float *p = i > 3 ? u : y;": "points into one of two arrays; write a branch for each",
     "float *p = u; if (i > 3) p = y;": "p points into two arrays; use a pointer for each",
-    "int* p = (int*)u;": "a pointer to float is cast to int*, another type of element",
+    "double* p = (double*)u;": "a pointer to float is cast to double*, another type of element",
+    "int* p = (int*)y; p[i] = 3;": "write the target of the assignment as a variable or as an element",
     "__shared__ float s[4][4]; y[i] = s[i];": "an array or a pointer stands here in place of a number",
-    "__shared__ float s[4][4]; float* p = &s[0][0];": "leaves out the axes of s; give it one axis",
+    "__shared__ float s[4][4][2]; float* p = &s[0][0][0];": "leaves out the axes of s; give it one axis",
+    "y[i] = ((unsigned char*)&u[i])[i];": "write the number of this byte as a literal",
     "y[i] = rec(u[i]);": "rec calls itself; recursion is outside the subset",
     "y[i] = two(u[i]);": "two takes 2 arguments; got 1",
     "float4 v; y[i] = v.q;": "float4 has no member q; it has x, y, z, w",
@@ -321,7 +330,8 @@ def test_constant_memory_has_the_values_of_the_kernel():
 
 def test_a_header_of_the_project_is_read_whatever_its_brackets(tmp_path):
     (tmp_path / "include").mkdir()
-    (tmp_path / "include" / "square.h").write_text("__device__ double square(double v) { return v * v; }\n")
+    guard = "#include <unistd.h>\n#if _POSIX_VERSION > 1\n#else\n#error unknown\n#endif\n"
+    (tmp_path / "include" / "square.h").write_text(f"{guard}__device__ double square(double v) {{ return v * v; }}\n")
     path = tmp_path / "src" / "k.cu"
     path.parent.mkdir()
     path.write_text(kernel("y[i] = square(x[i]);", "#include <square.h>"))

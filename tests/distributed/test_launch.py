@@ -159,6 +159,7 @@ def test_arguments_are_checked(monkeypatch):
 
 def test_ranks_have_an_environment_of_their_own(monkeypatch):
     monkeypatch.setattr(job, "cores", lambda: [0, 1])
+    monkeypatch.delenv("MPIR_CVAR_ENABLE_HEAVY_YIELD")  # of all tests
     few, many = job.environment(2, 1, 60), job.environment(3, 1, 60)
     assert few["OPENBLAS_NUM_THREADS"] == "1" and few["MPIEXEC_TIMEOUT"] == "62"
     assert many["MPIR_CVAR_ENABLE_HEAVY_YIELD"] == "1" and "MPIR_CVAR_ENABLE_HEAVY_YIELD" not in few

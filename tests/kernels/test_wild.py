@@ -167,6 +167,22 @@ def test_a_parameter_may_share_its_name_with_a_constant_of_the_host(kernel_devic
     assert dx.numpy().tolist() == [0, 4, 8, 0]
 
 
+def test_a_type_of_a_header_that_is_missing_is_told_with_it():
+    kernel = mg.kernel('#include "types.h"\n__global__ void k(number* x, int n) {}\n', "k")
+    with pytest.raises(
+        TypeError, match=r"number\* x has a type that is not known here, and there is no file types\.h\."
+    ):
+        kernel(numbers(1), 1, grid=1, block=1)
+
+
+def test_conditions_may_stand_inside_the_head_of_a_kernel(kernel_device):
+    head = "__global__\n#ifdef WIDE\n__launch_bounds__(64, 8)\n#else\n__launch_bounds__(64, 16)\n#endif\nvoid"
+    text = f"{head} one(int* x) {{ x[0] = 1; }}\ntemplate <int N> {head} several(int* x) {{ x[0] = N; }}"
+    for name, value in (("one", 1), ("several<3>", 3)):
+        mg.kernel(text, name)(x := numbers(1, kernel_device, np.int32), grid=1, block=1)
+        assert x.item() == value
+
+
 def test_structs_of_every_kind(kernel_device):
     text = """#define N 2
 const int M = 3;

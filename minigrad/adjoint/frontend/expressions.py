@@ -7,6 +7,8 @@ from minigrad.adjoint.frontend import groups
 from minigrad.adjoint.frontend.calls import CallParser
 from minigrad.adjoint.frontend.groups import Group
 from minigrad.adjoint.frontend.intrinsics import is_packed
+from minigrad.adjoint.frontend.items import constant
+from minigrad.adjoint.frontend.structs import Flat
 from minigrad.adjoint.frontend.symbols import IGNORED, SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
@@ -164,6 +166,10 @@ class ExpressionParser(CallParser):
 
     def cast(self) -> Value | None:
         """`(float)x` or `(float*)p`; None where the parenthesis holds an expression."""
+        void = int(self.tokens.peek().text == "const") + 1
+        if [self.tokens.peek(void + n).text for n in range(3)] == ["void", "*", ")"]:  # a pointer to anything
+            self.tokens.at += void + 3
+            return self.unary()
         kind, length = self.type_length(self.tokens.at + 1)
         after = self.tokens.at + 1 + length
         stars = 0
@@ -247,6 +253,10 @@ class ExpressionParser(CallParser):
                 array = Elements(
                     value.array, value.type, 1, indices=value.indices[:-1], const=self.is_const(value.array)
                 )
+                known = self.symbols.declared.get(value.array)
+                columns = constant(known.dims[1]) if known is not None and len(known.dims) == 2 else None
+                if columns and len(value.indices) == 2 and all(i == ZERO for i in value.indices):
+                    return Pointer(Flat(self.symbols.array(known), columns))  # type: ignore[arg-type]
                 if len(value.indices) > 1 and value.indices[-1] == ZERO and all(i == ZERO for i in value.indices):
                     raise self.error(
                         place, f"&{value.array}[0][0] leaves out the axes of {value.array}; give it one axis."

@@ -8,7 +8,7 @@ from typing import Any
 from minigrad.adjoint.frontend.assignments import by_name
 from minigrad.adjoint.frontend.expressions import ExpressionParser
 from minigrad.adjoint.frontend.inline import Functions
-from minigrad.adjoint.frontend.items import FunctionItem, StructTemplate
+from minigrad.adjoint.frontend.items import FunctionItem, StructTemplate, constant
 from minigrad.adjoint.frontend.parser import StatementParser
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language.ast import TYPES, Declare, Expr, Function, Name, Number, Place, Unary
@@ -271,8 +271,8 @@ class FileParser:
         for _ in tokens.items("}"):
             own = tokens.identifier("a name").text
             if tokens.accept("="):
-                place = tokens.next.place
-                given = int_value(self.statements.expression())
+                place, e = tokens.next.place, self.statements.expression()
+                given = constant(e) if int_value(e) is None else int_value(e)
                 if given is None:
                     raise tokens.error(place, f"the number of {own} is not known here; write it as a literal.")
                 value = given - 1

@@ -342,17 +342,17 @@ def folded(e: ast.Expr) -> ast.Expr:
 
 
 def constant(e: ast.Expr | None) -> int | None:
-    """The value of a whole number, and of sums, products and quotients of these that are not negative."""
+    """The value of a whole number, and of sums, products and the like of these that are not negative."""
     match e:
         case ast.Number() if not ast.is_float(e.type):
             return int(e.text.rstrip("uUlL"), 0) if e.text[0].isdigit() else None
         case ast.Cast() if not ast.is_float(e.type):
             return constant(e.operand)
-        case ast.Binary(op="+" | "*" | "/"):
+        case ast.Binary(op="+" | "*" | "/" | "<<" | "|"):
             a, b = constant(e.left), constant(e.right)
-            if a is None or b is None or (e.op == "/" and not b):
+            if a is None or b is None or (e.op == "/" and not b) or (e.op == "<<" and b > 31):
                 return None
-            return a + b if e.op == "+" else a * b if e.op == "*" else a // b
+            return {"+": a + b, "*": a * b, "/": a // (b or 1), "<<": a << min(b, 31), "|": a | b}[e.op]
     return None
 
 

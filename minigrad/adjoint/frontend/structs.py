@@ -7,6 +7,7 @@ from minigrad.adjoint.frontend.items import constant
 from minigrad.adjoint.frontend.symbols import TypeParser
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
+    BITS,
     BYTES,
     Expr,
     Place,
@@ -28,6 +29,8 @@ from minigrad.adjoint.language.values import (
     is_expression,
 )
 from minigrad.adjoint.language.values import leaves as numbers
+
+FLOATS_AS = {"int": ("float",), "unsigned": ("float",), "long long": ("double",), "unsigned char": ("float",)}
 
 
 class StructParser(TypeParser):
@@ -52,6 +55,8 @@ class StructParser(TypeParser):
                 pointer = self.typed(kind, pointer)
                 if isinstance(kind, str) and pointer.type == kind:
                     return pointer
+            if stars == 1 and pointer.array and pointer.type in FLOATS_AS.get(str(kind), ()):
+                return Pointer(NumberBits(pointer, str(kind), self))
             if stars == 1 and isinstance(kind, StructType) and pointer.array:
                 return self.viewed(kind, pointer, place)
             raise self.error(
@@ -309,6 +314,42 @@ class Slice(Elements):
 def element_count(m: Member) -> int:
     """The numbers in a member of one axis at most; 0 where they are not known."""
     return constant(m.dims[0]) or 0 if len(m.dims) == 1 else int(not m.dims)
+
+
+class NumberBits(Elements):
+    """The bits of floats as whole numbers, or the bytes of one, which are only read: they have no derivative."""
+
+    def __init__(self, base: Pointer, kind: str, parser: StructParser):
+        super().__init__("bits", kind, 1)
+        object.__setattr__(self, "base", base)
+        object.__setattr__(self, "parser", parser)
+
+    def at(self, index: Expr, place: Place) -> Value:
+        base, kind = self.base, str(self.type)  # type: ignore[attr-defined]
+        if kind in BITS:
+            return ast.Call(BITS[kind], (base.array.at(base.moved(index).offset, place),), kind, place)
+        byte = constant(index)
+        if byte is None or byte >= BYTES["float"]:
+            raise self.parser.error(place, "write the number of this byte as a literal.")  # type: ignore[attr-defined]
+        bits: Expr = ast.Call(BITS["unsigned"], (base.array.at(base.offset, place),), "unsigned", place)
+        bits = ast.Binary(">>", bits, ast.Number(str(8 * byte), "int"), "unsigned") if byte else bits
+        return ast.Cast(kind, bits)
+
+
+class Flat(Elements):
+    """An array of two axes as one of one axis, from its first element on."""
+
+    def __init__(self, array: Elements, columns: int):
+        super().__init__(array.name, array.type, 1, const=array.const)
+        object.__setattr__(self, "array", array)
+        object.__setattr__(self, "columns", columns)
+
+    def at(self, index: Expr, place: Place) -> Value:
+        array, n, found = self.array, self.columns, constant(index)  # type: ignore[attr-defined]
+        width = ast.Number(str(n), "int")
+        row: Expr = ast.Binary("/", index, width, "int") if found is None else ast.Number(str(found // n), "int")
+        column: Expr = ast.Binary("%", index, width, "int") if found is None else ast.Number(str(found % n), "int")
+        return array.at(row, place).at(column, place)
 
 
 class BitsView(Elements):

@@ -42,11 +42,12 @@ BINARY = ("max", "min", "fmax", "fmin", "pow", "atan2", "hypot", "fmod", "copysi
 TERNARY = ("fma",)
 TESTS = ("isnan", "isinf", "isfinite", "signbit")
 COUNTS = ("__popc", "__clz", "__ffs", "__popcll", "__clzll", "__ffsll", "__brev")  # functions of whole numbers
+BITS = {"int": "__float_as_int", "unsigned": "__float_as_uint", "long long": "__double_as_longlong"}  # of a float
 
 
 def base_name(function: str) -> str:
     """`expf` -> `exp`: the name of a math function in the tables above; empty where no table has it."""
-    known = (*DERIVATIVES, *BINARY, *TERNARY, *TESTS, *COUNTS)
+    known = (*DERIVATIVES, *BINARY, *TERNARY, *TESTS, *COUNTS, *BITS.values())
     if function in known:
         return function
     return function[:-1] if function.endswith("f") and function[:-1] in known else ""
@@ -61,6 +62,8 @@ def result_type(function: str, types: list[str]) -> str:
         return "bool"
     if name in COUNTS:
         return "int"
+    if name in BITS.values():
+        return next(kind for kind, own in BITS.items() if own == name)
     if name != function:
         return "float"
     return common_type(*types) if any(map(is_float, types)) or name in ("max", "min", "abs") else "double"

@@ -81,6 +81,7 @@ class Preprocessor:
         ] = []  # of each #if: whether lines count here, and whether a branch has been taken
         self.guards: list[bool] = []  # for each #if, whether the head repeats it
         self.included: set[str] = set()
+        self.depth = 0  # of included files around the cursor
 
     @property
     def active(self) -> bool:
@@ -122,7 +123,7 @@ class Preprocessor:
             self.stream.head.append(text)
         elif line.directive == "include":
             self.include(line)
-        elif line.directive == "error":
+        elif line.directive == "error" and not self.depth:  # a header may ask for macros that only a compiler knows
             raise self.stream.error(place, f"the file does not compile: {text}.")
 
     def include(self, line: TextLine) -> None:
@@ -136,7 +137,9 @@ class Preprocessor:
             start = len(self.stream.text) + 1
             self.stream.text += f"\n{found}"
             head = list(self.stream.head)
+            self.depth += 1
             self.file(found, start)
+            self.depth -= 1
             self.stream.head = head
 
     # --- conditions ---

@@ -36,7 +36,7 @@ score_gradient = PythonExercise(
 **Back through the softmax.** `p` holds the weights, a row for each query, and each row adds up to 1. `dp` is the
 gradient with respect to the weights. Write the gradient with respect to the scores,
 
-$$ds_{ij} = p_{ij} \Big( dp_{ij} - \sum_l p_{il}\, dp_{il} \Big)$$
+$$ds_{ij} = p_{ij} \Big( dp_{ij} - \sum_t p_{it}\, dp_{it} \Big)$$
 
 for all rows at once. `axis=1, keepdims=True` gives one sum for each row, in a column.
 """,
