@@ -68,8 +68,9 @@ extern "C" __global__ void embedding_backward_sort(
     int words, int rows) {
     int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows || !known(indices[row], words)) return;
-    unsigned start = starts[indices[row]], smaller = 0;
-    for (unsigned i = 0; i < counts[indices[row]]; ++i) smaller += placed[start + i] < row;
+    unsigned start = starts[indices[row]], count = counts[indices[row]], smaller = 0;
+#pragma unroll 8
+    for (unsigned i = 0; i < count; ++i) smaller += placed[start + i] < row;
     sorted[start + smaller] = row;
 }
 
