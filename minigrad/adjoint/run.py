@@ -73,8 +73,11 @@ class PrimalLaunch:
     @property
     def shared_extents(self) -> dict[str, int]:
         """The macros for the extents of shared arrays that the launch gives."""
-        declared = self.file.kernel.declared
-        return {m: self.shared // self.dtype(declared[n].type).itemsize for n, m in self.file.dynamic.items()}
+        declared, found = self.file.kernel.declared, {}
+        for n, macro in self.file.dynamic.items():  # an array of structs has an array for each member
+            members = [n] if n in declared else [own for own in declared if own.startswith(f"{n}_")]
+            found[macro] = self.shared // sum(self.dtype(declared[own].type).itemsize for own in members)
+        return found
 
     def number(self, e: Expr) -> int | None:
         """The value of an integer expression in the first thread."""
@@ -275,7 +278,7 @@ def _on_device(value: Any, device: str) -> Any:
 
 def _scalar(value: Any) -> Any:
     """The number in a tensor or an array of one element; other values as they are."""
-    if not isinstance(value, Tensor | Array | np.ndarray) or value.size != 1:
+    if not isinstance(value, Tensor | Array | np.ndarray) or value.size != 1 or value.dtype.names:
         return value
     return np.asarray(value if isinstance(value, np.ndarray) else value.numpy()).item()
 

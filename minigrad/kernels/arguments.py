@@ -17,6 +17,7 @@ from minigrad.kernels.frame import Frame
 from minigrad.kernels.types import BFLOATS, C_NAMES, ELEMENTS, SCALARS, plain
 from minigrad.kernels.view import View
 from minigrad.kernels.window import Window
+from minigrad.scan import OWN_STRUCTS
 from minigrad.source import Param
 
 FLOAT32 = np.dtype(np.float32)
@@ -54,7 +55,7 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
     maps = []
     for i, (param, arg) in enumerate(zip(params, args, strict=True)):
         if not param.pointer:
-            if structs.is_value(param) and (param.members or param.type not in STRUCTS):
+            if _is_struct(param):
                 values[i] = structs.by_value(_place(kernel, i, param), param, arg, arrays)
                 written += [x for x in arg.values() if hasattr(x, "written_by")] if isinstance(arg, Mapping) else []
             else:
@@ -68,6 +69,12 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
         values[int(name[1:])] = (ctypes.c_ubyte * len(memory)).from_buffer_copy(memory)
     packed = layout(*values)
     return BoundArguments(Arguments(packed, arrays, maps), _one_device(kernel, arrays), real, written)
+
+
+def _is_struct(param: Param) -> bool:
+    """True for a struct of the reader's, also where the package has one of its name, and for a vector by value."""
+    ours = param.type in STRUCTS and not (param.members and param.type in OWN_STRUCTS)
+    return structs.is_value(param) and not ours
 
 
 def _real(params: tuple[Param, ...], args: Sequence[Any]) -> np.dtype:
@@ -166,7 +173,7 @@ def _layout(params: tuple[Param, ...], real: np.dtype) -> Any:
     def field(param: Param) -> Any:
         if param.pointer:
             return ctypes.c_void_p
-        if structs.is_value(param) and (param.members or param.type not in STRUCTS):
+        if _is_struct(param):
             return structs.memory(param)
         kind = c_type(param.type, real)
         return SCALARS[kind] if kind in SCALARS else STRUCTS[kind]

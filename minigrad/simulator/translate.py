@@ -199,7 +199,8 @@ def _declarations(start: re.Pattern, code: str) -> Iterator[tuple[re.Match, int]
     """The matches that a semicolon follows, and its index."""
     for match in start.finditer(code):
         stop = end_of(code, match.end(), ";")
-        if code[stop : stop + 1] == ";":
+        word = code[: match.end()].rstrip().rpartition("\n")[2]
+        if code[stop : stop + 1] == ";" and not re.match(r"\s*#\s*define\s+\w+$", word):  # an editor's own __shared__
             yield match, stop
 
 

@@ -250,7 +250,7 @@ def test_arrays_of_structs_and_vectors():
     box = np.zeros((), np.dtype({"names": ["scale", "n"], "formats": ["<f8", "<i4"], "itemsize": 16}))
     box["scale"], box["n"] = 0.5, 3
     out, w = np.ones((3, 4)), np.arange(1.0, 13).reshape(3, 4)
-    dp, dout = made.vjp(p, box[()], out, dy=[w], grid=1, block=4)
+    dp, dout = made.vjp(p, box, out, dy=[w], grid=1, block=4)
     y = np.roll(p["at"][:, 1], -1)
     np.testing.assert_allclose(dp["at"][:, 0], w[:, 0] * y * p["w"][:, 1])
     np.testing.assert_allclose(dp["at"][:, 1], np.roll(w[:, 0] * p["at"][:, 0] * p["w"][:, 1], 1))
@@ -309,6 +309,14 @@ def test_shared_memory_of_the_launch():
         made.vjp(x, np.zeros(8), dy=[w], grid=1, block=8)
     with pytest.raises(LaunchError, match="shared=32768 and as much for its gradient are more than 49152 bytes"):
         made.vjp(x, np.zeros(8), dy=[w], grid=1, block=8, shared=32768)
+
+
+def test_structs_in_the_shared_memory_of_the_launch():
+    text = kernel("extern __shared__ P s[]; s[i].a = x[i]; s[i].b = x[i] * x[i]; __syncthreads();\n"
+                  "y[i] = s[3 - i].a * s[i].b;", "struct P { double a, b; };")  # fmt: skip
+    x, w = np.arange(1.0, 5), np.arange(2.0, 6)
+    (dx,) = mg.adjoint(text, ["x"]).vjp(x, 0 * x, dy=[w], grid=1, block=4, shared=64)
+    np.testing.assert_allclose(dx, (w * x * x)[::-1] + 2 * w * x * x[::-1])
 
 
 def test_chars_of_shared_memory_used_as_one_type_and_default_values():

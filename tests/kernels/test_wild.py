@@ -167,6 +167,13 @@ def test_a_parameter_may_share_its_name_with_a_constant_of_the_host(kernel_devic
     assert dx.numpy().tolist() == [0, 4, 8, 0]
 
 
+def test_words_of_cuda_may_be_defined_for_an_editor(kernel_device):
+    editor = "#ifdef EDITOR\n#define __shared__\n#define __device__\n#define __constant__\n#endif\n"
+    text = f"{editor}__global__ void k(int* x, clock_t n) {{ __shared__ int s[1]; s[0] = n; x[0] = s[0]; }}"
+    mg.kernel(text, "k")(x := numbers(1, kernel_device, np.int32), 3, grid=1, block=1)
+    assert x.item() == 3
+
+
 def test_a_type_of_a_header_that_is_missing_is_told_with_it():
     kernel = mg.kernel('#include "types.h"\n__global__ void k(number* x, int n) {}\n', "k")
     with pytest.raises(
