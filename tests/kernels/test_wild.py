@@ -155,6 +155,7 @@ def test_a_vector_by_value(type_, dtype, lanes, kernel_device):
 
 def test_a_parameter_may_share_its_name_with_a_constant_of_the_host(kernel_device):
     text = (
+        "#include <cfloat>\n#include <climits>\n"
         "__global__ void k(const float* x, float* y, const int n) {\n"
         "  if (threadIdx.x < n) y[threadIdx.x] = fminf(x[threadIdx.x], FLT_MAX) * (INT_MAX > 0 ? 2 : 0); }\n"
         "int main() { const int n = 1000; k<<<1, n>>>(nullptr, nullptr, n); }"
