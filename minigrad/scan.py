@@ -322,11 +322,12 @@ def members(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
     body = re.sub(r"\b(?:public|private|protected)\s*:", " ", body)
     for item in items(body):
         text = body[item.start : item.stop].rstrip("; \n")
-        if is_function(text) or "(" in text or re.match(r"static\b|using\b|typedef\b", text):
+        declared = "(" in text and not re.match(r"[^(]*\(\s*\*", text)  # a method, and no pointer (*f)(int)
+        if declared or re.match(r"static\b|using\b|typedef\b", text):
             continue
         first, *others = split(text)
         bare = re.sub(r"\[[^\]]*\]", "", text)
-        if "*" in bare and not re.search(r"[&{=:(<]|\*\s*(?:const\s*)?\*", bare):
+        if "*" in bare and "[" not in text and not re.search(r"[&{=:(<]|\*\s*(?:const\s*)?\*", bare):
             kind, star, name = first.partition("*")
             for each in (parameter(f"{kind} {declarator}") for declarator in (star + name, *others)):
                 found.append((each.type + " *" * each.pointer, [each.name]))

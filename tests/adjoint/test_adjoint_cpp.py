@@ -160,8 +160,24 @@ FORMS = {
         "double v = x[i]; if (v > 0.6) { double c[3] = {1, -2, 0.5}; double d[3] = {v, 2 * v};\n"
         "for (int k = 0; k < 3; ++k) v += c[k] * v * v + d[k] * v; } y[i] = v * v;"
     ),
+    "a constructor that runs by itself": kernel(
+        "V v; V w{}; V u = V(); y[i] = v.s * x[i] + w.s * u.s * x[i] * x[i];",
+        "struct V { double s; __device__ V(double a = 3) : s(a) {} };",
+    ),
+    "the most special template": kernel(
+        "R<double, 3> a; R<float, 3> b; R<float, 4> c; y[i] = a.get(x[i]) * b.get(x[i]) + c.get(x[i]);",
+        "template <typename T, int N> struct R { __device__ double get(double t) { return t; } };\n"
+        "template <> struct R<double, 3> { __device__ double get(double t) { return 5 * t; } };\n"
+        "template <typename T> struct R<T, 3> { __device__ double get(double t) { return 3 * t * t; } };",
+    ),
+    "arrays in two structs of a function": kernel(
+        "O p = make(x[i]), q = make(2 * x[i]); double p_v_a = 2; y[i] = p.v[0].a * q.v[1].a * p_v_a;",
+        "struct I { double a; }; struct O { I v[2]; };\n"
+        "__device__ O make(double t) { O o; for (int j = 0; j < 2; ++j) o.v[j].a = t * j + t; return o; }",
+    ),
     "the grid": kernel(
-        "int n = cg::this_grid().thread_rank(); y[n] = x[n] * x[0] * cg::this_thread_block().group_dim().x;",
+        "int n = cg::this_grid().thread_rank(); int across = cg::this_thread_block().thread_index().y;\n"
+        "y[n] = x[n] * x[0] * (2 + across) * cg::this_thread_block().group_dim().x;",
         "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;",
     ),
     "intrinsics": kernel(
@@ -220,6 +236,22 @@ REFUSED = {
     "extern __shared__ char s[]; float* p = (float*)s; double* q = (double*)s;": "is cast to double*, another type",
     "extern __shared__ char s[]; float* p = (float*)s; p[0] = s[i]; y[i] = p[0];": "s is used as float and as",
 }
+
+
+ENDS = "__global__ void f(const double* x, double* y) {"
+SET_BY_THEMSELVES = {  # what C++ sets in a struct, and the adjoint does not
+    f"struct W {{ V v; }}; {ENDS} W w; y[0] = w.v.s * x[0]; }}": "the constructor of V runs for the member v",
+    f"{ENDS} V v[2]; y[0] = v[1].s * x[0]; }}": "V sets its own members in each element",
+    f"struct D {{ double s = 3; }}; {ENDS} D v[2]; y[0] = v[1].s * x[0]; }}": "D sets its own members in each element",
+    f"struct P {{ double a, b; __device__ P(double t) : b(t), a(2 * t) {{}} }}; {ENDS} P p(x[0]); y[0] = p.a * p.b; }}":
+        "a: write the members in the order of their declaration",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "why"), SET_BY_THEMSELVES.items())
+def test_members_that_are_set_by_themselves_are_refused_where_they_are_not_followed(text, why):
+    with pytest.raises(NotDifferentiable, match=re.escape(why)):
+        mg.adjoint(f"struct V {{ double s; __device__ V() : s(3) {{}} }};\n{text}", name="f")
 
 
 @pytest.mark.parametrize(("body", "why"), REFUSED.items())

@@ -88,6 +88,15 @@ __global__ void several(const Data* d, double* out) { out[0] = d->x[0]; }
 """
 
 
+@pytest.mark.parametrize(
+    "members", ["float* a[3];", "float *a, b[2];", "float b[2], *a;", "float (*a)[3];", "int (*a)(int);"]
+)
+def test_arrays_of_pointers_and_pointers_to_arrays_have_no_layout_here(members):
+    kernel = mg.kernel(f"struct D {{ int n; {members} }}; __global__ void k(D d, int* y) {{ y[0] = d.n; }}", "k")
+    with pytest.raises(LaunchError, match="the layout of 'a member' is not read here"):
+        kernel({"n": 1}, mg.zeros(1, dtype="int32", device="sim"), grid=1, block=1)
+
+
 def test_a_struct_with_pointers_is_given_by_its_members(kernel_device):
     x, at = np.arange(4.0), np.int32([3, 2, 1, 0])
     poles = np.array([(1, 10), (2, 20), (3, 30), (4, 40)], [("re", "f8"), ("im", "f8")])

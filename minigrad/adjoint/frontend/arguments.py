@@ -50,6 +50,12 @@ class ArgumentBinder(FileItems):
                 starts.append(n + 1)
         return starts
 
+    def constructs(self, item: FunctionItem, parser: Any) -> bool:
+        """True for a constructor that takes no arguments and does something."""
+        tokens = self.tokens.tokens
+        empty = tokens[self._close(item.params) + 1].text == "{" and tokens[item.body + 1].text == "}"
+        return not empty and self.fits(item, [], parser)
+
     def fits(self, item: FunctionItem, arguments: list[Value], parser: Any) -> bool:
         starts = self._commas(item)
         if not starts or len(arguments) > len(starts):

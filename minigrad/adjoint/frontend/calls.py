@@ -109,6 +109,14 @@ class CallParser(StructParser):
         assert self.functions is not None
         return self.functions.construct(self, kind, arguments, token)
 
+    def is_constructed(self, kind: StructType, token: Token) -> bool:
+        """True if a constructor without arguments sets members of the struct. Raises the error of one in a member."""
+        for m in kind.members:
+            if isinstance(m.type, StructType) and not m.pointer and self.is_constructed(m.type, token):
+                raise self.error(token.place, f"the constructor of {m.type} runs for the member {m.name}; set it here.")
+        own = kind.methods.get(kind.short, ())
+        return any(self.functions and self.functions.constructs(i, self) for i in own)
+
     def group_call(self, name: Token) -> Value | None:
         """A call of cooperative_groups; None where the name is the file's own."""
         tokens = self.tokens

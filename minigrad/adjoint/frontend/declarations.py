@@ -1,6 +1,7 @@
 """The parser of parameters and declarations."""
 
 from dataclasses import replace
+from itertools import chain, count
 
 from minigrad.adjoint.frontend.expressions import ASSIGNMENTS, ExpressionParser
 from minigrad.adjoint.frontend.groups import Group
@@ -270,6 +271,8 @@ class DeclarationParser(ExpressionParser):
                 value = self.braces(kind)
             elif tokens.accept("("):
                 value = self.constructor(kind, [self.full() for _ in tokens.items(")")], name)
+            elif self.is_constructed(kind, name):
+                value = self.construct(kind, [], name)
             if value is not None and (not isinstance(value, Struct) or value.type is not kind):
                 raise self.error(place, f"{name.text} is a {kind} and is given another value.")
             if value is not None and value.temporary:
@@ -279,9 +282,9 @@ class DeclarationParser(ExpressionParser):
             return
         if unknown or tokens.next.text in ("=", "{"):
             raise self.error(place, f"set the elements of {name.text} one by one.")
-        whole, base = (tuple(dims) or (ONE,)), name.text
-        while any(leaf in self.symbols.declared for leaf, _, _ in kind.leaves(base, "_")):
-            base += "_2"
+        if not shared and (self.is_constructed(kind, name) or any(m.value is not None for m in kind.members)):
+            raise self.error(place, f"{kind} sets its own members in each element; set them here.")
+        whole, base = (tuple(dims) or (ONE,)), self.unused_base(name.text, kind)
         for leaf, member, own in kind.leaves(base, "_"):
             made = ast.Declare(leaf, member, (*whole, *own), shared=shared, place=place)
             self.symbols.declared[leaf] = made
@@ -289,9 +292,16 @@ class DeclarationParser(ExpressionParser):
         array = Elements(base, kind, len(whole), dims=whole)
         scope[name.text] = array if dims else array.at(ZERO, place)
 
+    def unused_base(self, base: str, kind: StructType) -> str:
+        """The first of base, base_2, ... with which no name of a number of the struct is taken."""
+        taken = {*self.symbols.declared, *self.tokens.words}
+        bases = chain([base], (f"{base}_{n}" for n in count(2)))
+        return next(b for b in bases if taken.isdisjoint(leaf for leaf, _, _ in kind.leaves(b, "_")))
+
     def copy_array(self, name: str, m: Member, own: Value | None, place: Place) -> Elements:  # type: ignore[override]
         """An array that is a member of a struct variable."""
         if isinstance(m.type, StructType):
+            name = self.unused_base(name, m.type)
             for leaf, member, dims in m.type.leaves(name, "_"):
                 made = ast.Declare(leaf, member, (*m.dims, *dims), place=place)
                 self.symbols.declared[leaf] = made

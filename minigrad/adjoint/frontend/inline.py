@@ -30,6 +30,7 @@ from minigrad.adjoint.language.values import (
 )
 from minigrad.adjoint.language.values import leaves as numbers
 
+NO_BASE = "a constructor sets the members of its own struct alone; write them out."
 DEEP = 40  # calls within one another
 
 
@@ -188,8 +189,13 @@ class Functions(ArgumentBinder):
         tokens.at = self._close(item.params) + 1
         if not tokens.accept(":"):
             return
+        order = list(owner.members)
         while tokens.next.text != "{":
             name = tokens.identifier("a member's name")
+            if name.text not in order:
+                why = "write the members in the order of their declaration, in which C++ sets them."
+                raise parser.error(name.place, f"{name.text}: {why}" if name.text in owner.members else NO_BASE)
+            order = order[order.index(name.text) + 1 :]
             tokens.take()
             place = tokens.next.place
             values = [parser.full() for _ in tokens.items(")" if tokens.tokens[tokens.at - 1].text == "(" else "}")]

@@ -108,7 +108,8 @@ class FileItems:
         """The struct of a template with these arguments, by the specialization that they fit, if any."""
         templates = self.templates[name]
         found = [(t, bound) for t in templates if (bound := self.specialized(parser, t, given)) is not None]
-        template, bound = found[-1] if found else (next((t for t in templates if not t.arguments), None), {})
+        general = next((t for t in templates if not t.arguments), None)
+        template, bound = min(found, key=lambda each: len(each[1]), default=(general, {}))  # the most special one
         if template is None:
             raise parser.error(token.place, f"no {name} of this file takes these arguments.")
         if not found:
@@ -148,7 +149,8 @@ class FileItems:
             for value in given:
                 alone = self.tokens.peek().text in (",", ">")
                 if self.tokens.next.text in names and alone:
-                    bound[self.tokens.take().text] = value
+                    if bound.setdefault(self.tokens.take().text, value) != value:
+                        return None
                 elif isinstance(value, str | StructType):
                     if (kind := parser.accept_type()) is not value and kind != value:
                         return None

@@ -121,7 +121,7 @@ class StructParser(TypeParser):
     def constructor(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
         if len(arguments) == 1 and isinstance(arguments[0], Struct) and arguments[0].type is kind:
             return arguments[0]
-        if kind.short in kind.methods and (arguments or any(not i.counts for i in kind.methods[kind.short])):
+        if kind.short in kind.methods and (self.is_constructed(kind, token) or arguments):
             return self.construct(kind, arguments, token)
         if not arguments:
             made = self.copy(kind.short.lower(), kind, None, token.place)
@@ -146,7 +146,7 @@ class StructParser(TypeParser):
         for n in self.tokens.items("}"):
             member = kind.members[n].type if n < len(kind.members) else "float"
             values.append(self.braces(member) if self.tokens.next.text == "{" else self.full())
-        if values and kind.short in kind.methods:
+        if kind.short in kind.methods and (values or self.is_constructed(kind, brace)):
             return self.constructor(kind, values, brace)
         return self.filled(kind, values, place)
 

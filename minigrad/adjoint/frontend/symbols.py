@@ -255,6 +255,9 @@ class TypeParser:
     def construct(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
         raise NotImplementedError
 
+    def is_constructed(self, kind: StructType, token: Token) -> bool:
+        raise NotImplementedError
+
     def close(self, e: Value) -> Value:
         raise NotImplementedError
 
