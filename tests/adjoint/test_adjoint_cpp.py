@@ -144,6 +144,17 @@ FORMS = {
         "struct Scale { double by; __device__ double operator()(double v) const { return v * by; } };\n"
         "template <typename F> __device__ double twice(double v, F f) { return f(f(v)); }",
     ),
+    "lambdas that change their arguments": kernel(
+        "double t = x[i], u = x[0]; auto g = [&](double v) { t = 7 * u; return v; }; y[i] = g(t) * t;\n"
+        "V p{x[i], u}; auto h = [&](V v, const double& w) { p.a = 7 * u; return v.a * w; }; y[i] += h(p, p.a) * p.a;\n"
+        "t = x[i]; auto k = [&]() { t = 3 * u; }; y[i] *= apply(t, k) * t;",
+        "struct V { double a, b; };\ntemplate <typename F> __device__ double apply(double v, F f) { f(); return v; }",
+    ),
+    "values whose type is deduced": kernel(
+        "double t = x[i]; auto inc = [&]() { t *= x[i]; return t; }; double u = inc() * inc(); y[i] = u * u;\n"
+        "y[i] *= twice(t) * twice(t);",
+        "__device__ auto twice(double& t) { t *= 2; return t; }",
+    ),
     "arrays declared in a loop": kernel(
         "double sum = 0; for (int n = 0; n < 2; ++n) { __shared__ double s[8];\n"
         "s[i] = x[(i + n) % 8] * x[i]; __syncthreads(); sum += s[7 - i] * s[i]; __syncthreads(); }\n"

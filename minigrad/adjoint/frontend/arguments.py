@@ -124,7 +124,9 @@ class ArgumentBinder(FileItems):
             else:
                 scope[name] = parser.value(ast.PRECEDENCE["<"])
         bounds = [self.parameter(parser, start) for start in starts]
-        pure = not any((b.reference or b.stars or b.array) and not b.const for b in bounds) and item.owner is None
+        anything = item.scopes is not None or any(isinstance(a, FunctionItem) for a in arguments)  # a lambda reaches it
+        changing = any((b.reference or b.stars or b.array) and not b.const for b in bounds)
+        pure = not changing and item.owner is None and not anything
         bound: dict[str, Any] = {}
         for n, b in enumerate(bounds):
             if n < len(arguments):
@@ -134,7 +136,8 @@ class ArgumentBinder(FileItems):
                 value = parser.value()
             if b.name.text:
                 others = [a for a in (*arguments, scope.get("this")) if a is not None and a is not value]
-                bound[b.name.text] = self.bound(parser, item, b, value, token.place, pure, others)
+                reached = None if anything else others
+                bound[b.name.text] = self.bound(parser, item, b, value, token.place, pure, reached)
         scope.update(bound)
 
     def deduce(self, item: FunctionItem, start: int, kind: Kind, types: dict, scope: dict) -> None:
@@ -187,9 +190,10 @@ class ArgumentBinder(FileItems):
         return Bound(name, kind, stars, reference, const, tokens.at + 1 if tokens.next.text == "=" else 0, array)
 
     def bound(
-        self, parser: Any, item: FunctionItem, b: Bound, value: Value, place: Place, pure: bool, others: list[Value]
-    ) -> Any:
-        """The argument as the function's parameter."""
+        self, parser: Any, item: FunctionItem, b: Bound, value: Value, place: Place, pure: bool,
+        others: list[Value] | None,
+    ) -> Any:  # fmt: skip
+        """The argument as the function's parameter. others: what else the function reaches; None: any variable."""
         name, stop = b.name.text, self._close(item.body)
         if isinstance(value, Braces):
             if not isinstance(b.kind, StructType):
@@ -209,18 +213,19 @@ class ArgumentBinder(FileItems):
             if value.temporary and not b.reference:
                 return replace(value, temporary=False)
             target = all(isinstance(e, ast.Name | ast.Index) for e in numbers(value))
-            if b.reference and target and not b.const:
+            if b.reference and target and (not b.const or others is None):
                 return parser.frozen(value, place)
             simple = all(isinstance(e, ast.Name | ast.Number) for e in numbers(value))
             kept = simple and (b.const or not self.member_changes(name, item))
-            if kept and (pure or self.alone(parser, value, others)):
+            if kept and (pure or (others is not None and self.alone(parser, value, others))):
                 return value
             return parser.copy(name or "passed", value.type, value, place)
         if not is_expression(value):
             return value
         number = parser.number(value, place)
         kind = b.kind if isinstance(b.kind, str) else number.type
-        if b.reference and not b.const and isinstance(number, ast.Name | ast.Index):
+        itself = not b.const or (others is None and number.type == kind)  # no copy, which a change would not reach
+        if b.reference and itself and isinstance(number, ast.Name | ast.Index):
             return parser.frozen(number, place)
         if isinstance(number, ast.Number) and not changed and number.type == kind:
             return number

@@ -246,8 +246,9 @@ class Functions(ArgumentBinder):
         return ZERO if result is None else result
 
     def value_of(self, parser: Any, kind: Kind | None, value: Value, place: Place) -> Value:
-        if isinstance(kind, str) and is_expression(value):
+        if is_expression(value) and not isinstance(kind, StructType):
             number = parser.number(value, place)
+            kind = kind or number.type
             if isinstance(number, ast.Number) and number.type == kind:
                 return number
             name = self.stack[-1].name if self.stack[-1].name.isidentifier() else "value"
