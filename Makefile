@@ -4,7 +4,6 @@
 PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
-PYTEST := $(PY) -m pytest -p tests.tools.quick_start
 STAMP  := $(VENV)/.installed
 # In a container one is often root, which JupyterLab refuses unless told otherwise.
 LABFLAGS ?= $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
@@ -27,10 +26,10 @@ lab: gpu
 # Each process keeps to one thread of NumPy's matrix products: they are small here, and several threads take longer.
 # A process that is brought down is not started anew, which would begin its file again and again.
 test: gpu
-	$(PYTEST) --nbval --numprocesses logical --maxprocesses 8 --dist loadfile --max-worker-restart 0
+	$(PY) -m pytest --nbval --numprocesses logical --maxprocesses 8 --dist loadfile --max-worker-restart 0
 
 soak: $(STAMP)
-	$(PYTEST) -m soak --numprocesses logical --maxprocesses 8
+	$(PY) -m pytest -m soak --numprocesses logical --maxprocesses 8
 
 # Runs the notebooks again and stores what they and the README show of records. Some: make notebooks ONLY="07 08"
 notebooks: $(STAMP)
