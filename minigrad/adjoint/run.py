@@ -116,12 +116,10 @@ class PrimalLaunch:
 def _members(name: str, value: Any) -> dict[str, int]:
     """The whole numbers in a struct that is passed by value."""
     found: dict[str, int] = {}
-    if isinstance(value, Mapping):
-        return {f"{name}.{own}": int(v) for own, v in value.items() if isinstance(v, int | np.integer)}
-    for field in getattr(getattr(value, "dtype", None), "names", None) or ():
-        inner = value[field]
-        own = f"{name}.{field}"
-        found |= {own: int(inner)} if isinstance(inner, np.integer) else _members(own, inner)
+    fields = value if isinstance(value, Mapping) else getattr(getattr(value, "dtype", None), "names", None) or ()
+    for field in fields if isinstance(value, Mapping | np.void | np.ndarray) else ():
+        inner, own = value[field], f"{name}.{field}"
+        found |= {own: int(inner)} if isinstance(inner, int | np.integer) else _members(own, inner)
     return found
 
 

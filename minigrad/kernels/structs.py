@@ -164,7 +164,7 @@ def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tup
         elif isinstance(value, Mapping):
             made[own] = filled(within, member, value, arrays)
         elif not member.pointer:
-            made[own] = value
+            made[own] = array.numpy() if isinstance(array, Array) else value
     return made
 
 

@@ -41,6 +41,8 @@ class CallParser(StructParser):
             given = [self.argument() for _ in tokens.items(")")]
             if isinstance(known, Struct):
                 return self.method(known, "operator()", given, name)
+            if not self.functions.fits(known, given, self):
+                raise self.error(name.place, f"{name.text} does not take these {len(given)} arguments.")
             return self.functions.inline(self, known, given, name, [])
         explicit = self.functions.template_arguments(self) if self.functions and tokens.next.text == "<" else []
         tokens.expect("(")
