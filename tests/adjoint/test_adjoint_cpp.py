@@ -155,6 +155,15 @@ FORMS = {
         "y[i] *= twice(t) * twice(t);",
         "__device__ auto twice(double& t) { t *= 2; return t; }",
     ),
+    "structs passed by value": kernel(
+        "V p{x[i], 2, 1}; double t = scaled(p) * doubled(p) * tripled(p) * shifted(p); y[i] = t * p.a * p.m;",
+        "struct V { double a, b; int m; __device__ void scale(double s) { a *= s; } };\n"
+        "__device__ void twice(double& s) { s *= 2; }\n"
+        "__device__ double scaled(V v) { v.scale(2); return v.a; }\n"
+        "__device__ double doubled(V v) { twice(v.a); return v.a; }\n"
+        "__device__ double tripled(V v) { double& r = v.a; r = 3 * r; return v.b * r; }\n"
+        "__device__ double shifted(V v) { v.m |= 2; v.m <<= 1; return v.a * v.m; }",
+    ),
     "arrays declared in a loop": kernel(
         "double sum = 0; for (int n = 0; n < 2; ++n) { __shared__ double s[8];\n"
         "s[i] = x[(i + n) % 8] * x[i]; __syncthreads(); sum += s[7 - i] * s[i]; __syncthreads(); }\n"

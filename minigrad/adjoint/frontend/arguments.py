@@ -216,7 +216,7 @@ class ArgumentBinder(FileItems):
             if b.reference and target and (not b.const or others is None):
                 return parser.frozen(value, place)
             simple = all(isinstance(e, ast.Name | ast.Number) for e in numbers(value))
-            kept = simple and (b.const or not self.member_changes(name, item))
+            kept = simple and b.const  # any other may change, by a method or a reference
             if kept and (pure or (others is not None and self.alone(parser, value, others))):
                 return value
             return parser.copy(name or "passed", value.type, value, place)
@@ -238,23 +238,6 @@ class ArgumentBinder(FileItems):
         own, known = set(storage(value)), parser.symbols.declared
         reached = {n for v in others for n in storage(v)}
         return all(n in known and not known[n].shared for n in own) and not own & reached
-
-    def member_changes(self, name: str, item: FunctionItem) -> bool:
-        """True where the function may change a struct that it got by value."""
-        found = self.tokens.tokens
-        for n in range(item.body, self._close(item.body)):
-            if found[n].text != name or found[n - 1].text in (".", "->"):
-                continue
-            if found[n - 1].text in ("++", "--", "&"):
-                return True
-            k = n + 1
-            while found[k].text in (".", "["):
-                k = k + 2 if found[k].text == "." else self._close(k) + 1
-            if found[k].text in ("=", "+=", "-=", "*=", "/=", "++", "--", "%="):
-                return True
-            if found[n + 1].text in (",", ")") and found[n - 1].text in (",", "("):
-                return True  # passed on, perhaps by reference
-        return False
 
 
 def storage(value: Value) -> Iterator[str]:
