@@ -259,22 +259,6 @@ REFUSED = {
 }
 
 
-ENDS = "__global__ void f(const double* x, double* y) {"
-SET_BY_THEMSELVES = {  # what C++ sets in a struct, and the adjoint does not
-    f"struct W {{ V v; }}; {ENDS} W w; y[0] = w.v.s * x[0]; }}": "the constructor of V runs for the member v",
-    f"{ENDS} V v[2]; y[0] = v[1].s * x[0]; }}": "V sets its own members in each element",
-    f"struct D {{ double s = 3; }}; {ENDS} D v[2]; y[0] = v[1].s * x[0]; }}": "D sets its own members in each element",
-    f"struct P {{ double a, b; __device__ P(double t) : b(t), a(2 * t) {{}} }}; {ENDS} P p(x[0]); y[0] = p.a * p.b; }}":
-        "a: write the members in the order of their declaration",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "why"), SET_BY_THEMSELVES.items())
-def test_members_that_are_set_by_themselves_are_refused_where_they_are_not_followed(text, why):
-    with pytest.raises(NotDifferentiable, match=re.escape(why)):
-        mg.adjoint(f"struct V {{ double s; __device__ V() : s(3) {{}} }};\n{text}", name="f")
-
-
 @pytest.mark.parametrize(("body", "why"), REFUSED.items())
 def test_refused(body, why):
     ahead = (
