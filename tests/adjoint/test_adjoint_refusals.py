@@ -1,5 +1,7 @@
 """Kernels outside the differentiable subset are rejected with line, column and a sentence."""
 
+import re
+
 import numpy as np
 import pytest
 
