@@ -164,6 +164,16 @@ FORMS = {
         "__device__ double tripled(V v) { double& r = v.a; r = 3 * r; return v.b * r; }\n"
         "__device__ double shifted(V v) { v.m |= 2; v.m <<= 1; return v.a * v.m; }",
     ),
+    "lambdas that capture by value": kernel(
+        "double t = x[i]; V p{t, 2}; const double c[2] = {3, 4}; const double* q = x; __shared__ double s[8];\n"
+        "s[i] = t; __syncthreads(); auto g = [=](double v) { return v * t * p.a * c[1] * q[i % 4] * s[7 - i]; };\n"
+        "auto h = [&, t](double v) { return v * t * p.a; }; double& r = t; r = 2 * r; p.a = 5 * t; q += 3;\n"
+        "y[i] = g(t) * q[0] + h(p.a); twice(t); auto k = [=, &p](double v) { return v * t * p.a; };\n"
+        "twice(t); p.a = t; y[i] *= k(t) * p.times(t);",
+        "struct V { double a, b; __device__ double times(double v) {\n"
+        "    auto g = [=](double w) { return w * a * v; }; a *= 3; v = 7; return g(v) * a; } };\n"
+        "__device__ void twice(double& v) { v *= 2; }",
+    ),
     "arrays declared in a loop": kernel(
         "double sum = 0; for (int n = 0; n < 2; ++n) { __shared__ double s[8];\n"
         "s[i] = x[(i + n) % 8] * x[i]; __syncthreads(); sum += s[7 - i] * s[i]; __syncthreads(); }\n"
@@ -250,7 +260,10 @@ REFUSED = {
     "extern __shared__ float s[]; extern __shared__ float t[];": "s and t are the same memory",
     "float* rows[3];": "rows is an array of pointers, which is outside the subset",
     "y[i] = M(1);": "the macro M takes 2 arguments; got 1",
-    "float s = 1; auto g = [=](float v) { return v * s; }; s = g(2); y[i] = s;": "s changes after the lambda g has",
+    "float s = 1; auto g = [t = 2 * s](float v) { return v * t; }; y[i] = g(2);": "copy its value to a const variable",
+    "float s[2] = {1, 2}; auto g = [=](float v) { return v * s[0]; }; y[i] = g(2);": "the lambda has a copy of s",
+    "float s = 1; auto g = [s](float v) mutable { return v * s++; }; y[i] = g(2);": "g changes its own copies",
+    "__shared__ float s; auto g = [=](float v) { return v * s; }; y[i] = g(2);": "s lies in shared memory",
     "auto g = [](float v) { if (v > 0) return v; return 2 * v; }; y[i] = g(u[i]);": "g has several returns",
     "auto g = [](float v) { return v; }; y[i] = g();": "g does not take these 0 arguments",
     "float4 v = *(float4*)u; int4 w = *(int4*)u; v = w;": "another value",

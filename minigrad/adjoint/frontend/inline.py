@@ -7,9 +7,10 @@ parameters bound to the arguments.
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
-from minigrad.adjoint.frontend.arguments import ArgumentBinder
+from minigrad.adjoint.frontend.arguments import ArgumentBinder, storage
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS
 from minigrad.adjoint.frontend.items import MODIFIERS, FunctionItem
 from minigrad.adjoint.language import ast
@@ -23,6 +24,7 @@ from minigrad.adjoint.language.values import (
     Elements,
     Kind,
     Pointer,
+    PointerVariable,
     Struct,
     StructType,
     Value,
@@ -170,18 +172,60 @@ class Functions(ArgumentBinder):
             returns = body + 1 if found[body].text == "->" else returns
             body += 1
         tokens.at = self._close(body) + 1
-        own = [n for n in range(start + 1, params - 1) if found[n].text not in ("&", ",")]
-        by_value = [n for n in own if found[n - 1].text != "&"]
-        for token in found[body : tokens.at] if by_value else []:
-            changes = token.kind == "name" and parser.symbols.lookup(token.text) is not None
-            if changes and parser.changes(token.text, body, parser.body_end):
-                why = f"{token.text} changes after the lambda {name.text} has taken its value; capture it by [&]."
-                raise parser.error(token.place, why)
         symbols = parser.symbols
         scopes = [*symbols.scopes[:-1], dict(symbols.scopes[-1])], [*symbols.types]
         if found[params].text != "(":
             raise parser.error(name.place, f"write the parameters of the lambda {name.text}: [&]() {{ ... }}.")
+        changes = [t for t in found[params:body] if t.text == "mutable"]
+        for token in self.captured_by_value(found[start + 1 : params - 1], found[body : tokens.at], parser):
+            if changes:
+                why = f"{name.text} changes its own copies; pass them as arguments by reference, and leave mutable out."
+                raise parser.error(changes[0].place, why)
+            scopes[0][-1][token.text] = self.captured(parser, token)
         return FunctionItem(name.text, start, params, body, scopes=scopes, returns=returns)
+
+    def captured_by_value(self, captures: list[Token], body: list[Token], parser: Any) -> list[Token]:
+        """The variables around a lambda of which it has copies: a token of each."""
+        for n, token in enumerate(captures):
+            if token.kind != "name" and token.text not in ("&", ",") and (n or token.text != "="):
+                why = "this capture is outside the subset; copy its value to a const variable first, and capture that."
+                raise parser.error(token.place, why)
+        by_reference = {t.text for before, t in pairwise(captures) if before.text == "&"}
+        named = body if captures and captures[0].text == "=" else captures
+        members, this = dict[str, Value](), parser.symbols.lookup("this")
+        if isinstance(this, Pointer) and isinstance(this.target, Struct):
+            members = this.target.members  # of which the lambda has a pointer
+        found = dict[str, Token]()
+        for before, token in zip([None, *named], named, strict=False):
+            local = any(token.text in scope for scope in parser.symbols.scopes[1:])
+            if not local or token.kind != "name" or (before and before.text in (".", "->", "::")):
+                continue
+            itself = token.text in members and members[token.text] is parser.symbols.lookup(token.text)
+            if token.text not in by_reference and token.text != "this" and not itself:
+                found.setdefault(token.text, token)
+        return list(found.values())
+
+    def captured(self, parser: Any, token: Token) -> Any:
+        """A variable as it is now; memory that a block shares, and what does not change, as themselves."""
+        symbols, name = parser.symbols, token.text
+        symbol, value = symbols.lookup(name), symbols.variable(token)
+        shared = any(n in symbols.declared and symbols.declared[n].shared for n in storage(value))
+        if isinstance(symbol, ast.Declare) and (symbol.const or symbol.shared):
+            return symbol
+        if isinstance(value, Elements) and (shared or value.const or value.name in symbols.parameters):
+            return symbol
+        if isinstance(value, PointerVariable) and value.array is not None:
+            return parser.frozen(Pointer(value.array, value.offset), token.place, name)
+        if isinstance(value, Elements | PointerVariable):
+            why = f"the lambda has a copy of {name}; give it {name} as an argument, or capture a const variable."
+            raise parser.error(token.place, why)
+        if (isinstance(value, Struct) or is_expression(value)) and shared:
+            raise parser.error(token.place, f"{name} lies in shared memory; give it to the lambda as an argument.")
+        if isinstance(value, Struct):
+            return parser.copy(name, value.type, value, token.place)
+        if isinstance(value, ast.Name | ast.Index):
+            return symbols.fresh(name, value.type, value, token.place)
+        return symbol
 
     def initialize(self, parser: Any, item: FunctionItem, owner: Struct) -> None:
         """`: re(r), im(i)` of a constructor."""
