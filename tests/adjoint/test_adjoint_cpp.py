@@ -389,14 +389,3 @@ def test_constant_memory_has_the_values_of_the_kernel():
         made.constant("C", np.array(values))
         (dx,) = f.vjp(x, y, dy=[np.ones(4)], grid=1, block=4)
         assert dx.tolist() == [2 * x * values[n % 2] for n, x in enumerate(x)]
-
-
-def test_a_header_of_the_project_is_read_whatever_its_brackets(tmp_path):
-    (tmp_path / "include").mkdir()
-    guard = "#include <unistd.h>\n#if _POSIX_VERSION > 1\n#else\n#error unknown\n#endif\n"
-    (tmp_path / "include" / "square.h").write_text(f"{guard}__device__ double square(double v) {{ return v * v; }}\n")
-    path = tmp_path / "src" / "k.cu"
-    path.parent.mkdir()
-    path.write_text(kernel("y[i] = square(x[i]);", "#include <square.h>"))
-    (dx,) = mg.adjoint(path).vjp(np.array([3.0]), np.zeros(1), dy=[np.ones(1)], grid=1, block=1)
-    assert dx.tolist() == [6]

@@ -1,5 +1,6 @@
 """Forms of CUDA C++ that students write have the right gradient; test_adjoint_refusals has the unsupported ones."""
 
+import numpy as np
 import pytest
 from test_adjoint_slopes import check
 
@@ -19,6 +20,9 @@ def ahead(text, body):
 
 
 RIGHT = {
+    "a function that moves a pointer and returns it": source(
+        "const double* p = x; auto next = [&]() { p += 1; return p; }; if (i < 6) y[i] = *next() * *next();"
+    ),
     "bounds before void": source(head='extern "C" __global__ __launch_bounds__(256, 2) void'),
     "bounds behind void": source(head='extern "C" __global__ void __launch_bounds__(B)', ahead="#define B 256"),
     "a whole file": source(
@@ -79,3 +83,14 @@ def test_a_constant_is_as_good_as_a_macro():
     text = "for (int j = 0; j < K; ++j) { v = v * x[j]; } y[i] = v;"
     for constant in ("#define K 4", "const int K = 4;"):
         assert mg.adjoint(ahead(constant, f"double v = 1; {text}")).decisions["v_tape"].how == "local tape"
+
+
+def test_a_header_of_the_project_is_read_whatever_its_brackets(tmp_path):
+    (tmp_path / "include").mkdir()
+    guard = "#include <unistd.h>\n#if _POSIX_VERSION > 1\n#else\n#error unknown\n#endif\n"
+    (tmp_path / "include" / "square.h").write_text(f"{guard}__device__ double square(double v) {{ return v * v; }}\n")
+    path = tmp_path / "src" / "k.cu"
+    path.parent.mkdir()
+    path.write_text(source("y[i] = square(x[i]);", "#include <square.h>"))
+    (dx,) = mg.adjoint(path).vjp(np.array([3.0]), np.zeros(1), dy=[np.ones(1)], grid=1, block=1)
+    assert dx.tolist() == [6]

@@ -303,7 +303,7 @@ class Functions(ArgumentBinder):
             if arrays and not own & self.outside[-1]:  # a variable of the function alone
                 return replace(value, temporary=True)
             return parser.copy("result", value.type, value, place)
-        return value
+        return parser.frozen(value, place) if isinstance(value, Pointer) else value
 
     def _last(self, at: int, stop: int) -> bool:
         """True where the statement that begins at a token is the last of the body, in no branch or loop."""
