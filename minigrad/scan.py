@@ -11,6 +11,7 @@ from typing import NamedTuple
 _TOKENS = re.compile(r"//(?:\\\n|[^\n])*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.S)
 _COMPILER = ("_", "CUDA", "MINIGRAD_")  # first signs of macros of compilers
 _WORDS = re.compile(r"[ \t]*#[ \t]*(\w*)((?:.|\n)*)")  # of a directive
+_BRANCH = re.compile(r"[ \t]*#[ \t]*(?:el|endif)")
 _MACRO = re.compile(r"(\w+)(\(?)(?:\\\n|\s)*(.*)", re.S)
 DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
 _SIGN = re.compile(rf"[()\[\]{{}};]|{DIRECTIVE.pattern}", re.M)
@@ -173,6 +174,12 @@ def without_directives(code: str) -> str:
     return DIRECTIVE.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), code)
 
 
+def numbered(code: str, name: str) -> list[Edit]:
+    """#line behind each branch of `#if`: one in a branch that is not compiled has no effect behind it."""
+    ends = [each.end() for each in DIRECTIVE.finditer(code) if _BRANCH.match(each[0])]
+    return [(end, end, f'\n#line {code.count(chr(10), 0, end) + 2} "{name}"') for end in ends]
+
+
 def live(code: str, macros: dict[str, str | None], include: Callable[[int], None] = lambda _: None) -> str:
     """The code with spaces in place of the branches of `#if` that are not compiled: same length, same lines.
 
@@ -309,9 +316,11 @@ def members(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
     read. An alignment and the word union come first, as ("alignas", ["16"]) and ("union", [""]).
     """
     word, code = re.escape(struct), _ATTRIBUTE.sub(_alignment, code)
-    head = re.search(rf"\b(?P<key>struct|class|union)\s+(?P<more>[^{{}};()=]*?)\b{word}(?P<base>[^{{}};()=]*)\{{", code)
+    head = re.search(rf"\b(?P<key>struct|class|union)\s+(?P<more>[^{{}};()=<]*?)\b{word}(?P<base>[^{{}};()=]*)\{{", code)
     if not head and (alias := re.search(rf"\}}\s*{word}\s*;", code)):  # typedef struct { ... } Name;
-        typedefs = re.finditer(r"\btypedef\s+(?P<key>struct|union)(?P<more>)(?P<base>)[^{};]*\{", code)
+        typedefs = re.finditer(
+            r"\btypedef\s+(?P<key>struct|union)(?P<more>(?:\s+minigrad_align_\d+)?)(?P<base>)[^{};]*\{", code
+        )
         head = next((each for each in typedefs if matching(code, each.end() - 1, "{}") == alias.start()), None)
     if not head:
         return None
@@ -362,7 +371,9 @@ def enum_type(code: str, name: str) -> str:
 def parameter(text: str) -> Param:
     """`const real* __restrict__ x` -> Param("x", "real", pointer=True, const=True)."""
     plain = re.sub(r"\b(?:__restrict__|__restrict|restrict|__grid_constant__)\b", " ", text).partition("=")[0]
-    plain = re.sub(r"(\w+)\s*\[[^\]]*\]\s*$", r"* \1", plain)
+    extent = r"\s*\[[^\]]*\]"
+    plain = re.sub(rf"(\w+){extent}\s*$", r"* \1", plain)
+    plain = re.sub(rf"(\w+){extent}((?:{extent})+)\s*$", r"(* \1)\2", plain)  # float x[][8]
     if rows := re.search(r"\(\s*\*\s*(?:const\b\s*)?(\w+)\s*\)", plain):  # float (*x)[8]
         kind = " ".join(word for word in plain[: rows.start()].split() if word not in ("const", "volatile"))
         return Param(rows[1], kind + plain[rows.end() :].strip(), True, "const" in plain[: rows.start()].split())

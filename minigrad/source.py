@@ -6,7 +6,7 @@ A file may be one as downloaded: its host code is left out, a kernel gets its C 
 import os
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from minigrad.display import regions as regions
 from minigrad.errors import CompileError
 from minigrad.scan import (
     BOUNDS,
+    DIRECTIVE,
     INCLUDE,
     OWN_STRUCTS,
     READ,
@@ -32,6 +33,7 @@ from minigrad.scan import (
     live_files,
     matching,
     members,
+    numbered,
     renamed,
     split,
     type_words,
@@ -139,7 +141,7 @@ class Source:
         known = ours or not kind.isidentifier() or kind not in type_words(self._all)
         if not known and (base := enum_type(self._all, kind)):
             return param._replace(type=base)
-        struct = rf"\b(?:struct|class|union)\b[^{{}};]*\b{kind}\b|\}}\s*{kind}\s*;"
+        struct = rf"\b(?:struct|class|union)\b[^{{}};<]*\b{kind}\b|\}}\s*{kind}\s*;"
         if not known and kind not in inside and re.search(struct, self._all):
             made = []
             for its, name in ((its, name) for its, names in members(self._all, kind) or [] for name in names):
@@ -174,7 +176,8 @@ class Source:
                     continue  # minigrad's own words, which a launch defines
                 found.setdefault(each["name"], set()).add(" ".join(each["type"].split()))
         mine = {name: value for name, kind, value in self.template_values if kind in ("class", "typename")}
-        return {name: kinds.pop() for name, kinds in found.items() if len(kinds) == 1} | mine
+        others = {n: [kind for kind in kinds if kind.rpartition("::")[2] != n] for n, kinds in found.items()}
+        return {name: kinds[0] for name, kinds in others.items() if len(kinds) == 1} | mine
 
     @property
     def open_types(self) -> set[str]:
@@ -234,25 +237,53 @@ class Source:
     @cached_property
     def unit(self) -> str:
         """The text for a compiler: its lines are numbered from its own first line."""
-        text = apply([*self.edits, *self._c_names(), *self._guards()], self.device_text)
-        return f'{self.before.unit if self.before else ""}\n#line 1 "{self.name}"\n{text}'
+        return f'{self.before.unit if self.before else ""}\n{self._given(self.folder, self)}'
 
-    def _guards(self) -> list[Edit]:
-        """A header of which a compiler may know nothing is asked for."""
-        edits = []
+    @cached_property
+    def headers(self) -> "list[Source]":
+        """The files of the reader's that the text includes."""
+        return [self.header(path) for path in self.included if CUDA not in path.parents]
+
+    @cached_property
+    def given_files(self) -> dict[str, str]:
+        """The reader's files that the text includes, for a compiler: by the names under which the unit includes them."""
+        own = [path for path in self.included if CUDA not in path.parents]
+        return {_given_name(path): self.header(path)._given(path.parent, self) for path in own}
+
+    def header(self, path: Path) -> "Source":
+        """An included file as a text of its own, in which the same words make device code."""
+        name = path.relative_to(self.folder) if path.is_relative_to(self.folder) else path
+        text = path.read_text(errors="replace")
+        return replace(self, text=text, name=name.as_posix(), template="", before=None, words=self.device_words)
+
+    def _given(self, here: Path, root: "Source") -> str:
+        """The text with the edits for a compiler; its files are those that `root` finds from here."""
+        edits = [*self.edits, *self.alone(self.kernel, blank(self.device_text)), *self._c_names(), *self._includes(here, root)]
+        return f'#line 1 "{self.name}"\n{apply(edits, self.device_text)}'
+
+    def _includes(self, here: Path, root: "Source") -> list[Edit]:
+        """A file of the reader's gets its given name; a header of which a compiler may know nothing is asked for."""
+        edits, guards = [], False
         for found in INCLUDE.finditer(self.text):
             line = self.text.count("\n", 0, found.start()) + 2
-            if not self.find(asked(found), self.folder) and "#" in self.code[slice(*found.span())]:
+            if "#" not in self.code[slice(*found.span())]:
+                continue
+            if not (path := root.find(asked(found), here)):
                 name = f'"{found["near"]}"' if found["near"] else f"<{found['far']}>"
                 host = " && !defined(__CUDACC_RTC__)" if _HOST_LIBRARY.match(asked(found)) else ""
                 guarded = f'#if __has_include({name}){host}\n{found[0]}\n#endif\n#line {line} "{self.name}"'
                 edits.append((*found.span(), guarded))
-        return edits
+                guards = True
+            elif CUDA not in path.parents:
+                edits.append((*found.span(), f'#include "{_given_name(path)}"'))
+        return edits + (numbered(self.code, self.name) if guards else [])
 
     def _c_names(self) -> list[Edit]:
         """extern "C" ahead of each kernel that lacks it: a GPU's driver finds it by its name."""
-        edits = []
+        edits, others = [], self.others(self.kernel)
         for item in items(self.code):
+            if item in others:
+                continue
             head = without_directives(self.code[item.start : item.body])
             name = self._kernel.search(head)
             template = _TEMPLATE.match(head)
@@ -265,8 +296,19 @@ class Source:
                 edits += [(at, at, 'extern "C" '), *((at + w.start(), at + w.end(), "") for w in words)]
         return edits
 
+    def alone(self, kernel: str, code: str) -> list[Edit]:
+        """The other kernels give way to their directives; where none is wanted, all stay. code: the text, blanked."""
+        edits: list[Edit] = []
+        for item in self.others(kernel):
+            stay = [place for found in DIRECTIVE.finditer(code, item.start, item.stop) for place in found.span()]
+            ends = [item.start, *stay, item.stop]
+            edits += [(a, b, "\n" * code.count("\n", a, b)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
+        return edits
+
     def others(self, kernel: str) -> list[TopLevel]:
-        """The kernels of the text but for this one, which needs none of them."""
+        """The kernels of the text but for the one that is wanted, which needs none of them."""
+        if not kernel:
+            return []
         plain = without_directives(self.code)
         found = ((item, self._kernel.search(plain[item.start : item.body])) for item in items(self.code))
         return [item for item, name in found if name and name[1] in self.kernels and name[1] != kernel]
@@ -398,3 +440,8 @@ def _first_line(text: str, start: int) -> int:
             break
         start = previous
     return start
+
+
+def _given_name(path: Path) -> str:
+    """The name under which a compiler gets a file: no two of a reader's have one name, and no header of its own has it."""
+    return f"reader/{path.as_posix().lstrip('/').replace('..', 'up')}"
