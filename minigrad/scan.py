@@ -11,7 +11,6 @@ from typing import NamedTuple
 _TOKENS = re.compile(r"//(?:\\\n|[^\n])*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.S)
 _COMPILER = ("_", "CUDA", "MINIGRAD_")  # first signs of macros of compilers
 _WORDS = re.compile(r"[ \t]*#[ \t]*(\w*)((?:.|\n)*)")  # of a directive
-_BRANCH = re.compile(r"[ \t]*#[ \t]*(?:el|endif)")
 _MACRO = re.compile(r"(\w+)(\(?)(?:\\\n|\s)*(.*)", re.S)
 DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
 _SIGN = re.compile(rf"[()\[\]{{}};]|{DIRECTIVE.pattern}", re.M)
@@ -174,12 +173,6 @@ def without_directives(code: str) -> str:
     return DIRECTIVE.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), code)
 
 
-def numbered(code: str, name: str) -> list[Edit]:
-    """#line behind each branch of `#if`: one in a branch that is not compiled has no effect behind it."""
-    ends = [each.end() for each in DIRECTIVE.finditer(code) if _BRANCH.match(each[0])]
-    return [(end, end, f'\n#line {code.count(chr(10), 0, end) + 2} "{name}"') for end in ends]
-
-
 def live(code: str, macros: dict[str, str | None], include: Callable[[int], None] = lambda _: None) -> str:
     """The code with spaces in place of the branches of `#if` that are not compiled: same length, same lines.
 
@@ -316,7 +309,9 @@ def members(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
     read. An alignment and the word union come first, as ("alignas", ["16"]) and ("union", [""]).
     """
     word, code = re.escape(struct), _ATTRIBUTE.sub(_alignment, code)
-    head = re.search(rf"\b(?P<key>struct|class|union)\s+(?P<more>[^{{}};()=<]*?)\b{word}(?P<base>[^{{}};()=]*)\{{", code)
+    head = re.search(
+        rf"\b(?P<key>struct|class|union)\s+(?P<more>[^{{}};()=<]*?)\b{word}(?P<base>[^{{}};()=]*)\{{", code
+    )
     if not head and (alias := re.search(rf"\}}\s*{word}\s*;", code)):  # typedef struct { ... } Name;
         typedefs = re.finditer(
             r"\btypedef\s+(?P<key>struct|union)(?P<more>(?:\s+minigrad_align_\d+)?)(?P<base>)[^{};]*\{", code
@@ -351,21 +346,6 @@ def _alignment(found: re.Match[str]) -> str:
     """An alignment as a word, other attributes as none."""
     size = re.fullmatch(r"(?:alignas|__align__)\s*\(\s*(\d+)\s*\)", found[0])
     return f"minigrad_align_{size[1]}" if size else " "
-
-
-@lru_cache(64)
-def type_words(code: str) -> frozenset[str]:
-    """The words in the heads of structs, classes, unions and enums, and those behind a closing brace."""
-    heads = re.findall(r"\b(?:struct|class|union|enum)\b([^{};]*)|\}\s*(\w+)\s*;", code)
-    return frozenset(word for head in heads for text in head for word in _WORD.findall(text))
-
-
-def enum_type(code: str, name: str) -> str:
-    """The integer type of an enum of that name, or an empty text."""
-    head = re.search(rf"\benum\b(?:\s+(?:class|struct))?\s+{name}\s*(?::\s*([\w\s:]+?)\s*)?\{{", code)
-    if head or re.search(rf"\benum\b[^{{}};]*\{{[^{{}}]*\}}\s*{name}\s*;", code):
-        return (head and head[1]) or "int"
-    return ""
 
 
 def parameter(text: str) -> Param:

@@ -6,8 +6,8 @@ A file may be one as downloaded: its host code is left out, a kernel gets its C 
 import os
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from minigrad.display import MARK
@@ -16,7 +16,6 @@ from minigrad.display import regions as regions
 from minigrad.errors import CompileError
 from minigrad.scan import (
     BOUNDS,
-    DIRECTIVE,
     INCLUDE,
     OWN_STRUCTS,
     READ,
@@ -25,7 +24,6 @@ from minigrad.scan import (
     apply,
     asked,
     blank,
-    enum_type,
     has_c_name,
     is_host,
     item_name,
@@ -33,10 +31,8 @@ from minigrad.scan import (
     live_files,
     matching,
     members,
-    numbered,
     renamed,
     split,
-    type_words,
     without_directives,
 )
 from minigrad.scan import Param as Param
@@ -52,7 +48,6 @@ _TEMPLATE = re.compile(rf"(template\s*<([^{{}};]*?)>\s*){_KERNEL.pattern}")  # i
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)\n]*\))?[ \t]+((?:\\\n|[^\n])*)", re.M)
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
 _NO_BODY = re.compile(r"\s*;")
-_HOST_LIBRARY = re.compile(r"cu(?:blas|dnn|fft|rand|solver|sparse)|nccl|npp")  # whose headers NVRTC cannot read
 _HEADERS = ("include", "inc", "common", "Common", "src")
 _ON_DEVICE = {"__global__", "__device__", "__constant__", "__managed__", "__shared__", "constexpr"}
 _CONSTANT = re.compile(r"\b(?:const|constexpr)\s+(?:unsigned\s+)?(?:int|unsigned|size_t)\s+(\w+)\s*=\s*(\d+)\s*;")
@@ -234,76 +229,17 @@ class Source:
         """The macros that a launch may set, with their defaults, in headers too: `#ifndef TILE`, `#define TILE 16`."""
         return {name: int(value) for text in reversed(self._texts) for name, value in _TUNABLE.findall(text)}
 
-    @cached_property
-    def unit(self) -> str:
-        """The text for a compiler: its lines are numbered from its own first line."""
-        return f'{self.before.unit if self.before else ""}\n{self._given(self.folder, self)}'
-
-    @cached_property
-    def headers(self) -> "list[Source]":
-        """The files of the reader's that the text includes."""
-        return [self.header(path) for path in self.included if CUDA not in path.parents]
-
-    @cached_property
-    def given_files(self) -> dict[str, str]:
-        """The reader's files that the text includes, for a compiler: by the names under which the unit includes them."""
-        own = [path for path in self.included if CUDA not in path.parents]
-        return {_given_name(path): self.header(path)._given(path.parent, self) for path in own}
-
-    def header(self, path: Path) -> "Source":
-        """An included file as a text of its own, in which the same words make device code."""
-        name = path.relative_to(self.folder) if path.is_relative_to(self.folder) else path
-        text = path.read_text(errors="replace")
-        return replace(self, text=text, name=name.as_posix(), template="", before=None, words=self.device_words)
-
-    def _given(self, here: Path, root: "Source") -> str:
-        """The text with the edits for a compiler; its files are those that `root` finds from here."""
-        edits = [*self.edits, *self.alone(self.kernel, blank(self.device_text)), *self._c_names(), *self._includes(here, root)]
-        return f'#line 1 "{self.name}"\n{apply(edits, self.device_text)}'
-
-    def _includes(self, here: Path, root: "Source") -> list[Edit]:
-        """A file of the reader's gets its given name; a header of which a compiler may know nothing is asked for."""
-        edits, guards = [], False
-        for found in INCLUDE.finditer(self.text):
-            line = self.text.count("\n", 0, found.start()) + 2
-            if "#" not in self.code[slice(*found.span())]:
-                continue
-            if not (path := root.find(asked(found), here)):
-                name = f'"{found["near"]}"' if found["near"] else f"<{found['far']}>"
-                host = " && !defined(__CUDACC_RTC__)" if _HOST_LIBRARY.match(asked(found)) else ""
-                guarded = f'#if __has_include({name}){host}\n{found[0]}\n#endif\n#line {line} "{self.name}"'
-                edits.append((*found.span(), guarded))
-                guards = True
-            elif CUDA not in path.parents:
-                edits.append((*found.span(), f'#include "{_given_name(path)}"'))
-        return edits + (numbered(self.code, self.name) if guards else [])
-
-    def _c_names(self) -> list[Edit]:
-        """extern "C" ahead of each kernel that lacks it: a GPU's driver finds it by its name."""
-        edits, others = [], self.others(self.kernel)
-        for item in items(self.code):
-            if item in others:
-                continue
-            head = without_directives(self.code[item.start : item.body])
-            name = self._kernel.search(head)
-            template = _TEMPLATE.match(head)
-            wanted = template and template[3] == self._name and self.code[item.body] == "{"
-            mine = wanted or not head.startswith("template")
-            mine = mine and (self.name, item.start) not in self.left_out and "__global__" in self._expanded(head)
-            if mine and name and not has_c_name(self.code, item.start + name.start()):
-                at = item.start + (template.end(1) if template else 0)
-                words = re.finditer(r"\b(?:static|inline)\b", self.code[at : item.body])
-                edits += [(at, at, 'extern "C" '), *((at + w.start(), at + w.end(), "") for w in words)]
-        return edits
-
-    def alone(self, kernel: str, code: str) -> list[Edit]:
-        """The other kernels give way to their directives; where none is wanted, all stay. code: the text, blanked."""
-        edits: list[Edit] = []
-        for item in self.others(kernel):
-            stay = [place for found in DIRECTIVE.finditer(code, item.start, item.stop) for place in found.span()]
-            ends = [item.start, *stay, item.stop]
-            edits += [(a, b, "\n" * code.count("\n", a, b)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
-        return edits
+    def c_name_at(self, item: TopLevel) -> int | None:
+        """Where extern "C" belongs ahead of an item that is a kernel of this build; None where it does not."""
+        head = without_directives(self.code[item.start : item.body])
+        name = self._kernel.search(head)
+        template = _TEMPLATE.match(head)
+        wanted = template and template[3] == self._name and self.code[item.body] == "{"
+        mine = wanted or not head.startswith("template")
+        mine = mine and (self.name, item.start) not in self.left_out and "__global__" in self._expanded(head)
+        if not (mine and name) or has_c_name(self.code, item.start + name.start()):
+            return None
+        return item.start + (template.end(1) if template else 0)
 
     def others(self, kernel: str) -> list[TopLevel]:
         """The kernels of the text but for the one that is wanted, which needs none of them."""
@@ -389,8 +325,8 @@ class Source:
 
     @property
     def texts(self) -> list[str]:
-        """All that a compiler reads: the unit and the files that it includes."""
-        return [self.unit, *(path.read_text(errors="replace") for path in self.included)]
+        """All that a compiler reads: the texts and the files that they include."""
+        return [*(each.text for each in self.chain), *(path.read_text(errors="replace") for path in self.included)]
 
     def find(self, name: str, here: Path) -> Path | None:
         """The file of an include: by the including text, by the source, or where a project keeps its headers."""
@@ -442,6 +378,16 @@ def _first_line(text: str, start: int) -> int:
     return start
 
 
-def _given_name(path: Path) -> str:
-    """The name under which a compiler gets a file: no two of a reader's have one name, and no header of its own has it."""
-    return f"reader/{path.as_posix().lstrip('/').replace('..', 'up')}"
+@lru_cache(64)
+def type_words(code: str) -> frozenset[str]:
+    """The words in the heads of structs, classes, unions and enums, and those behind a closing brace."""
+    heads = re.findall(r"\b(?:struct|class|union|enum)\b([^{};]*)|\}\s*(\w+)\s*;", code)
+    return frozenset(word for head in heads for text in head for word in _WORD.findall(text))
+
+
+def enum_type(code: str, name: str) -> str:
+    """The integer type of an enum of that name, or an empty text."""
+    head = re.search(rf"\benum\b(?:\s+(?:class|struct))?\s+{name}\s*(?::\s*([\w\s:]+?)\s*)?\{{", code)
+    if head or re.search(rf"\benum\b[^{{}};]*\{{[^{{}}]*\}}\s*{name}\s*;", code):
+        return (head and head[1]) or "int"
+    return ""

@@ -11,7 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from minigrad.scan import INCLUDE, Edit, asked, blank, end_of, numbered, outside, split, without_directives
+from minigrad.devices.unit import alone, numbered
+from minigrad.scan import INCLUDE, Edit, asked, blank, end_of, outside, split, without_directives
 from minigrad.simulator.indices import indices
 from minigrad.simulator.updates import updates
 from minigrad.source import Source
@@ -156,7 +157,7 @@ def _entries(source: Source, code: str, kernel: str) -> list[Edit]:
             and code[at.start : at.stop].strip()
         ):
             edits += [(stop, stop, f" MINIGRAD_KERNEL({name})") for stop in at.stops]
-    return [*edits, *source.alone(kernel, code)]
+    return [*edits, *alone(source, kernel, code)]
 
 
 def _shared(code: str) -> list[Edit]:

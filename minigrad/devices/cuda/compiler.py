@@ -3,7 +3,6 @@
 import re
 import subprocess
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,9 +11,10 @@ from minigrad.devices.cuda.toolkit import find_nvcc, headers_without_nvcc, outpu
 from minigrad.devices.device import MAX_SHARED
 from minigrad.devices.hints import hint
 from minigrad.devices.leave_out import RejectedText, Rejection, build_without
+from minigrad.devices.unit import header, headers, unit, units_of_headers
 from minigrad.errors import CompileError, DeviceError, LaunchError
 from minigrad.scan import INCLUDE, asked
-from minigrad.source import Source
+from minigrad.source import CUDA, Source
 
 WIDTHS = ("char", 8), ("short", 16), ("int", 32), ("long", 64)
 LIMITS = {
@@ -60,7 +60,7 @@ def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
         return image
 
     stem = Path(source.name).stem
-    return caches.compiled(stem, ".cubin", (source.texts, options, _version()), build).read_bytes()
+    return caches.compiled(stem, ".cubin", (unit(source), source.texts, options, _version()), build).read_bytes()
 
 
 @cache
@@ -71,7 +71,7 @@ def _version() -> str:
 
 def _nvcc(compiler: str, source: Source, options: list[str], image: Path) -> None:
     file = image.with_suffix(".cu")
-    for name, text in {file.name: source.unit, **source.given_files}.items():  # errors name the reader's files
+    for name, text in {file.name: unit(source), **units_of_headers(source)}.items():  # errors name the reader's files
         (place := file.parent / name).parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
     own = [f"-I{file.parent}", "-expt-relaxed-constexpr"]  # as projects that call std::max are built
@@ -92,7 +92,7 @@ def _nvrtc(source: Source, options: list[str]) -> bytes:
     options = [*options, *(f"-I{folder}" for folder in headers_without_nvcc())]
     headers = _headers(source)
     texts, names = ([each.encode() for each in part] for part in (headers.values(), headers))
-    text = f"{NVRTC_NAMES}{source.unit}".encode()
+    text = f"{NVRTC_NAMES}{unit(source)}".encode()
     _, program = nvrtc.nvrtcCreateProgram(text, source.name.encode(), len(headers), texts, names)
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
@@ -105,14 +105,16 @@ def _nvrtc(source: Source, options: list[str]) -> bytes:
 
 
 def _headers(source: Source) -> dict[str, str]:
-    """The included files by their names, without the functions of the host, of which NVRTC takes none."""
-    found = dict(source.given_files)
+    """The included files by their names, the package's own too, without functions of the host: NVRTC takes none."""
+    found, seen = units_of_headers(source), set[str]()
 
     def follow(text: str, here: Path) -> None:
         for each in INCLUDE.finditer(text):
             name = asked(each)
-            if name and name not in found and (path := source.find(name, here)):
-                found[name] = replace(source.header(path), name=name).device_text
+            if name and name not in seen and (path := source.find(name, here)):
+                seen.add(name)
+                if CUDA in path.parents:
+                    found[name] = header(source, path).device_text
                 follow(path.read_text(errors="replace"), path.parent)
 
     for one in source.chain:
@@ -138,7 +140,7 @@ def explain(source: Source, log: str) -> Exception:
             faults.append(Rejection(f"{found[1]}({number}): error: {found[3]}\n    {shown}", [(found[1], number)]))
     if not faults:
         return CompileError(log.strip() + hint(log.strip()))
-    return RejectedText(faults, {each.name: each.text for each in [*source.chain, *source.headers]}, _shown)
+    return RejectedText(faults, {each.name: each.text for each in [*source.chain, *headers(source)]}, _shown)
 
 
 def _shown(faults: list[Rejection]) -> CompileError:
