@@ -315,6 +315,7 @@ __global__ void other(float* y) { y[0] = defined_elsewhere(y[0]); }
 #include <cublasXt.h>
 #include "../config.h"
 __global__ void scale(const float* x, float* y);
+__device__ __nv_bfloat16 brought_by_cublas(half);
 std::vector<float> scale_on_the_host(const std::vector<float>& x) { return x; }
 __device__ float defined_elsewhere(float);
 __device__ int wrong() { return not_here(1); }
