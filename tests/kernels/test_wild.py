@@ -393,3 +393,24 @@ def test_launch_bounds_are_the_most_threads(bound, kernel_device):
     kernel(y, grid=1, block=64)
     with pytest.raises(LaunchError, match="65 threads in a block; its __launch_bounds__ allows 64"):
         kernel(y, grid=1, block=65)
+
+
+def test_variables_of_the_host_with_constructors():
+    text = """#include <vector>
+    std::vector<const char*> names;
+    const std::vector<int> sizes = {1, 2, 3};
+    __global__ void k(float* x) { x[threadIdx.x] = 1; }"""
+    assert mg.kernel(text, "k").source.host_names == ["names"]
+    assert not mg.inspect(text, x := np.zeros(2, np.float32), name="k", grid=1, block=2).problems and x.all()
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc")
+def test_an_item_is_left_out_behind_which_nvcc_understands_nothing():
+    text = """__device__ inline at::Half atomicAdd(at::Half* to, at::Half value) { return *to; }
+    __global__ void k(float* x) {
+        # pragma unroll
+        for (int i = 0; i < 2; i++) {
+            x[i] = 1;
+        }
+    }"""
+    assert b".text.k\0" in compiler.cubin(mg.kernel(text, "k").source, {}, "sm_90")
