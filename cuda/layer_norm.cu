@@ -73,10 +73,9 @@ constexpr int BLOCKS_AT_ONCE = SINGLE ? 2 : 1;
 extern "C" __global__ void __launch_bounds__(256, BLOCKS_AT_ONCE) layer_norm_warp(
     const real* x, const wide* weight, const wide* bias, real* y, wide* mean, wide* inverse, wide eps, int rows,
     int n) {
-    constexpr int STAGES = SINGLE ? 2 : 1;
     __shared__ Four<real> places[STAGES][256];
     Walk walk(rows, n);
-    Rows<STAGES, real> xs{x, places};
+    Rows<real> xs{x, places};
     Four<wide> factors = walk.columns(weight, 1), terms = walk.columns(bias, 0);
     for (begin(walk, xs); walk.goes_on(); walk.next()) {
         advance(walk, xs);
@@ -94,10 +93,9 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS_AT_ONCE) layer_norm_war
 extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) layer_norm_warp_backward(
     const real* dy, const real* x, const wide* weight, const wide* mean, const wide* inverse, real* dx, wide* parts,
     int rows, int n) {
-    constexpr int STAGES = SINGLE ? 2 : 1;
     __shared__ alignas(16) Four<real> places[2][STAGES][256];  // also of sums, vectors of floats
     Walk walk(rows, n);
-    Rows<STAGES, real> dys{dy, places[0]}, xs{x, places[1]};
+    Rows<real> dys{dy, places[0]}, xs{x, places[1]};
     Four<wide> factors = walk.columns(weight, 1), sums[2] = {};  // for weight and bias
     wide center = walk.row < rows ? mean[walk.row] : 0, scale = walk.row < rows ? inverse[walk.row] : 0;
     for (begin(walk, dys, xs); walk.goes_on(); walk.next()) {

@@ -150,7 +150,7 @@ def launched(kernel: Kernel, x: Array, resident: int) -> Launch:
     rows, n, _ = around(x.shape, x.ndim - 1)
     warps = kernel.launch(rows, n, 1).values["WARPS"]
     blocks = max(1, min(ceil_div(rows * warps, WARPS), resident * x.device.processors))
-    launch = kernel.launch(rows, n, blocks)  # planned once: naming values would plan it at each call
+    launch = kernel.launch(rows, n, blocks)
     if n > 128 * launch.values["WARPS"] and kernel.fit:  # tuned for a shorter row
         launch = kernel.launch(rows, n, blocks, **kernel.fit(rows, n))
     if n > 128 * launch.values["WARPS"]:
