@@ -96,6 +96,14 @@ def loop(
     if main is None and not (len(steps) == 1 and main_step):
         main_step = None
     rest = [s for s in steps if s is not main_step]
+    if main_step is not None and rest:
+        later = rest[next(n for n, s in enumerate(steps) if s is main_step) :]
+        if main_step.value.names & written(later):
+            main_step, rest = None, steps
+        else:  # the step of the loop comes last
+            stepped = ast.Binary(main_step.op.rstrip("="), main_step.target, main_step.value, main_step.target.type)
+            for s in later:
+                substitute(s, name, main_step.value if main_step.op == "=" else stepped)
     if rest:
         body = with_steps(body, rest)
     if needed:

@@ -140,11 +140,13 @@ class TypeParser:
         elif tokens[at].text == "::":
             at += 1
         name = tokens[at].text
-        if tokens[at].kind != "name" or tokens[at].text in LOCAL_TYPES:
+        if tokens[at].kind != "name" or name in LOCAL_TYPES:
             return None, 0
         while tokens[at + 1].text == "::" and self.symbols.type(tokens[at + 2].text) is not None:
             at += 2  # a type of a namespace
             name = tokens[at].text
+        if name in self.tokens.unsupported:
+            return None, 0
         kind = self.named_type(name)
         at += 1
         if tokens[at].text == "<" and self.functions and name in self.functions.templates:
@@ -159,7 +161,7 @@ class TypeParser:
         alias = self.symbols.macros.get(name)
         if alias and alias.name == "a type":
             return alias.type
-        if self.symbols.lookup(name) is not None:
+        if self.symbols.lookup(name) is not None or self.holder(name) is not None:
             return None
         if (found := self.symbols.type(name)) is not None:
             return found
@@ -250,6 +252,9 @@ class TypeParser:
         raise NotImplementedError
 
     def simple(self, e: Expr, name: str, place: Place, always: bool = False) -> Expr:
+        raise NotImplementedError
+
+    def holder(self, name: str) -> Struct | StructType | None:
         raise NotImplementedError
 
     def construct(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
