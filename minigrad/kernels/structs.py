@@ -17,6 +17,7 @@ from minigrad.source import Param
 
 ADDRESS = np.dtype(np.uint64)
 BYTES = {1: ctypes.c_uint8, 2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
+WIDEST = 8  # bytes of ctypes' most aligned type
 
 
 @cache
@@ -124,7 +125,7 @@ def by_value(place: str, param: Param, value: Any, arrays: list[tuple[str, Any]]
     """The bytes of a structured scalar, `points[0]` or `np.array((1, 2), dtype)`, or of a vector's numbers.
 
     A struct that holds pointers is given as its members by name, {"n": 3, "x": tensor}; their arrays join `arrays`.
-    Where the parameter begins at a multiple of 16, they are plain bytes. Raises TypeError.
+    Where the parameter begins at a multiple of 16 or more, they are plain bytes. Raises TypeError.
     """
     dtype, align = value_layout(param)
     value = value.numpy() if hasattr(value, "numpy") else value  # an array of numbers may have been uploaded
@@ -140,7 +141,7 @@ def by_value(place: str, param: Param, value: Any, arrays: list[tuple[str, Any]]
         if host.shape != dtype.shape or host.dtype.kind not in "iuf":
             raise TypeError(f"{place} takes {dtype.shape[0]} numbers, e.g. {(0,) * dtype.shape[0]}.")
         host = host.astype(dtype.base)
-    return host.tobytes() if align == 16 else memory(param).from_buffer_copy(host.tobytes())
+    return host.tobytes() if align > WIDEST else memory(param).from_buffer_copy(host.tobytes())
 
 
 def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tuple[str, Any]]) -> np.ndarray:

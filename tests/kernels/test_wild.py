@@ -5,6 +5,8 @@ import pytest
 
 import minigrad as mg
 from minigrad.devices.cuda import compiler
+from minigrad.devices.cuda.toolkit import find_nvcc
+from minigrad.devices.unit import unit
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*left out")
 
@@ -291,8 +293,91 @@ def test_nvrtc_is_given_headers_without_functions_of_the_host(tmp_path):
     for file, text in INCLUDED.items():
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(text)
+    own = f"reader{tmp_path}/"
     headers = compiler._headers(mg.kernel(tmp_path / "main.cu", "scale").source)
-    assert headers["cuda.h"] == INCLUDED["kernels/cuda.h"] and "../kernels/more.h" in headers
-    assert headers["config.c"].split() == ["#define", "SIZE", "8", "typedef", "float", "fp;"]
-    unit = mg.kernel("#include <cublas_v2.h>\n#include <cuda_fp16.h>\n__global__ void k(half* x) {}", "k").source.unit
-    assert unit.count("#if __has_include(<cublas_v2.h>) && !defined(__CUDACC_RTC__)") == 1
+    found = {name.removeprefix(own): text.partition("\n")[2] for name, text in headers.items()}
+    assert found["kernels/cuda.h"].splitlines() == [f'#include "{own}kernels/more.h"', "#define OFFSET 1000"]
+    assert found["config.c"].split() == ["#define", "SIZE", "8", "typedef", "float", "fp;"]
+    made = mg.kernel("#include <cublas_v2.h>\n#include <cuda_fp16.h>\n__global__ void k(half* x) {}", "k")
+    assert unit(made.source).count("#if __has_include(<cublas_v2.h>) && !defined(__CUDACC_RTC__)") == 1
+
+
+HEADERS = {
+    "main.cu": """#include <vector>
+#include "lib/scale.h"
+#ifdef NEVER
+#include <nowhere.h>
+#endif
+__global__ void scale(const float* x, float* y) { y[threadIdx.x] = times(x[threadIdx.x]); }
+__global__ void other(float* y) { y[0] = defined_elsewhere(y[0]); }
+""",
+    "lib/scale.h": """#pragma once
+#include <cublasXt.h>
+#include "../config.h"
+__global__ void scale(const float* x, float* y);
+std::vector<float> scale_on_the_host(const std::vector<float>& x) { return x; }
+__device__ float defined_elsewhere(float);
+__device__ int wrong() { return not_here(1); }
+__device__ float times(float x) { return std::max(FACTOR * x, 0.f); }
+""",
+    "config.h": "#pragma once\n#define FACTOR 3\n",
+}
+
+
+def headers_of_a_project(folder):
+    for file, text in HEADERS.items():
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_text(text)
+    return folder / "main.cu"
+
+
+def test_headers_are_read_as_the_file_is(tmp_path, kernel_device):
+    """Functions of the host, headers that are missing, declarations of the kernel, and what does not compile."""
+    x, y = numbers(4, kernel_device), numbers(4, kernel_device)
+    mg.kernel(headers_of_a_project(tmp_path), "scale")(x, y, grid=1, block=4)
+    assert y.numpy().tolist() == [0, 3, 6, 9]
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc")
+def test_nvcc_is_given_headers_as_the_simulator_is(tmp_path):
+    source = mg.kernel(headers_of_a_project(tmp_path), "scale").source
+    image = compiler.cubin(source, {}, "sm_90")
+    assert b".text.scale\0" in image and b".text.other\0" not in image
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc")
+def test_an_error_of_nvcc_has_its_line_behind_a_branch_that_is_not_compiled(tmp_path):
+    file = headers_of_a_project(tmp_path)
+    file.write_text(HEADERS["main.cu"].replace("times(", "twice("))
+    with pytest.raises(mg.errors.CompileError, match=r"main\.cu\(6\): error: .*twice"):
+        compiler.cubin(mg.kernel(file, "scale").source, {}, "sm_90")
+    with pytest.raises(mg.errors.CompileError, match=r"main\.cu\(6\): error: .*twice"):
+        mg.kernel(file, "scale")(numbers(4), numbers(4), grid=1, block=4)
+
+
+def test_an_array_parameter_of_several_axes(kernel_device):
+    text = "__global__ void k(const float x[][2][3], float y[]) { y[threadIdx.x] = x[threadIdx.x][1][2]; }"
+    y = numbers(2, kernel_device)
+    mg.kernel(text, "k")(numbers(12, kernel_device), y, grid=1, block=2)
+    assert y.numpy().tolist() == [5, 11]
+
+
+def test_a_struct_of_any_alignment_by_value(kernel_device):
+    text = """typedef struct alignas(64) { double a, b; } Pair;
+    __global__ void k(double* y, int n, const Pair p, int m) { y[threadIdx.x] = p.a * n + p.b * m; }"""
+    y = numbers(2, kernel_device, np.float64)
+    dtype = np.dtype({"names": ["a", "b"], "formats": ["f8", "f8"], "offsets": [0, 8], "itemsize": 64})
+    mg.kernel(text, "k")(y, 10, np.array((2, 3), dtype), 100, grid=1, block=2)
+    assert y.numpy().tolist() == [320, 320]
+
+
+def test_a_type_of_templates_arguments_is_no_struct(kernel_device):
+    """Specialized templates name types; a name that stands for itself in a namespace has the other meaning."""
+    text = """namespace detail { typedef unsigned uint32; }
+    typedef detail::uint32 uint32;
+    template <class T> struct is_int { enum { value = 0 }; };
+    template <> struct is_int<uint32> { enum { value = 1 }; };
+    __global__ void k(uint32* y) { y[threadIdx.x] = is_int<uint32>::value; }"""
+    y = numbers(2, kernel_device, np.uint32)
+    mg.kernel(text, "k")(y, grid=1, block=2)
+    assert y.numpy().tolist() == [1, 1]
