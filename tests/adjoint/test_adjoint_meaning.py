@@ -107,6 +107,13 @@ def test_an_index_that_wraps_around_is_no_proof_that_an_element_belongs_to_one_t
     np.testing.assert_array_equal(dx.numpy(), 4 * x)
 
 
+def test_the_extent_of_an_array_is_a_constant_to_every_compiler():
+    body = "constexpr int n = std::min(SIZE / 8, 4); double q[n]; for (int k = 0; k < n; ++k) q[k] = x[k] * x[i]; "
+    text = kernel(f"{body}y[i] = q[0] * q[n - 1];", "#include <algorithm>\n#define SIZE 24")
+    check(text)
+    assert "double q[SIZE / 8 < 4 ? SIZE / 8 : 4];" in mg.adjoint(text).source
+
+
 SEVERAL = "has several meanings in this file; give each a name of its own"
 REFUSED = {
     "double t = x[i]; y[i] = t * twice(t);": "one side of this * reads t and the other one changes it; write two",

@@ -11,7 +11,7 @@ from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, common_type, is_float, unused_name
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ONE, ZERO, int_value
+from minigrad.adjoint.language.rewrite import ONE, ZERO, int_value, replace_parts
 from minigrad.adjoint.language.values import (
     Elements,
     Kind,
@@ -363,4 +363,13 @@ class DeclarationParser(ExpressionParser):
         if any(n not in self.symbols.macros for n in e.names):
             why = f"the extent of {name.text} must be a constant: a number, a macro or a const int."
             raise self.error(place, why)
-        return e
+        return replace_parts(e, self.chosen_number)
+
+    def chosen_number(self, e: Expr) -> Expr | None:
+        """A choice for min and max, which are no constants to every compiler."""
+        match e:
+            case ast.Call(function="min" | "max", arguments=(a, b)):
+                a, b = (replace_parts(part, self.chosen_number) for part in (a, b))
+                test = ast.Binary("<" if e.function == "min" else ">", a, b, "bool")
+                return ast.Ternary(test, a, b, e.type)
+        return None

@@ -221,13 +221,8 @@ class TypeParser:
 
     def matching(self, start: int) -> int:
         """The token that closes the bracket at a token."""
-        depth = 0
-        for n in range(start, len(self.tokens.tokens)):
-            text = self.tokens.tokens[n].text
-            depth += (text in ("{", "(", "[")) - (text in ("}", ")", "]"))
-            if not depth:
-                return n
-        return len(self.tokens.tokens) - 1
+        last = len(self.tokens.tokens) - 1
+        return self.tokens.closing.get(start, last if self.tokens.tokens[start].text in ("{", "(", "[") else start)
 
     def skip_to_semicolon(self) -> None:
         while self.tokens.next.kind != "end" and self.tokens.take().text != ";":

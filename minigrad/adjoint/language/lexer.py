@@ -58,6 +58,17 @@ class TokenStream:
         """Every name in the file: new names must differ from them."""
         return {t.text for t in self.tokens if t.kind == "name"} | set(self.macros)
 
+    @cached_property
+    def closing(self) -> dict[int, int]:
+        """The number of the token that closes the bracket at a token."""
+        found, opened = dict[int, int](), list[int]()
+        for n, token in enumerate(self.tokens):
+            if token.text in ("{", "(", "["):
+                opened.append(n)
+            elif token.text in ("}", ")", "]") and opened:
+                found[opened.pop()] = n
+        return found
+
     # --- the cursor ---
 
     @property

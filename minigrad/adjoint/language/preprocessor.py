@@ -257,9 +257,12 @@ class Preprocessor:
         n = 0
         while n < len(tokens):
             token = tokens[n]
-            macro = self.macros.get(token.text) if token.kind == "name" and token.text not in hidden else None
-            called = n + 1 < len(tokens) and tokens[n + 1].text == "("
             n += 1
+            if token.text not in self.macros:  # most tokens
+                made.append(token)
+                continue
+            macro = self.macros[token.text] if token.kind == "name" and token.text not in hidden else None
+            called = n < len(tokens) and tokens[n].text == "("
             if macro is None or (macro.kept and not names) or (macro.params is not None and not called):
                 made.append(token)
                 continue
@@ -301,13 +304,14 @@ class Preprocessor:
         given = dict(zip(params, arguments, strict=True))
         made: list[Token] = []
         body = macro.body
+        joins = any(t.text == "#" for t in body)
         for n, token in enumerate(body):
             if token.text == "##" or (token.text == "#" and token.kind == "bad"):
                 continue
-            pasted = _pastes(body, n - 1) or _pastes(body, n + 1)
+            pasted = joins and (_pastes(body, n - 1) or _pastes(body, n + 1))
             found = given.get(token.text)
             piece = [token] if found is None else found if pasted else self.expand(found, names=names)
-            if _pastes(body, n - 1) and made and piece:
+            if pasted and made and piece and _pastes(body, n - 1):
                 made[-1] = cut(self.stream, made[-1].text + piece[0].text, 1, 0)[0]
                 piece = piece[1:]
             made += piece
