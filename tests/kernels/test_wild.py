@@ -7,6 +7,7 @@ import minigrad as mg
 from minigrad.devices.cuda import compiler
 from minigrad.devices.cuda.toolkit import find_nvcc
 from minigrad.devices.unit import unit
+from minigrad.errors import LaunchError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*left out")
 
@@ -315,6 +316,7 @@ __global__ void other(float* y) { y[0] = defined_elsewhere(y[0]); }
 #include <cublasXt.h>
 #include "../config.h"
 __global__ void scale(const float* x, float* y);
+__device__ __nv_bfloat16 brought_by_cublas(half);
 std::vector<float> scale_on_the_host(const std::vector<float>& x) { return x; }
 __device__ float defined_elsewhere(float);
 __device__ int wrong() { return not_here(1); }
@@ -381,3 +383,13 @@ def test_a_type_of_templates_arguments_is_no_struct(kernel_device):
     y = numbers(2, kernel_device, np.uint32)
     mg.kernel(text, "k")(y, grid=1, block=2)
     assert y.numpy().tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("bound", ["64", "HALF * 2", "2 * N, 4"])
+def test_launch_bounds_are_the_most_threads(bound, kernel_device):
+    head = f"#define HALF 32\ntemplate <int N> __global__ void __launch_bounds__({bound})"
+    text = f"{head} k(float* y) {{ y[threadIdx.x] = N; }}"
+    kernel, y = mg.kernel(text, "k<32>"), numbers(65, kernel_device)
+    kernel(y, grid=1, block=64)
+    with pytest.raises(LaunchError, match="65 threads in a block; its __launch_bounds__ allows 64"):
+        kernel(y, grid=1, block=65)
