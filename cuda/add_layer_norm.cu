@@ -1,29 +1,27 @@
+#include "row_in_warp.cuh"
 #include "row_in_warps.cuh"
 
 // The residual stream and its norm. h = x + y + bias, n = (h - mean(h)) / sqrt(var(h) + eps) * weight + shift, and with
 // CENTER 0, in add_rms_norm, the mean is 0 and the shift null. The stream, x and h, is in the type of arithmetic, what a layer
-// reads and writes, n and y, in bfloat16 where the network computes in that. WARPS warps -> a row: see row_in_warps.cuh.
+// reads and writes, n and y, in bfloat16 where the network computes in that. Forward a warp -> a row, backward WARPS warps: see
+// row_in_warp.cuh and row_in_warps.cuh.
 
-extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) add_layer_norm_forward(
+extern "C" __global__ void __launch_bounds__(128, SINGLE ? 6 : 1) add_layer_norm_forward(
     const wide* x, const real* y, const wide* weight, const wide* shift, const wide* bias, wide* h, real* normed, wide eps,
     int rows, int n) {
-    constexpr int STAGES = SINGLE ? 2 : 1;
-    __shared__ Four<wide> x_places[STAGES][256];
-    __shared__ Four<real> y_places[STAGES][256];
-    Walk walk(rows, n);
-    Rows<STAGES, wide> xs{x, x_places};
-    Rows<STAGES, real> ys{y, y_places};
-    Four<wide> each = walk.columns(bias, 0), factors = walk.columns(weight, 1), terms = walk.columns(shift, 0);
-    for (begin(walk, xs, ys); walk.goes_on(); walk.next()) {
-        advance(walk, xs, ys);
-        Four<wide> own = xs.take(walk), more = ys.take(walk);
+    HeldRow row(n), more(n);
+    if (row.number >= rows) return;
+    row.read(x), more.read(y);
+    row.each([&](int k, int i) {
+        Four<wide> each = {0, 0, 0, 0};
+        if (bias) each = vec(bias + i);
 #pragma unroll
-        for (int j = 0; j < LANES; ++j) own.at[j] += more.at[j] + each.at[j];
-        walk.write(h, own);
-        Moments all = moments(own, n, walk.turn);
-        normalize(own, all.mean, all.inverse(eps, n), factors, terms);
-        walk.write(normed, own);
-    }
+        for (int j = 0; j < LANES; ++j) row.own[k].at[j] += more.own[k].at[j] + each.at[j];
+    });
+    row.write(h);
+    wide mean, inverse;
+    row.normalize(weight, shift, eps, mean, inverse);
+    row.write(normed);
 }
 
 // dx = dh + inverse (g - mean(g) - normal mean(g normal)), g = dn weight; dy is the same in the type of y, null where that is
@@ -33,12 +31,11 @@ extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) add_layer_norm
 extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) add_layer_norm_backward(
     const wide* dh, const real* dn, const wide* h, const wide* weight, wide* dx, real* dy, wide* parts, wide eps, int rows,
     int n) {
-    constexpr int STAGES = SINGLE ? 2 : 1;
     __shared__ Four<real> dn_places[STAGES][256];
     __shared__ Four<wide> places[2][STAGES][256];
     Walk walk(rows, n);
-    Rows<STAGES, real> dns{dn, dn_places};
-    Rows<STAGES, wide> dhs{dh, places[0]}, hs{h, places[1]};
+    Rows<real> dns{dn, dn_places};
+    Rows<wide> dhs{dh, places[0]}, hs{h, places[1]};
     Four<wide> factors = walk.columns(weight, 1), sums[3] = {};
     for (begin(walk, dns, dhs, hs); walk.goes_on(); walk.next()) {
         advance(walk, dns, dhs, hs);

@@ -1,3 +1,4 @@
+#include "row_in_warp.cuh"
 #include "row_in_warps.cuh"
 
 // layer_norm, and with CENTER 0 rms_norm, whose mean is 0: rows of n numbers. A row has two statistics of its own, mean
@@ -62,42 +63,29 @@ extern "C" __global__ void layer_norm_backward_sums(
     parts[(gridDim.y + blockIdx.y) * n + i] = dbias;
 }
 
-// --- WARPS warps -> a row in their registers: see row_in_warps.cuh ---
+// --- a warp -> a row in its registers: see row_in_warp.cuh ---
 
-#if __CUDA_ARCH__ >= 800
-constexpr int BLOCKS_AT_ONCE = SINGLE ? 6 : 1;  // on a multiprocessor: its registers are shared out for as many
-#else
-constexpr int BLOCKS_AT_ONCE = SINGLE ? 2 : 1;
-#endif
-
-extern "C" __global__ void __launch_bounds__(256, BLOCKS_AT_ONCE) layer_norm_warp(
-    const real* x, const wide* weight, const wide* bias, real* y, wide* mean, wide* inverse, wide eps, int rows,
-    int n) {
-    constexpr int STAGES = SINGLE ? 2 : 1;
-    __shared__ Four<real> places[STAGES][256];
-    Walk walk(rows, n);
-    Rows<STAGES, real> xs{x, places};
-    Four<wide> factors = walk.columns(weight, 1), terms = walk.columns(bias, 0);
-    for (begin(walk, xs); walk.goes_on(); walk.next()) {
-        advance(walk, xs);
-        Four<wide> own = xs.take(walk);
-        Moments all = moments(own, n, walk.turn);
-        wide scale = all.inverse(eps, n);
-        if (walk.row < rows && threadIdx.x == 0) mean[walk.row] = all.mean, inverse[walk.row] = scale;
-        normalize(own, all.mean, scale, factors, terms);
-        walk.write(y, own);
-    }
+extern "C" __global__ void __launch_bounds__(128, SINGLE ? 8 : 1) layer_norm_warp(
+    const real* x, const wide* weight, const wide* bias, real* y, wide* mean, wide* inverse, wide eps, int rows, int n) {
+    HeldRow row(n);
+    if (row.number >= rows) return;
+    wide center, scale;
+    row.read(x);
+    row.normalize(weight, bias, eps, center, scale);
+    if (threadIdx.x == 0) mean[row.number] = center, inverse[row.number] = scale;
+    row.write(y);
 }
+
+// --- WARPS warps -> a row in their registers: see row_in_warps.cuh ---
 
 // All gradients, with dy and x read once. A thread keeps its columns' sums for weight and bias in registers; parts
 // (2, gridDim.x, n) are those of each block.
 extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) layer_norm_warp_backward(
     const real* dy, const real* x, const wide* weight, const wide* mean, const wide* inverse, real* dx, wide* parts,
     int rows, int n) {
-    constexpr int STAGES = SINGLE ? 2 : 1;
     __shared__ alignas(16) Four<real> places[2][STAGES][256];  // also of sums, vectors of floats
     Walk walk(rows, n);
-    Rows<STAGES, real> dys{dy, places[0]}, xs{x, places[1]};
+    Rows<real> dys{dy, places[0]}, xs{x, places[1]};
     Four<wide> factors = walk.columns(weight, 1), sums[2] = {};  // for weight and bias
     wide center = walk.row < rows ? mean[walk.row] : 0, scale = walk.row < rows ? inverse[walk.row] : 0;
     for (begin(walk, dys, xs); walk.goes_on(); walk.next()) {
