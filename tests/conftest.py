@@ -1,6 +1,7 @@
 """The devices as fixtures. `cuda` is skipped where there is none; `sim` must be there, or no kernel was tested."""
 
 import ctypes
+import gc
 import sys
 from dataclasses import replace
 
@@ -17,6 +18,13 @@ from minigrad.simulator import Simulator
 
 DEVICES = sys.modules["minigrad.devices"]  # `minigrad.devices` is a function, too
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_objects():
+    """Garbage is looked for, and `mg.memory` looks, among what a file's own tests make: files before it leave millions."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["numpy", "sim", CUDA])
