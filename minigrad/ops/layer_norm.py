@@ -89,9 +89,7 @@ def per_warp(file: str, name: str, center: bool) -> Kernel:
     def fit(rows: int, n: int) -> dict[str, int]:
         return {"QUADS": next_power(ceil_div(n, 128), WARPS)}
 
-    return Kernel(
-        file, name, ("rows/4",), ("32", "4"), "rows n", {"CENTER": int(center)}, fit, QUADS=(WARPS, 1, 2, 4)
-    )
+    return Kernel(file, name, ("rows/4",), ("32", "4"), "rows n", {"CENTER": int(center)}, fit, QUADS=(WARPS, 1, 2, 4))
 
 
 def per_warps(file: str, name: str, center: bool) -> Kernel:
