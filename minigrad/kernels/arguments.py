@@ -47,11 +47,16 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
     real = _real(params, args)
     for i, (param, arg) in enumerate(zip(params, args, strict=True)):
         if param.pointer and arg is not None:
-            array = _array(kernel, i, param, arg)
-            _check_array(kernel, i, param, array, real)
+            several = isinstance(arg, list | tuple)
+            if several:
+                array = structs.array_of(_place(kernel, i, param), param, arg, arrays)
+                written += [x for each in arg for x in each.values() if hasattr(x, "written_by")]
+            else:
+                array = _array(kernel, i, param, arg)
+                _check_array(kernel, i, param, array, real)
             values[i] = array.address
             arrays.append((param.name, array))
-            if not param.const and array is not arg:
+            if not param.const and array is not arg and not several:
                 written.append(arg)
     maps = []
     for i, (param, arg) in enumerate(zip(params, args, strict=True)):
