@@ -9,7 +9,7 @@
 extern "C" __global__ void __launch_bounds__(128, SINGLE ? 6 : 1) add_layer_norm_forward(
     const wide* x, const real* y, const wide* weight, const wide* shift, const wide* bias, wide* h, real* normed, wide eps,
     int rows, int n) {
-    Row row(n), more(n);
+    HeldRow row(n), more(n);
     if (row.number >= rows) return;
     row.read(x), more.read(y);
     row.each([&](int k, int i) {

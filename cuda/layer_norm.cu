@@ -67,7 +67,7 @@ extern "C" __global__ void layer_norm_backward_sums(
 
 extern "C" __global__ void __launch_bounds__(128, SINGLE ? 8 : 1) layer_norm_warp(
     const real* x, const wide* weight, const wide* bias, real* y, wide* mean, wide* inverse, wide eps, int rows, int n) {
-    Row row(n);
+    HeldRow row(n);
     if (row.number >= rows) return;
     wide center, scale;
     row.read(x);

@@ -11,11 +11,11 @@
 #define QUADS 8
 #endif
 
-struct Row {
+struct HeldRow {
     int number = blockIdx.x * blockDim.y + threadIdx.y, n;
     Four<wide> own[QUADS];
 
-    __device__ explicit Row(int n) : n(n) {}
+    __device__ explicit HeldRow(int n) : n(n) {}
     // f(k, column) for the lane's numbers own[k], the first of which is in this column
     template <class F>
     __device__ void each(F f) {

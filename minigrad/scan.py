@@ -135,7 +135,7 @@ def is_host(code: str, item: TopLevel, device: frozenset[str]) -> bool:
         return False
     if is_function(whole):
         return bool(_HOST_FUNCTION.match(head))
-    constant = re.match(r"template|.*\bconst\b", whole, re.S)
+    constant = re.match(r"template|.*\bconst\b", re.sub(r"<[^<>]*>", "", whole), re.S)
     return bool(code[item.body] == ";" and _WORD.match(head) and not constant)
 
 

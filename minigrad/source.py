@@ -107,11 +107,11 @@ class Source:
         for match in self._kernel.finditer(without_directives(code)):
             close = matching(code, match.end() - 1, "()")
             body = code.find("{", close)
-            said = self._expanded(match[0]).split()
+            said = self.expanded(match[0]).split()
             if not {"__global__", "void"} <= set(said) or body < 0 or code[close + 1 : body].strip():
                 continue  # another function, or a declaration only
             declared = without_directives(code[match.end() : close])
-            declared = self._expanded(declared, {parameter(each).name for each in split(declared)})
+            declared = self.expanded(declared, {parameter(each).name for each in split(declared)})
             params = () if declared.strip() in ("", "void") else tuple(map(self._parameter, split(declared)))
             start = _first_line(self.text, code.rfind("\n", 0, match.start()) + 1)
             stop = matching(code, body, "{}") + 1
@@ -147,9 +147,9 @@ class Source:
 
     def _extents(self, declarator: str) -> str:
         """`v[N * 2]` -> `v[6]`"""
-        return re.sub(r"\[([\d\s()*+-]+)\]", lambda found: f"[{eval(found[1], {})}]", self._expanded(declarator))
+        return re.sub(r"\[([\d\s()*+-]+)\]", lambda found: f"[{eval(found[1], {})}]", self.expanded(declarator))
 
-    def _expanded(self, text: str, names: Collection[str] = ()) -> str:
+    def expanded(self, text: str, names: Collection[str] = ()) -> str:
         """The text with the values of macros and constants, but for those of a launch, and of parameters' `names`."""
         values, own = self._compiled[1], {name for name in ("real", "wide") if f"#ifndef {name}" in self._all}
         own |= {name for name in names if values.get(name, "").isdigit()}
@@ -236,7 +236,7 @@ class Source:
         template = _TEMPLATE.match(head)
         wanted = template and template[3] == self._name and self.code[item.body] == "{"
         mine = wanted or not head.startswith("template")
-        mine = mine and (self.name, item.start) not in self.left_out and "__global__" in self._expanded(head)
+        mine = mine and (self.name, item.start) not in self.left_out and "__global__" in self.expanded(head)
         if not (mine and name) or has_c_name(self.code, item.start + name.start()):
             return None
         return item.start + (template.end(1) if template else 0)

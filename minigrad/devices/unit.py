@@ -8,6 +8,8 @@ from minigrad.scan import DIRECTIVE, INCLUDE, Edit, apply, asked, blank, items
 from minigrad.source import CUDA, Source
 
 _HOST_LIBRARY = re.compile(r"cu(?:blas|dnn|fft|rand|solver|sparse)|nccl|npp")  # whose headers NVRTC cannot read
+_NO_NVRTC = " && !defined(__CUDACC_RTC__)"
+_BROUGHT = "#else\n#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n"  # their types, which kernels use
 _BRANCH = re.compile(r"[ \t]*#[ \t]*(?:el|endif)")
 
 
@@ -58,8 +60,8 @@ def _includes(source: Source, here: Path, root: Source) -> list[Edit]:
             continue
         if not (path := root.find(asked(found), here)):
             name = f'"{found["near"]}"' if found["near"] else f"<{found['far']}>"
-            host = " && !defined(__CUDACC_RTC__)" if _HOST_LIBRARY.match(asked(found)) else ""
-            guarded = f'#if __has_include({name}){host}\n{found[0]}\n#endif\n#line {line} "{source.name}"'
+            host, other = (_NO_NVRTC, _BROUGHT) if _HOST_LIBRARY.match(asked(found)) else ("", "")
+            guarded = f'#if __has_include({name}){host}\n{found[0]}\n{other}#endif\n#line {line} "{source.name}"'
             edits.append((*found.span(), guarded))
             guards = True
         elif CUDA not in path.parents:

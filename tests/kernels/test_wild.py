@@ -5,8 +5,8 @@ import pytest
 
 import minigrad as mg
 from minigrad.devices.cuda import compiler
-from minigrad.devices.cuda.toolkit import find_nvcc
 from minigrad.devices.unit import unit
+from minigrad.errors import LaunchError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*left out")
 
@@ -302,59 +302,6 @@ def test_nvrtc_is_given_headers_without_functions_of_the_host(tmp_path):
     assert unit(made.source).count("#if __has_include(<cublas_v2.h>) && !defined(__CUDACC_RTC__)") == 1
 
 
-HEADERS = {
-    "main.cu": """#include <vector>
-#include "lib/scale.h"
-#ifdef NEVER
-#include <nowhere.h>
-#endif
-__global__ void scale(const float* x, float* y) { y[threadIdx.x] = times(x[threadIdx.x]); }
-__global__ void other(float* y) { y[0] = defined_elsewhere(y[0]); }
-""",
-    "lib/scale.h": """#pragma once
-#include <cublasXt.h>
-#include "../config.h"
-__global__ void scale(const float* x, float* y);
-std::vector<float> scale_on_the_host(const std::vector<float>& x) { return x; }
-__device__ float defined_elsewhere(float);
-__device__ int wrong() { return not_here(1); }
-__device__ float times(float x) { return std::max(FACTOR * x, 0.f); }
-""",
-    "config.h": "#pragma once\n#define FACTOR 3\n",
-}
-
-
-def headers_of_a_project(folder):
-    for file, text in HEADERS.items():
-        (folder / file).parent.mkdir(exist_ok=True)
-        (folder / file).write_text(text)
-    return folder / "main.cu"
-
-
-def test_headers_are_read_as_the_file_is(tmp_path, kernel_device):
-    """Functions of the host, headers that are missing, declarations of the kernel, and what does not compile."""
-    x, y = numbers(4, kernel_device), numbers(4, kernel_device)
-    mg.kernel(headers_of_a_project(tmp_path), "scale")(x, y, grid=1, block=4)
-    assert y.numpy().tolist() == [0, 3, 6, 9]
-
-
-@pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc")
-def test_nvcc_is_given_headers_as_the_simulator_is(tmp_path):
-    source = mg.kernel(headers_of_a_project(tmp_path), "scale").source
-    image = compiler.cubin(source, {}, "sm_90")
-    assert b".text.scale\0" in image and b".text.other\0" not in image
-
-
-@pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc")
-def test_an_error_of_nvcc_has_its_line_behind_a_branch_that_is_not_compiled(tmp_path):
-    file = headers_of_a_project(tmp_path)
-    file.write_text(HEADERS["main.cu"].replace("times(", "twice("))
-    with pytest.raises(mg.errors.CompileError, match=r"main\.cu\(6\): error: .*twice"):
-        compiler.cubin(mg.kernel(file, "scale").source, {}, "sm_90")
-    with pytest.raises(mg.errors.CompileError, match=r"main\.cu\(6\): error: .*twice"):
-        mg.kernel(file, "scale")(numbers(4), numbers(4), grid=1, block=4)
-
-
 def test_an_array_parameter_of_several_axes(kernel_device):
     text = "__global__ void k(const float x[][2][3], float y[]) { y[threadIdx.x] = x[threadIdx.x][1][2]; }"
     y = numbers(2, kernel_device)
@@ -381,3 +328,22 @@ def test_a_type_of_templates_arguments_is_no_struct(kernel_device):
     y = numbers(2, kernel_device, np.uint32)
     mg.kernel(text, "k")(y, grid=1, block=2)
     assert y.numpy().tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("bound", ["64", "HALF * 2", "2 * N, 4"])
+def test_launch_bounds_are_the_most_threads(bound, kernel_device):
+    head = f"#define HALF 32\ntemplate <int N> __global__ void __launch_bounds__({bound})"
+    text = f"{head} k(float* y) {{ y[threadIdx.x] = N; }}"
+    kernel, y = mg.kernel(text, "k<32>"), numbers(65, kernel_device)
+    kernel(y, grid=1, block=64)
+    with pytest.raises(LaunchError, match="65 threads in a block; its __launch_bounds__ allows 64"):
+        kernel(y, grid=1, block=65)
+
+
+def test_variables_of_the_host_with_constructors():
+    text = """#include <vector>
+    std::vector<const char*> names;
+    const std::vector<int> sizes = {1, 2, 3};
+    __global__ void k(float* x) { x[threadIdx.x] = 1; }"""
+    assert mg.kernel(text, "k").source.host_names == ["names"]
+    assert not mg.inspect(text, x := np.zeros(2, np.float32), name="k", grid=1, block=2).problems and x.all()

@@ -71,7 +71,10 @@ def _version() -> str:
 
 def _nvcc(compiler: str, source: Source, options: list[str], image: Path) -> None:
     file = image.with_suffix(".cu")
-    for name, text in {file.name: unit(source), **units_of_headers(source)}.items():  # errors name the reader's files
+    for name, text in {
+        file.name: f"#include <cstdint>\n{unit(source)}",
+        **units_of_headers(source),
+    }.items():  # errors name the reader's files
         (place := file.parent / name).parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
     own = [f"-I{file.parent}", "-expt-relaxed-constexpr"]  # as projects that call std::max are built
