@@ -2,7 +2,7 @@
 
 import ctypes
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from math import prod
 from typing import Any
@@ -184,6 +184,18 @@ def array_of(place: str, param: Param, elements: Sequence[Mapping[str, Any]], ar
     if len(arrays) == known:
         raise TypeError(f"{place}: none of these structs points to a tensor; give an array of {_words(host.dtype)}.")
     return Array.upload(arrays[known][1].device, host)
+
+
+def holds_pointers(members: tuple) -> bool:
+    return any(declarator.startswith("*") or holds_pointers(inner) for _, declarator, inner in members)
+
+
+def addresses(members: tuple, host: np.ndarray) -> Iterator[np.ndarray]:
+    """The pointers in an array of structs, as arrays of their addresses."""
+    for kind, declarator, inner in members:
+        if kind not in ("union", "alignas"):
+            field = host[re.findall(r"\w+", declarator)[0]]
+            yield from (field,) if declarator.startswith("*") else addresses(inner, field)
 
 
 def is_value(param: Param) -> bool:

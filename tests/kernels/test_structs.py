@@ -138,6 +138,10 @@ def test_an_array_of_structs_with_pointers_is_a_list_of_their_members(kernel_dev
     rows[1]["n"] = 2
     problem, *_ = mg.inspect(kernel, rows, np.zeros(2, np.float32), 2, grid=1, block=8).problems
     assert problem.kind == "out-of-bounds" and problem.variable == "rows[1].x" and problem.line == 4
+    assert [row["x"].tolist() for row in rows] == [[2, 4, 6, 8], [3, 6]]
+    rows[1]["n"] = 1
+    record = mg.inspect(kernel, rows, np.zeros(2, np.float32), 2, grid=1, block=8)
+    assert not record.problems and record.outputs["rows[1].x"].tolist() == [9, 18]
     for wrong, words in (
         ([1, 2], r"takes a tensor; a list is for structs with pointers"),
         ([there[0], {"y": 1}], r"rows\[1\] has no member 'y'; it has x, at, n, scale"),
@@ -151,7 +155,11 @@ def test_the_microscope_sees_arrays_behind_the_pointers_of_a_struct():
     data = {"n": 5, "x": np.zeros(5), "y": np.zeros(4), "at": np.zeros(5, np.int32), "scale": (1, 1)}
     data["poles"] = np.zeros(5, [("re", "f8"), ("im", "f8")])
     (problem,) = mg.inspect(POINTERS, data, np.zeros(5), name="k", grid=1, block=8).problems
-    assert problem.kind == "out-of-bounds" and problem.line == 5
+    assert (problem.kind, problem.variable, problem.line) == ("out-of-bounds", "d.y", 5)
+    data |= {"n": 4, "x": np.arange(5.0), "scale": (1, 2)}
+    record = mg.inspect(POINTERS, data, np.zeros(5), name="k", grid=1, block=8)
+    assert not record.problems and {"d.x", "d.y", "d.at", "d.poles", "out"} == {line.variable for line in record.lines}
+    assert data["y"].tolist() == record.outputs["d.y"].tolist() == [0, 0, 0, 0]
 
 
 def test_a_struct_by_value_is_one_value_of_its_dtype():
