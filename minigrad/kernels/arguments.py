@@ -43,27 +43,34 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
         raise LaunchError(f"{kernel} takes {len(params)} arguments ({names}); got {len(args)}.{view}")
     values = list(args)  # None stays: a null pointer, for an output that nobody needs
     arrays: list[tuple[str, Array]] = []
+    behind: list[tuple[str, Array]] = []  # those to which structs point
     written: list[Any] = []
     real = _real(params, args)
     for i, (param, arg) in enumerate(zip(params, args, strict=True)):
         if param.pointer and arg is not None:
-            array = _array(kernel, i, param, arg)
-            _check_array(kernel, i, param, array, real)
+            several = isinstance(arg, list | tuple)
+            if several:
+                array = structs.array_of(_place(kernel, i, param), param, arg, behind)
+                written += [x for each in arg for x in each.values() if hasattr(x, "written_by")]
+            else:
+                array = _array(kernel, i, param, arg)
+                _check_array(kernel, i, param, array, real)
             values[i] = array.address
             arrays.append((param.name, array))
-            if not param.const and array is not arg:
+            if not param.const and array is not arg and not several:
                 written.append(arg)
     maps = []
     for i, (param, arg) in enumerate(zip(params, args, strict=True)):
         if not param.pointer:
             if _is_struct(param):
-                values[i] = structs.by_value(_place(kernel, i, param), param, arg, arrays)
+                values[i] = structs.by_value(_place(kernel, i, param), param, arg, behind)
                 written += [x for x in arg.values() if hasattr(x, "written_by")] if isinstance(arg, Mapping) else []
             else:
                 values[i] = _scalar(kernel, i, param, c_type(param.type, real), arg)
         if param.type == "TensorMap":
             arrays.append((param.name, arg.array))
             maps.append((i, arg))
+    arrays += behind
     layout = _layout(params, real)
     for name, padding in layout.paddings.items():
         memory = bytes(padding) + values[int(name[1:])]
