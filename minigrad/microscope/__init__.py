@@ -206,7 +206,10 @@ def on_sim(args: Sequence[Any]) -> list[Any]:
 def _keep_outputs(args: Sequence[Any], uploaded: Sequence[Any], record: Inspection) -> None:
     """Copy the arrays that the kernel may have written into the record and into the caller's NumPy arrays."""
     for arg, device, param in zip(args, uploaded, record.source.kernels[record.kernel].params, strict=True):
-        if param.pointer and not param.const and device is not None:
+        if isinstance(arg, Mapping):
+            for own in [own for own in arg if device[own] is not arg[own]]:
+                arg[own][...] = device[own].numpy()
+        elif param.pointer and not param.const and device is not None:
             record.outputs[param.name] = getattr(device, "array", device).numpy()
             if device is not arg:
                 arg[...] = record.outputs[param.name]

@@ -181,13 +181,18 @@ class MovedArguments:
         sources: Iterable[Any] = contents or self._starts
         for source, start, (nbytes, _) in zip(sources, starts, self.extents, strict=True):
             ctypes.memmove(start, source, nbytes)
-        arrays, given = [], iter(self._arguments.arrays)
-        for field, kind in self.packed._fields_:  # type: ignore[misc]
-            if kind is ctypes.c_void_p and getattr(self.packed, field) is not None:
-                name, array = next(given)
-                at = self._starts[array.buffer.address] + array.address - array.buffer.address
-                setattr(self.packed, field, at)
-                arrays.append((name, Array(array.device, array.spec.stored, array.dtype, array.buffer, at)))
+        moved = {
+            array.address: self._starts[array.buffer.address] + array.address - array.buffer.address
+            for _, array in self._arguments.arrays
+        }
+        size = ctypes.sizeof(self.packed)
+        ctypes.memmove(ctypes.addressof(self.packed), ctypes.addressof(self._arguments.packed), size)
+        words = (ctypes.c_uint64 * (size // 8)).from_buffer(self.packed)
+        words[:] = [moved.get(word, word) for word in words]  # pointers, those in structs too
+        arrays = [
+            (name, Array(array.device, array.spec.stored, array.dtype, array.buffer, moved[array.address]))
+            for name, array in self._arguments.arrays
+        ]
         return Arguments(self.packed, arrays, cooperative=self.cooperative)
 
     def leave(self) -> list[bytes]:
