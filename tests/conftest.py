@@ -22,7 +22,7 @@ CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 
 @pytest.fixture(scope="module", autouse=True)
 def own_objects():
-    """Garbage is looked for, and `mg.memory` looks, among what a file's own tests make: files before it leave millions."""
+    """Garbage, and what `mg.memory` lists, is looked for among what a file's own tests make: earlier files leave millions."""
     gc.collect()
     gc.freeze()
 
