@@ -7,12 +7,11 @@
 extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) add_layer_norm_forward(
     const wide* x, const real* y, const wide* weight, const wide* shift, const wide* bias, wide* h, real* normed, wide eps,
     int rows, int n) {
-    constexpr int STAGES = SINGLE ? 2 : 1;
     __shared__ Four<wide> x_places[STAGES][256];
     __shared__ Four<real> y_places[STAGES][256];
     Walk walk(rows, n);
-    Rows<STAGES, wide> xs{x, x_places};
-    Rows<STAGES, real> ys{y, y_places};
+    Rows<wide> xs{x, x_places};
+    Rows<real> ys{y, y_places};
     Four<wide> each = walk.columns(bias, 0), factors = walk.columns(weight, 1), terms = walk.columns(shift, 0);
     for (begin(walk, xs, ys); walk.goes_on(); walk.next()) {
         advance(walk, xs, ys);
@@ -33,12 +32,11 @@ extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) add_layer_norm
 extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) add_layer_norm_backward(
     const wide* dh, const real* dn, const wide* h, const wide* weight, wide* dx, real* dy, wide* parts, wide eps, int rows,
     int n) {
-    constexpr int STAGES = SINGLE ? 2 : 1;
     __shared__ Four<real> dn_places[STAGES][256];
     __shared__ Four<wide> places[2][STAGES][256];
     Walk walk(rows, n);
-    Rows<STAGES, real> dns{dn, dn_places};
-    Rows<STAGES, wide> dhs{dh, places[0]}, hs{h, places[1]};
+    Rows<real> dns{dn, dn_places};
+    Rows<wide> dhs{dh, places[0]}, hs{h, places[1]};
     Four<wide> factors = walk.columns(weight, 1), sums[3] = {};
     for (begin(walk, dns, dhs, hs); walk.goes_on(); walk.next()) {
         advance(walk, dns, dhs, hs);

@@ -2,12 +2,16 @@
 #pragma once
 #include "vector.cuh"
 
-constexpr int HEIGHT = 8, STRIP = 32 * PER_THREAD;  // rows of a block at a time, and its columns
+#ifndef ROWS_AT_ONCE
+#define ROWS_AT_ONCE 8
+#endif
 
-// f(row) for the rows of a thread, gridDim.y * HEIGHT apart.
+constexpr int STRIP = 32 * PER_THREAD;  // the columns of a block, which has ROWS_AT_ONCE rows at a time
+
+// f(row) for the rows of a thread, gridDim.y * ROWS_AT_ONCE apart.
 template <class F>
 __device__ void each_row(int rows, F f) {
-    for (int row = blockIdx.y * HEIGHT + threadIdx.y; row < rows; row += gridDim.y * HEIGHT) f(row);
+    for (int row = blockIdx.y * ROWS_AT_ONCE + threadIdx.y; row < rows; row += gridDim.y * ROWS_AT_ONCE) f(row);
 }
 // f(column) for the columns of a thread, PER_THREAD neighbors, N at a time.
 template <int N, class F>
@@ -19,11 +23,23 @@ __device__ void each_column(int columns, F f) {
     }
 }
 
+// A row of parts (gridDim.y, columns): the sums of a thread's columns, added up over the block.
+__device__ inline void write_sums(const wide (&sums)[PER_THREAD], wide* parts, int columns) {
+    __shared__ wide all[ROWS_AT_ONCE][STRIP];
+#pragma unroll
+    for (int j = 0; j < PER_THREAD; ++j) all[threadIdx.y][threadIdx.x * PER_THREAD + j] = sums[j];
+    __syncthreads();
+    for (int i = threadIdx.y * 32 + threadIdx.x; i < min(STRIP, columns - (int)blockIdx.x * STRIP); i += 32 * ROWS_AT_ONCE) {
+        wide sum = 0;
+        for (int j = 0; j < ROWS_AT_ONCE; ++j) sum += all[j][i];
+        parts[blockIdx.y * columns + blockIdx.x * STRIP + i] = sum;
+    }
+}
+
 // y (rows, columns) = f.at<N>(first column)(row), N neighbors at a time, where N divides runs of them in memory: what columns
 // share is found once. parts (gridDim.y, columns) = for each column the sum of the block's rows; null: no sums.
 template <int N, class F>
 __device__ void make_rows(real* y, wide* parts, int columns, int rows, const F& f) {
-    __shared__ wide all[HEIGHT][STRIP];
     wide sums[PER_THREAD] = {};
     int first = blockIdx.x * STRIP + threadIdx.x * PER_THREAD;
     each_column<N>(columns, [&](int column) {
@@ -35,14 +51,5 @@ __device__ void make_rows(real* y, wide* parts, int columns, int rows, const F& 
             for (int k = 0; k < N; ++k) sums[column - first + k] += own.at[k];
         });
     });
-    if (!parts) return;
-    // [sums of the block]
-#pragma unroll
-    for (int j = 0; j < PER_THREAD; ++j) all[threadIdx.y][threadIdx.x * PER_THREAD + j] = sums[j];
-    __syncthreads();
-    for (int i = threadIdx.y * 32 + threadIdx.x; i < min(STRIP, columns - (int)blockIdx.x * STRIP); i += 32 * HEIGHT) {
-        wide sum = 0;
-        for (int j = 0; j < HEIGHT; ++j) sum += all[j][i];
-        parts[blockIdx.y * columns + blockIdx.x * STRIP + i] = sum;
-    }
+    if (parts) write_sums(sums, parts, columns);
 }

@@ -65,7 +65,7 @@ struct BiasedSlope {
 };
 
 // dx, and of each block the sums for dbias: see column_sums.cuh.
-extern "C" __global__ void __launch_bounds__(32 * HEIGHT) bias_gelu_tanh_backward(
+extern "C" __global__ void __launch_bounds__(32 * ROWS_AT_ONCE) bias_gelu_tanh_backward(
     const real* dy, const real* x, const wide* bias, real* dx, wide* parts, int columns, int rows) {
     BiasedSlope slope{dy, x, bias, columns};
     if (columns % PER_THREAD) make_rows<1>(dx, parts, columns, rows, slope);

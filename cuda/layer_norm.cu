@@ -62,42 +62,65 @@ extern "C" __global__ void layer_norm_backward_sums(
     parts[(gridDim.y + blockIdx.y) * n + i] = dbias;
 }
 
-// --- WARPS warps -> a row in their registers: see row_in_warps.cuh ---
+// --- a warp -> a row of up to 128 QUADS numbers, a multiple of four, in its registers: it waits for no other warp ---
 
-#if __CUDA_ARCH__ >= 800
-constexpr int BLOCKS_AT_ONCE = SINGLE ? 6 : 1;  // on a multiprocessor: its registers are shared out for as many
-#else
-constexpr int BLOCKS_AT_ONCE = SINGLE ? 2 : 1;
+#ifndef QUADS
+#define QUADS 8
 #endif
 
-extern "C" __global__ void __launch_bounds__(256, BLOCKS_AT_ONCE) layer_norm_warp(
-    const real* x, const wide* weight, const wide* bias, real* y, wide* mean, wide* inverse, wide eps, int rows,
-    int n) {
-    constexpr int STAGES = SINGLE ? 2 : 1;
-    __shared__ Four<real> places[STAGES][256];
-    Walk walk(rows, n);
-    Rows<STAGES, real> xs{x, places};
-    Four<wide> factors = walk.columns(weight, 1), terms = walk.columns(bias, 0);
-    for (begin(walk, xs); walk.goes_on(); walk.next()) {
-        advance(walk, xs);
-        Four<wide> own = xs.take(walk);
-        Moments all = moments(own, n, walk.turn);
-        wide scale = all.inverse(eps, n);
-        if (walk.row < rows && threadIdx.x == 0) mean[walk.row] = all.mean, inverse[walk.row] = scale;
-        normalize(own, all.mean, scale, factors, terms);
-        walk.write(y, own);
+// Lane -> four neighbors of every 128. Behind the row's end a lane has the last four of the row once more, which it leaves
+// out of sums and does not write: so no load waits for a branch, and all are issued before the first number is used.
+struct HeldRow {
+    int n;
+    Four<wide> own[QUADS];
+
+    __device__ int column(int k) const { return (k * 32 + threadIdx.x) * LANES; }
+    __device__ int readable(int k) const { return min(column(k), n - LANES); }
+    __device__ HeldRow(const real* row, int n) : n(n) {
+#pragma unroll
+        for (int k = 0; k < QUADS; ++k) own[k] = as<wide>(once(row + readable(k)));
+    }
+    // The sum over the row of f(number), in all lanes.
+    template <class F>
+    __device__ wide sum(F f) const {
+        wide all = 0;
+#pragma unroll
+        for (int k = 0; k < QUADS; ++k) {
+            wide four = f(own[k].at[0]) + f(own[k].at[1]) + f(own[k].at[2]) + f(own[k].at[3]);
+            all += column(k) < n ? four : 0;
+        }
+        return lanes_reduce<32>(all, Add());
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(128, SINGLE ? 8 : 1) layer_norm_warp(
+    const real* x, const wide* weight, const wide* bias, real* y, wide* mean, wide* inverse, wide eps, int rows, int n) {
+    int number = blockIdx.x * blockDim.y + threadIdx.y;
+    if (number >= rows) return;
+    HeldRow row(x + number * n, n);
+    wide center = CENTER ? row.sum([](wide x) { return x; }) / n : 0;
+    wide scale = 1 / sqrt(row.sum([=](wide x) { return (x - center) * (x - center); }) / n + eps);
+    if (threadIdx.x == 0) mean[number] = center, inverse[number] = scale;
+#pragma unroll
+    for (int k = 0; k < QUADS; ++k) {
+        Four<wide> factors = {1, 1, 1, 1}, terms = {0, 0, 0, 0};
+        if (weight) factors = vec(weight + row.readable(k));
+        if (bias) terms = vec(bias + row.readable(k));
+        normalize(row.own[k], center, scale, factors, terms);
+        if (row.column(k) < n) put(y, number * n + row.column(k), row.own[k]);
     }
 }
+
+// --- WARPS warps -> a row in their registers: see row_in_warps.cuh ---
 
 // All gradients, with dy and x read once. A thread keeps its columns' sums for weight and bias in registers; parts
 // (2, gridDim.x, n) are those of each block.
 extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) layer_norm_warp_backward(
     const real* dy, const real* x, const wide* weight, const wide* mean, const wide* inverse, real* dx, wide* parts,
     int rows, int n) {
-    constexpr int STAGES = SINGLE ? 2 : 1;
     __shared__ alignas(16) Four<real> places[2][STAGES][256];  // also of sums, vectors of floats
     Walk walk(rows, n);
-    Rows<STAGES, real> dys{dy, places[0]}, xs{x, places[1]};
+    Rows<real> dys{dy, places[0]}, xs{x, places[1]};
     Four<wide> factors = walk.columns(weight, 1), sums[2] = {};  // for weight and bias
     wide center = walk.row < rows ? mean[walk.row] : 0, scale = walk.row < rows ? inverse[walk.row] : 0;
     for (begin(walk, dys, xs); walk.goes_on(); walk.next()) {

@@ -15,6 +15,7 @@
 
 constexpr int TEAMS = 8 / WARPS, SPAN = 32 * LANES;  // rows of a block at a time, numbers of a row in a warp
 constexpr bool SINGLE = sizeof(wide) == 4;
+constexpr int STAGES = SINGLE ? 2 : 1;  // rows of a team in shared memory
 
 // The rows of a thread's team, one at each turn, and the place of its numbers in each.
 struct Walk {
@@ -38,7 +39,7 @@ struct Walk {
 
 // The rows of an array on their way to shared memory, STAGES - 1 of them while another is summed: so the memory is busy. A thread
 // copies its own numbers and waits for no other. Zeros outside of the array.
-template <int STAGES, class T>
+template <class T>
 struct Rows {
     const T* x;
     Four<T> (*places)[256];
@@ -53,8 +54,8 @@ struct Rows {
 };
 
 // Starts the first copies.
-template <int STAGES, class... T>
-__device__ void begin(const Walk& walk, const Rows<STAGES, T>&... arrays) {
+template <class... T>
+__device__ void begin(const Walk& walk, const Rows<T>&... arrays) {
 #pragma unroll
     for (int ahead = 0; ahead < STAGES - 1; ++ahead) {
         (arrays.fetch(walk, ahead), ...);
@@ -62,8 +63,8 @@ __device__ void begin(const Walk& walk, const Rows<STAGES, T>&... arrays) {
     }
 }
 // Starts the copies of one more row, and waits for those of the walk's own.
-template <int STAGES, class... T>
-__device__ void advance(const Walk& walk, const Rows<STAGES, T>&... arrays) {
+template <class... T>
+__device__ void advance(const Walk& walk, const Rows<T>&... arrays) {
     (arrays.fetch(walk, STAGES - 1), ...);
     copy_commit();
     copy_wait<STAGES - 1>();

@@ -30,7 +30,7 @@ __device__ void split(const real* x, const wide* bias, real* q, real* k, real* v
 }
 
 // cleared: a number for the kernels behind this one, which begins as 0.
-extern "C" __global__ void __launch_bounds__(32 * HEIGHT) self_attention_split(
+extern "C" __global__ void __launch_bounds__(32 * ROWS_AT_ONCE) self_attention_split(
     const real* x, const wide* bias, real* q, real* k, real* v, int* cleared, int parts, int heads, int length, int width,
     int rows) {
     Heads of{parts, heads, length, width};
@@ -90,7 +90,7 @@ struct Together {
 };
 
 // x of its parts, and of each block the sums of its columns: see column_sums.cuh.
-extern "C" __global__ void __launch_bounds__(32 * HEIGHT) self_attention_merge(
+extern "C" __global__ void __launch_bounds__(32 * ROWS_AT_ONCE) self_attention_merge(
     const real* q, const real* k, const real* v, const float* sums, const int* repaired, real* x, wide* column_sums, int parts,
     int heads, int length, int width, int rows) {
     Together all{q, k, v, repaired && *repaired ? nullptr : sums, {parts, heads, length, width}};

@@ -19,6 +19,14 @@ __device__ const Neighbors<T, N>& vec(const T* first) { return *reinterpret_cast
 template <int N = LANES, class T>
 __device__ Neighbors<T, N>& vec(T* first) { return *reinterpret_cast<Neighbors<T, N>*>(first); }
 
+// Four that are read once: they leave the cache to what is read again.
+template <class T>
+__device__ Four<T> once(const T* first) { return vec(first); }
+__device__ inline Four<float> once(const float* first) {
+    float4 four = __ldcs(reinterpret_cast<const float4*>(first));
+    return {four.x, four.y, four.z, four.w};
+}
+
 // The same numbers in another type: to and from the one of arithmetic. All of them are loaded at once, hence no reference.
 template <class To, class T, int N>
 __device__ Neighbors<To, N> as(Neighbors<T, N> all) {

@@ -135,7 +135,7 @@ def is_host(code: str, item: TopLevel, device: frozenset[str]) -> bool:
         return False
     if is_function(whole):
         return bool(_HOST_FUNCTION.match(head))
-    constant = re.match(r"template|.*\bconst\b", whole, re.S)
+    constant = re.match(r"template|.*\bconst\b", re.sub(r"<[^<>]*>", "", whole), re.S)
     return bool(code[item.body] == ";" and _WORD.match(head) and not constant)
 
 
@@ -309,9 +309,13 @@ def members(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
     read. An alignment and the word union come first, as ("alignas", ["16"]) and ("union", [""]).
     """
     word, code = re.escape(struct), _ATTRIBUTE.sub(_alignment, code)
-    head = re.search(rf"\b(?P<key>struct|class|union)\s+(?P<more>[^{{}};()=]*?)\b{word}(?P<base>[^{{}};()=]*)\{{", code)
+    head = re.search(
+        rf"\b(?P<key>struct|class|union)\s+(?P<more>[^{{}};()=<]*?)\b{word}(?P<base>[^{{}};()=]*)\{{", code
+    )
     if not head and (alias := re.search(rf"\}}\s*{word}\s*;", code)):  # typedef struct { ... } Name;
-        typedefs = re.finditer(r"\btypedef\s+(?P<key>struct|union)(?P<more>)(?P<base>)[^{};]*\{", code)
+        typedefs = re.finditer(
+            r"\btypedef\s+(?P<key>struct|union)(?P<more>(?:\s+minigrad_align_\d+)?)(?P<base>)[^{};]*\{", code
+        )
         head = next((each for each in typedefs if matching(code, each.end() - 1, "{}") == alias.start()), None)
     if not head:
         return None
@@ -344,25 +348,12 @@ def _alignment(found: re.Match[str]) -> str:
     return f"minigrad_align_{size[1]}" if size else " "
 
 
-@lru_cache(64)
-def type_words(code: str) -> frozenset[str]:
-    """The words in the heads of structs, classes, unions and enums, and those behind a closing brace."""
-    heads = re.findall(r"\b(?:struct|class|union|enum)\b([^{};]*)|\}\s*(\w+)\s*;", code)
-    return frozenset(word for head in heads for text in head for word in _WORD.findall(text))
-
-
-def enum_type(code: str, name: str) -> str:
-    """The integer type of an enum of that name, or an empty text."""
-    head = re.search(rf"\benum\b(?:\s+(?:class|struct))?\s+{name}\s*(?::\s*([\w\s:]+?)\s*)?\{{", code)
-    if head or re.search(rf"\benum\b[^{{}};]*\{{[^{{}}]*\}}\s*{name}\s*;", code):
-        return (head and head[1]) or "int"
-    return ""
-
-
 def parameter(text: str) -> Param:
     """`const real* __restrict__ x` -> Param("x", "real", pointer=True, const=True)."""
     plain = re.sub(r"\b(?:__restrict__|__restrict|restrict|__grid_constant__)\b", " ", text).partition("=")[0]
-    plain = re.sub(r"(\w+)\s*\[[^\]]*\]\s*$", r"* \1", plain)
+    extent = r"\s*\[[^\]]*\]"
+    plain = re.sub(rf"(\w+){extent}\s*$", r"* \1", plain)
+    plain = re.sub(rf"(\w+){extent}((?:{extent})+)\s*$", r"(* \1)\2", plain)  # float x[][8]
     if rows := re.search(r"\(\s*\*\s*(?:const\b\s*)?(\w+)\s*\)", plain):  # float (*x)[8]
         kind = " ".join(word for word in plain[: rows.start()].split() if word not in ("const", "volatile"))
         return Param(rows[1], kind + plain[rows.end() :].strip(), True, "const" in plain[: rows.start()].split())

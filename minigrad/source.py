@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from minigrad.display import MARK
@@ -24,7 +24,6 @@ from minigrad.scan import (
     apply,
     asked,
     blank,
-    enum_type,
     has_c_name,
     is_host,
     item_name,
@@ -34,7 +33,6 @@ from minigrad.scan import (
     members,
     renamed,
     split,
-    type_words,
     without_directives,
 )
 from minigrad.scan import Param as Param
@@ -50,7 +48,6 @@ _TEMPLATE = re.compile(rf"(template\s*<([^{{}};]*?)>\s*){_KERNEL.pattern}")  # i
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)\n]*\))?[ \t]+((?:\\\n|[^\n])*)", re.M)
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
 _NO_BODY = re.compile(r"\s*;")
-_HOST_LIBRARY = re.compile(r"cu(?:blas|dnn|fft|rand|solver|sparse)|nccl|npp")  # whose headers NVRTC cannot read
 _HEADERS = ("include", "inc", "common", "Common", "src")
 _ON_DEVICE = {"__global__", "__device__", "__constant__", "__managed__", "__shared__", "constexpr"}
 _CONSTANT = re.compile(r"\b(?:const|constexpr)\s+(?:unsigned\s+)?(?:int|unsigned|size_t)\s+(\w+)\s*=\s*(\d+)\s*;")
@@ -110,11 +107,11 @@ class Source:
         for match in self._kernel.finditer(without_directives(code)):
             close = matching(code, match.end() - 1, "()")
             body = code.find("{", close)
-            said = self._expanded(match[0]).split()
+            said = self.expanded(match[0]).split()
             if not {"__global__", "void"} <= set(said) or body < 0 or code[close + 1 : body].strip():
                 continue  # another function, or a declaration only
             declared = without_directives(code[match.end() : close])
-            declared = self._expanded(declared, {parameter(each).name for each in split(declared)})
+            declared = self.expanded(declared, {parameter(each).name for each in split(declared)})
             params = () if declared.strip() in ("", "void") else tuple(map(self._parameter, split(declared)))
             start = _first_line(self.text, code.rfind("\n", 0, match.start()) + 1)
             stop = matching(code, body, "{}") + 1
@@ -139,7 +136,7 @@ class Source:
         known = ours or not kind.isidentifier() or kind not in type_words(self._all)
         if not known and (base := enum_type(self._all, kind)):
             return param._replace(type=base)
-        struct = rf"\b(?:struct|class|union)\b[^{{}};]*\b{kind}\b|\}}\s*{kind}\s*;"
+        struct = rf"\b(?:struct|class|union)\b[^{{}};<]*\b{kind}\b|\}}\s*{kind}\s*;"
         if not known and kind not in inside and re.search(struct, self._all):
             made = []
             for its, name in ((its, name) for its, names in members(self._all, kind) or [] for name in names):
@@ -150,9 +147,9 @@ class Source:
 
     def _extents(self, declarator: str) -> str:
         """`v[N * 2]` -> `v[6]`"""
-        return re.sub(r"\[([\d\s()*+-]+)\]", lambda found: f"[{eval(found[1], {})}]", self._expanded(declarator))
+        return re.sub(r"\[([\d\s()*+-]+)\]", lambda found: f"[{eval(found[1], {})}]", self.expanded(declarator))
 
-    def _expanded(self, text: str, names: Collection[str] = ()) -> str:
+    def expanded(self, text: str, names: Collection[str] = ()) -> str:
         """The text with the values of macros and constants, but for those of a launch, and of parameters' `names`."""
         values, own = self._compiled[1], {name for name in ("real", "wide") if f"#ifndef {name}" in self._all}
         own |= {name for name in names if values.get(name, "").isdigit()}
@@ -174,7 +171,8 @@ class Source:
                     continue  # minigrad's own words, which a launch defines
                 found.setdefault(each["name"], set()).add(" ".join(each["type"].split()))
         mine = {name: value for name, kind, value in self.template_values if kind in ("class", "typename")}
-        return {name: kinds.pop() for name, kinds in found.items() if len(kinds) == 1} | mine
+        others = {n: [kind for kind in kinds if kind.rpartition("::")[2] != n] for n, kinds in found.items()}
+        return {name: kinds[0] for name, kinds in others.items() if len(kinds) == 1} | mine
 
     @property
     def open_types(self) -> set[str]:
@@ -231,42 +229,22 @@ class Source:
         """The macros that a launch may set, with their defaults, in headers too: `#ifndef TILE`, `#define TILE 16`."""
         return {name: int(value) for text in reversed(self._texts) for name, value in _TUNABLE.findall(text)}
 
-    @cached_property
-    def unit(self) -> str:
-        """The text for a compiler: its lines are numbered from its own first line."""
-        text = apply([*self.edits, *self._c_names(), *self._guards()], self.device_text)
-        return f'{self.before.unit if self.before else ""}\n#line 1 "{self.name}"\n{text}'
-
-    def _guards(self) -> list[Edit]:
-        """A header of which a compiler may know nothing is asked for."""
-        edits = []
-        for found in INCLUDE.finditer(self.text):
-            line = self.text.count("\n", 0, found.start()) + 2
-            if not self.find(asked(found), self.folder) and "#" in self.code[slice(*found.span())]:
-                name = f'"{found["near"]}"' if found["near"] else f"<{found['far']}>"
-                host = " && !defined(__CUDACC_RTC__)" if _HOST_LIBRARY.match(asked(found)) else ""
-                guarded = f'#if __has_include({name}){host}\n{found[0]}\n#endif\n#line {line} "{self.name}"'
-                edits.append((*found.span(), guarded))
-        return edits
-
-    def _c_names(self) -> list[Edit]:
-        """extern "C" ahead of each kernel that lacks it: a GPU's driver finds it by its name."""
-        edits = []
-        for item in items(self.code):
-            head = without_directives(self.code[item.start : item.body])
-            name = self._kernel.search(head)
-            template = _TEMPLATE.match(head)
-            wanted = template and template[3] == self._name and self.code[item.body] == "{"
-            mine = wanted or not head.startswith("template")
-            mine = mine and (self.name, item.start) not in self.left_out and "__global__" in self._expanded(head)
-            if mine and name and not has_c_name(self.code, item.start + name.start()):
-                at = item.start + (template.end(1) if template else 0)
-                words = re.finditer(r"\b(?:static|inline)\b", self.code[at : item.body])
-                edits += [(at, at, 'extern "C" '), *((at + w.start(), at + w.end(), "") for w in words)]
-        return edits
+    def c_name_at(self, item: TopLevel) -> int | None:
+        """Where extern "C" belongs ahead of an item that is a kernel of this build; None where it does not."""
+        head = without_directives(self.code[item.start : item.body])
+        name = self._kernel.search(head)
+        template = _TEMPLATE.match(head)
+        wanted = template and template[3] == self._name and self.code[item.body] == "{"
+        mine = wanted or not head.startswith("template")
+        mine = mine and (self.name, item.start) not in self.left_out and "__global__" in self.expanded(head)
+        if not (mine and name) or has_c_name(self.code, item.start + name.start()):
+            return None
+        return item.start + (template.end(1) if template else 0)
 
     def others(self, kernel: str) -> list[TopLevel]:
-        """The kernels of the text but for this one, which needs none of them."""
+        """The kernels of the text but for the one that is wanted, which needs none of them."""
+        if not kernel:
+            return []
         plain = without_directives(self.code)
         found = ((item, self._kernel.search(plain[item.start : item.body])) for item in items(self.code))
         return [item for item, name in found if name and name[1] in self.kernels and name[1] != kernel]
@@ -347,8 +325,8 @@ class Source:
 
     @property
     def texts(self) -> list[str]:
-        """All that a compiler reads: the unit and the files that it includes."""
-        return [self.unit, *(path.read_text(errors="replace") for path in self.included)]
+        """All that a compiler reads: the texts and the files that they include."""
+        return [*(each.text for each in self.chain), *(path.read_text(errors="replace") for path in self.included)]
 
     def find(self, name: str, here: Path) -> Path | None:
         """The file of an include: by the including text, by the source, or where a project keeps its headers."""
@@ -398,3 +376,18 @@ def _first_line(text: str, start: int) -> int:
             break
         start = previous
     return start
+
+
+@lru_cache(64)
+def type_words(code: str) -> frozenset[str]:
+    """The words in the heads of structs, classes, unions and enums, and those behind a closing brace."""
+    heads = re.findall(r"\b(?:struct|class|union|enum)\b([^{};]*)|\}\s*(\w+)\s*;", code)
+    return frozenset(word for head in heads for text in head for word in _WORD.findall(text))
+
+
+def enum_type(code: str, name: str) -> str:
+    """The integer type of an enum of that name, or an empty text."""
+    head = re.search(rf"\benum\b(?:\s+(?:class|struct))?\s+{name}\s*(?::\s*([\w\s:]+?)\s*)?\{{", code)
+    if head or re.search(rf"\benum\b[^{{}};]*\{{[^{{}}]*\}}\s*{name}\s*;", code):
+        return (head and head[1]) or "int"
+    return ""

@@ -6,7 +6,7 @@
 constexpr int KEYS = 64 * (GROUPS - 1), QUERIES = 64, STAGES = 2, NUMBERS = 2 * QUERIES, EXPOSED = KEYS * QUERIES * 2;
 using Own = Rows<KEYS>;
 using Passing = Rows<QUERIES>;
-using Passed = Ring<STAGES, 2 * Passing::SIZE, GROUPS - 1>;  // of q and dy
+using Passed = Ring<STAGES, 2 * Passing::SIZE, 128 * (GROUPS - 1)>;  // of q and dy
 
 // The tiles of queries that pass by a block's keys: those of a head from the first that sees a key on, then of the next head.
 struct Tiles {
@@ -41,8 +41,7 @@ __device__ inline void copy_tiles(
             float* to = numbers + number % STAGES * NUMBERS + i;
             to[0] = inside ? peaks[at] * LOG2_E - log2f(inverses[at]) : INFINITY, to[QUERIES] = inside ? dots[at] : 0;
         }
-        __syncwarp();
-        if (lane() == 0) barrier_arrive(full);
+        barrier_arrive(full);
     }
 }
 
@@ -132,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(128 * GROUPS, GROUPS == 2 ? 2 : 1) 
     float* numbers = reinterpret_cast<float*>(ready + 1);
     Tiles tiles({group, queries, keys, width, causal});
     int first = threadIdx.x / 128 * 64, own = tiles.top + first, at = tiles.shared * keys * width;
-    if (threadIdx.x == 0) barrier_init(ready, 1), ring.begin(2), barriers_ready();
+    if (threadIdx.x == 0) barrier_init(ready, 1), ring.begin(1 + 32), barriers_ready();
     __syncthreads();
     if (first == KEYS) {
         give_registers<GROUPS == 2 ? 40 : 24>();

@@ -166,9 +166,9 @@ __device__ void product(A a, B b, int terms, Store store) {
 
 // The product of one pair of matrices of a batch. Eight rows of blocks at a time, column by column: blocks that run at the
 // same time read the same rows and columns.
-template <class Arithmetic, Way A_WAY, Way B_WAY>
+template <class Arithmetic, Way A_WAY, Way B_WAY, class C>
 __device__ void matrices(
-    const typename Arithmetic::T* a, const typename Arithmetic::T* b, typename Arithmetic::T* c, int m, int n, int k,
+    const typename Arithmetic::T* a, const typename Arithmetic::T* b, C* c, int m, int n, int k,
     const View& a_at, const View& b_at) {
     using T = typename Arithmetic::T;
     int batch = blockIdx.z, block = blockIdx.y * gridDim.x + blockIdx.x, band = block / (8 * gridDim.x) * 8;
@@ -178,10 +178,10 @@ __device__ void matrices(
     auto store = [=](int row, int column, float first, float second) {
         row += top, column += left;
         if (row >= m || column >= n) return;
-        Pair<T> pair = {T(first), T(second)};
-        T* to = c + row * n + column;
+        Pair<C> pair = {C(first), C(second)};
+        C* to = c + row * n + column;
         if (n % 2 == 0) {
-            *reinterpret_cast<Pair<T>*>(to) = pair;
+            *reinterpret_cast<Pair<C>*>(to) = pair;
         } else {
             to[0] = pair.at[0];
             if (column + 1 < n) to[1] = pair.at[1];

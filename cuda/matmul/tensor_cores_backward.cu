@@ -11,13 +11,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_mma_bf16_backwar
     matrices<Bf16, ALONG, ALONG>(dy, b, da, m, k, n, dy_at, b_at);
 }
 
-// db = a^T @ dy. The sum, over m, goes down the columns of both.
+// db = a^T @ dy, not rounded. The sum, over m, goes down the columns of both.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_mma_tf32_backward_b(
     const float* a, const float* dy, float* db, int m, int n, int k, View a_at, View dy_at) {
     matrices<Tf32, DOWN, DOWN>(a, dy, db, k, n, m, a_at, dy_at);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_mma_bf16_backward_b(
-    const bfloat16* a, const bfloat16* dy, bfloat16* db, int m, int n, int k, View a_at, View dy_at) {
+    const bfloat16* a, const bfloat16* dy, float* db, int m, int n, int k, View a_at, View dy_at) {
     matrices<Bf16, DOWN, DOWN>(a, dy, db, k, n, m, a_at, dy_at);
 }

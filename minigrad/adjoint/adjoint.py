@@ -1,7 +1,9 @@
 """`mg.adjoint`: the reverse-mode derivative of a kernel, as CUDA C++, as kernels to launch and as a notebook's page."""
 
+import gc
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +30,18 @@ if TYPE_CHECKING:
     from minigrad.microscope import Inspection
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without Python's search for cycles, which would go through hundreds of thousands of parts of a tree, often."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 class Adjoint:
     """The adjoint of a kernel: given the gradients of its outputs, it adds up those of its inputs.
 
@@ -40,6 +54,10 @@ class Adjoint:
         self.slots, self._built = launches.SLOTS, dict[tuple, tuple[Kernel, ...]]()
         tunables = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **tunables}
+        with uncollected():
+            self._derive(primal, wrt)
+
+    def _derive(self, primal: Kernel, wrt: Sequence[str] | None) -> None:
         source = primal.source
         self.file = parse(
             source.device_text, source.name, primal.name, self.defines, source.template_values, self._included,

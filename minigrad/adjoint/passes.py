@@ -81,11 +81,11 @@ def settle(draft: Draft, launch: AdjointLaunch) -> None:
     used, tapes = names_used(body), draft.saved.tapes
     taped = {tape.counter for name, tape in tapes.items() if name in used}
     launch.body = body = draft.pruned(bottom_up(body, partial(tidy.drop_counters, taped=taped)))
-    if unfilled := (set(tapes) & names_used(body)) - written(body):
+    used = names_used(body)
+    if unfilled := (set(tapes) & used) - written(body):
         raise RuntimeError(f"{draft.facts.function.name}: the adjoint reads {min(unfilled)}, which it never fills.")
-    for name in sorted(names_used(body)):
-        if name.startswith(LOST):
-            raise draft.facts.file.error(*draft.saved.why[name])
+    for name in sorted(name for name in used if name.startswith(LOST)):
+        raise draft.facts.file.error(*draft.saved.why[name])
 
 
 def gather(draft: Draft, launch: AdjointLaunch) -> None:
@@ -107,7 +107,8 @@ def accumulate(draft: Draft, launch: AdjointLaunch) -> None:
     begun, gradients = written(draft.derived.body), draft.derived.gradients
     inputs = {gradients[p.name]: p.name for p in facts.function.params if p.pointer and p.name in gradients}
     sums = Accumulate(draft.sinks, facts.converged, draft.totals.values(), draft.strides, begun, inputs, draft.enabled)
-    rows = sums.decide(body, facts.of_indices(body, launch.blocks), draft.phases(body))
+    phases = draft.phases(body if draft.shared else [])  # which part only sums in shared memory
+    rows = sums.decide(body, facts.of_indices(body, launch.blocks), phases)
     for n, row in enumerate(rows):  # the reason why no thread owns the element, where one was looked for
         if row.what in draft.atomic and "atomic" in row.how:
             rows[n] = row._replace(why=f"{row.why}; {draft.atomic[row.what]}")
@@ -130,7 +131,7 @@ def checkpoint(draft: Draft, launch: AdjointLaunch) -> None:
 
 def clear_shared(draft: Draft, launch: AdjointLaunch) -> None:
     """Declare the gradients of shared arrays and set them to 0, followed by a barrier."""
-    facts, used = draft.facts, names_used(launch.body)
+    facts, used = draft.facts, names_used(launch.body) if draft.shared else set()
     clear: list[Stmt] = []
     for d in draft.shared:
         if (gradient := draft.gradients[d.name]) not in used:
@@ -168,6 +169,8 @@ def add_barriers(draft: Draft, launch: AdjointLaunch) -> None:
 
 
 def drop_barriers(draft: Draft, launch: AdjointLaunch) -> None:
+    if not has_barrier(launch.body):
+        return
     shared = {s.name for s in flatten(launch.body) if isinstance(s, Declare) and s.shared}
     memory = draft.facts.function.memory - draft.facts.dropped | shared | set(draft.sinks)
     draft.phases(launch.body).drop_barriers(memory)
@@ -221,7 +224,7 @@ def run(draft: Draft, launch: AdjointLaunch, passes: "Sequence[Pass]") -> bool:
 
 def finish(draft: Draft, launch: AdjointLaunch) -> None:
     """Declare the tapes in a thread's own memory, and add the launch to the record."""
-    derived, used = draft.derived, names_used(launch.body)
+    derived, used = draft.derived, names_used(launch.body) if draft.saved.tapes else set()
     tapes = [t for t in draft.saved.tapes.values() if t.name in used]
     pointers = {p.name for p in draft.facts.function.params if p.pointer}
     derived.replayed |= written(launch.body) & pointers - draft.facts.dropped

@@ -22,7 +22,7 @@ from minigrad.adjoint.language.printer import expression
 from minigrad.devices import device as base
 from minigrad.devices import kernel_device
 from minigrad.devices.array import Array
-from minigrad.devices.dtypes import convert, copied, dtype_of, move, to_host
+from minigrad.devices.dtypes import copied, dtype_of, move, to_host
 from minigrad.errors import LaunchError, short
 from minigrad.kernels.arguments import bind
 from minigrad.kernels.extents import Extent
@@ -169,7 +169,7 @@ def gradients_of(run: PrimalLaunch, upstream: Mapping[str, Array], code: Adjoint
         members = [d for name, d in run.derived.gradients.items() if own_name(name) == p.name]
         if (d := upstream.get(p.name)) is not None:
             if p.type in GRADIENTS:
-                made[p.name] = convert(d, np.dtype(np.float32))
+                made[p.name] = in_dtype(d, np.dtype(np.float32))
             else:
                 made[p.name] = copied(d) if any(own_name(m) in changed for m in members) else d
         elif members and members[0] != own_name(members[0]):  # structs
@@ -187,7 +187,12 @@ def fitted(d: Array, value: Any) -> Array:
     if not isinstance(value, Tensor | Array | np.ndarray) or np.dtype(value.dtype).kind not in "fV":
         return d
     d = d if d.shape == value.shape else d.reshape(value.shape)
-    return d if d.dtype == value.dtype else convert(d, value.dtype)
+    return d if d.dtype == value.dtype else in_dtype(d, value.dtype)
+
+
+def in_dtype(d: Array, dtype: np.dtype) -> Array:
+    with no_grad():
+        return Tensor(d).astype(dtype).array
 
 
 def launch(

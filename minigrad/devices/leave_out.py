@@ -49,7 +49,7 @@ def build_without(source: Source, build: Callable[[Source], Built]) -> tuple[Bui
             for item, each in zip(at, error.found, strict=True):
                 if item:
                     reasons.setdefault(item[2], []).append(each)
-            if not source.kernel or not at or None in at or len(source.left_out) > MOST:
+            if not source.kernel or not any(at) or len(source.left_out) > MOST:
                 raise error.explain(_needed(source, error, reasons)) from None
             source = _without(source, source.left_out | {(file, start) for file, start, _ in filter(None, at)})
 

@@ -1,6 +1,7 @@
 """Check a kernel's arguments against its signature and pack them in the layout of CUDA's parameter buffer."""
 
 import ctypes
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -42,27 +43,34 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
         raise LaunchError(f"{kernel} takes {len(params)} arguments ({names}); got {len(args)}.{view}")
     values = list(args)  # None stays: a null pointer, for an output that nobody needs
     arrays: list[tuple[str, Array]] = []
+    behind: list[tuple[str, Array]] = []  # those to which structs point
     written: list[Any] = []
     real = _real(params, args)
     for i, (param, arg) in enumerate(zip(params, args, strict=True)):
         if param.pointer and arg is not None:
-            array = _array(kernel, i, param, arg)
-            _check_array(kernel, i, param, array, real)
+            several = isinstance(arg, list | tuple)
+            if several:
+                array = structs.array_of(_place(kernel, i, param), param, arg, behind)
+                written += [x for each in arg for x in each.values() if hasattr(x, "written_by")]
+            else:
+                array = _array(kernel, i, param, arg)
+                _check_array(kernel, i, param, array, real)
             values[i] = array.address
             arrays.append((param.name, array))
-            if not param.const and array is not arg:
+            if not param.const and array is not arg and not several:
                 written.append(arg)
     maps = []
     for i, (param, arg) in enumerate(zip(params, args, strict=True)):
         if not param.pointer:
             if _is_struct(param):
-                values[i] = structs.by_value(_place(kernel, i, param), param, arg, arrays)
+                values[i] = structs.by_value(_place(kernel, i, param), param, arg, behind)
                 written += [x for x in arg.values() if hasattr(x, "written_by")] if isinstance(arg, Mapping) else []
             else:
                 values[i] = _scalar(kernel, i, param, c_type(param.type, real), arg)
         if param.type == "TensorMap":
             arrays.append((param.name, arg.array))
             maps.append((i, arg))
+    arrays += behind
     layout = _layout(params, real)
     for name, padding in layout.paddings.items():
         memory = bytes(padding) + values[int(name[1:])]
@@ -108,7 +116,7 @@ def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype
     """Raise TypeError or LaunchError where the array does not match the pointer's type."""
     if param.members:
         return structs.check(_place(kernel, i, param), param, array.dtype)
-    kind = plain(param.type)
+    kind = plain(re.sub(r"(?:\[\d+\])+$", "", param.type))  # a pointer to rows, `float (*x)[8]`
     if kind in BFLOATS and not is_bfloat16(array.dtype):
         raise TypeError(f"{_place(kernel, i, param)} takes bfloat16; got {array.dtype}. Use .astype('bfloat16').")
     own = {"real": (real, 1), "wide": (wide(real), 1), **{c: (array.dtype, n) for c, n in BFLOATS.items()}}
@@ -167,7 +175,7 @@ def _scalar(kernel: str, i: int, param: Param, kind: str, arg: Any) -> Any:
 def _layout(params: tuple[Param, ...], real: np.dtype) -> Any:
     """A C struct with one field per parameter, in natural alignment as in CUDA.
 
-    ctypes knows no alignment of 16: the field of such a parameter begins with bytes of padding, its `paddings`.
+    ctypes knows no alignment above 8: the field of such a parameter begins with bytes of padding, its `paddings`.
     """
 
     def field(param: Param) -> Any:
@@ -181,8 +189,9 @@ def _layout(params: tuple[Param, ...], real: np.dtype) -> Any:
     fields: list[tuple[str, Any]] = []
     paddings: dict[str, int] = {}
     for i, param in enumerate(params):
-        if not param.pointer and structs.is_value(param) and structs.value_layout(param)[1] == 16:
-            paddings[f"p{i}"] = padding = -_end(fields) % 16
+        align = structs.value_layout(param)[1] if not param.pointer and structs.is_value(param) else 0
+        if align > structs.WIDEST:
+            paddings[f"p{i}"] = padding = -_end(fields) % align
             fields.append((f"p{i}", ctypes.c_ubyte * (padding + structs.value_layout(param)[0].itemsize)))
         else:
             fields.append((f"p{i}", field(param)))

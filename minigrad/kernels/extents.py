@@ -3,8 +3,10 @@
 The limits are checked on the host. They are those of every GPU, and the same for `sim` and `cuda`.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -12,6 +14,8 @@ import numpy as np
 
 from minigrad.devices.device import MAX_GRID, MAX_SHARED, MAX_THREADS, Dim3
 from minigrad.errors import LaunchError
+from minigrad.scan import matching, split
+from minigrad.source import Source
 
 Extent = int | Sequence[int]
 
@@ -92,6 +96,12 @@ def check_limits(kernel: Any, grid: Dim3, block: Dim3, shared: int, values: Mapp
             f"{kernel.name}: {tuned} needs {prod(block)} threads in a block; a device allows {MAX_THREADS}. "
             f"Choose smaller values{f': {legal}' if legal else f', at most {MAX_THREADS} threads in all'}."
         )
+    macros = tuple({**kernel.defines, **values}.items())
+    if 0 < (bound := most_threads(kernel.source, kernel.name, macros)) < prod(block):
+        raise LaunchError(
+            f"{kernel.name}: {prod(block)} threads in a block; its __launch_bounds__ allows {bound}, and a GPU rejects "
+            "more. Give a smaller block."
+        )
     for axis, value, most in zip("xyz", grid, MAX_GRID, strict=True):
         if value > most:
             raise LaunchError(f"{kernel.name}: grid.{axis}={value} blocks; a device allows {most}. Use larger blocks.")
@@ -99,3 +109,16 @@ def check_limits(kernel: Any, grid: Dim3, block: Dim3, shared: int, values: Mapp
         raise LaunchError(
             f"{kernel.name}: shared={shared!r} bytes; a block may use 0 to {MAX_SHARED} bytes of shared memory."
         )
+
+
+@lru_cache(4096)
+def most_threads(source: Source, kernel: str, macros: tuple) -> int:
+    """The threads of a block that __launch_bounds__ allows, with these macros; 0 where nothing is known."""
+    start = source.signature(kernel).start
+    head = source.code[start : source.code.find("{", start)]
+    if not (found := re.search(r"\b__launch_bounds__\s*(?=\()", head)):
+        return 0
+    values = {name: str(value) for name, value in macros} | {name: value for name, _, value in source.template_values}
+    most = split(head[found.end() + 1 : matching(head, found.end(), "()")])[0]
+    most = source.expanded(re.sub(r"\w+", lambda word: values.get(word[0], word[0]), most), values)
+    return int(eval(most.replace("/", "//"), {})) if re.fullmatch(r"[\d\s()*+/-]+", most) else 0

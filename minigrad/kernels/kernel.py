@@ -96,8 +96,8 @@ class Kernel:
 
     def launch(self, *sizes: int, **named: int) -> Launch:
         """The launch for these sizes and tunables: it shows its arithmetic, and runs when it is called."""
-        if not named and sizes in self._plans:
-            return self._plans[sizes]
+        if planned := self._plans.get((*sizes, *named.items())):
+            return planned
         chosen = self._legal({key: value for key, value in named.items() if key not in self.sizes})
         work = complete_sizes(self, sizes, {key: named[key] for key in named if key in self.sizes})
         fitted = self.fit(**work) if self.fit else {}

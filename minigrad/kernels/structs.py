@@ -2,7 +2,7 @@
 
 import ctypes
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from math import prod
 from typing import Any
@@ -17,6 +17,7 @@ from minigrad.source import Param
 
 ADDRESS = np.dtype(np.uint64)
 BYTES = {1: ctypes.c_uint8, 2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
+WIDEST = 8  # bytes of ctypes' most aligned type
 
 
 @cache
@@ -70,8 +71,8 @@ def check(place: str, param: Param, dtype: np.dtype) -> None:
     """Raise TypeError where an array's dtype is not that of the struct, with the dtype that is."""
     if name := next((name for _, name, _ in param.members if name.startswith("*")), ""):
         raise LaunchError(
-            f"{place}: {param.type} holds the pointer {name[1:]}, and only one such struct can be given, by value: "
-            f"{{{name[1:]!r}: tensor, ...}}. Pass the array as a parameter of its own."
+            f"{place}: {param.type} holds the pointer {name[1:]}; give a list with the members of each element, "
+            f"[{{{name[1:]!r}: tensor, ...}}, ...]."
         )
     wanted, _ = layout(param.type, param.members)
     if wanted == dtype or _alike(wanted, dtype):
@@ -124,7 +125,7 @@ def by_value(place: str, param: Param, value: Any, arrays: list[tuple[str, Any]]
     """The bytes of a structured scalar, `points[0]` or `np.array((1, 2), dtype)`, or of a vector's numbers.
 
     A struct that holds pointers is given as its members by name, {"n": 3, "x": tensor}; their arrays join `arrays`.
-    Where the parameter begins at a multiple of 16, they are plain bytes. Raises TypeError.
+    Where the parameter begins at a multiple of 16 or more, they are plain bytes. Raises TypeError.
     """
     dtype, align = value_layout(param)
     value = value.numpy() if hasattr(value, "numpy") else value  # an array of numbers may have been uploaded
@@ -140,7 +141,7 @@ def by_value(place: str, param: Param, value: Any, arrays: list[tuple[str, Any]]
         if host.shape != dtype.shape or host.dtype.kind not in "iuf":
             raise TypeError(f"{place} takes {dtype.shape[0]} numbers, e.g. {(0,) * dtype.shape[0]}.")
         host = host.astype(dtype.base)
-    return host.tobytes() if align == 16 else memory(param).from_buffer_copy(host.tobytes())
+    return host.tobytes() if align > WIDEST else memory(param).from_buffer_copy(host.tobytes())
 
 
 def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tuple[str, Any]]) -> np.ndarray:
@@ -166,6 +167,35 @@ def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tup
         elif not member.pointer:
             made[own] = array.numpy() if isinstance(array, Array) else value
     return made
+
+
+def array_of(place: str, param: Param, elements: Sequence[Mapping[str, Any]], arrays: list[tuple[str, Any]]) -> Array:
+    """An array of structs that hold pointers, on the device of the arrays to which they point; these join `arrays`.
+
+    Numbers that a kernel writes into it are not read back. Raises TypeError.
+    """
+    if not param.members or not elements or not all(isinstance(each, Mapping) for each in elements):
+        raise TypeError(f"{place} takes a tensor; a list is for structs with pointers, [{{'x': tensor, 'n': 3}}, ...].")
+    known = len(arrays)
+    host = np.zeros(len(elements), layout(param.type, param.members)[0])
+    for n, each in enumerate(elements):
+        own = param._replace(name=f"{param.name}[{n}]")
+        host[n] = filled(f"{place}: {own.name}", own, each, arrays)
+    if len(arrays) == known:
+        raise TypeError(f"{place}: none of these structs points to a tensor; give an array of {_words(host.dtype)}.")
+    return Array.upload(arrays[known][1].device, host)
+
+
+def holds_pointers(members: tuple) -> bool:
+    return any(declarator.startswith("*") or holds_pointers(inner) for _, declarator, inner in members)
+
+
+def addresses(members: tuple, host: np.ndarray) -> Iterator[np.ndarray]:
+    """The pointers in an array of structs, as arrays of their addresses."""
+    for kind, declarator, inner in members:
+        if kind not in ("union", "alignas"):
+            field = host[re.findall(r"\w+", declarator)[0]]
+            yield from (field,) if declarator.startswith("*") else addresses(inner, field)
 
 
 def is_value(param: Param) -> bool:

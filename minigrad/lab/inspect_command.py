@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the record. Returns 0, 1 if there is a problem that does harm, or 2 if nothing could be inspected."""
+    warnings.showwarning = lambda message, *_: print(f"minigrad inspect: {message}", file=sys.stderr)
     try:
         record = _record(options)
         rows = {"kernel": record.kernel, "problems": [asdict(each) for each in record.problems]}

@@ -198,6 +198,8 @@ def on_sim(args: Sequence[Any]) -> list[Any]:
         not_on_gpu(getattr(arg, "array", arg))
         if isinstance(arg, Mapping):  # a struct by its members
             given[id(arg)] = dict(zip(arg, on_sim([*arg.values()]), strict=True))
+        if isinstance(arg, list | tuple):  # several
+            given[id(arg)] = on_sim(arg)
         if _is_array(arg) and id(arg) not in given:
             given[id(arg)] = Array.upload(sim, arg)
     return [given.get(id(arg), arg) for arg in args]
@@ -206,7 +208,16 @@ def on_sim(args: Sequence[Any]) -> list[Any]:
 def _keep_outputs(args: Sequence[Any], uploaded: Sequence[Any], record: Inspection) -> None:
     """Copy the arrays that the kernel may have written into the record and into the caller's NumPy arrays."""
     for arg, device, param in zip(args, uploaded, record.source.kernels[record.kernel].params, strict=True):
-        if param.pointer and not param.const and device is not None:
-            record.outputs[param.name] = getattr(device, "array", device).numpy()
-            if device is not arg:
-                arg[...] = record.outputs[param.name]
+        if not (param.pointer and param.const):
+            _keep(param.name, arg, device, record)
+
+
+def _keep(name: str, arg: Any, device: Any, record: Inspection) -> None:
+    """Copy one array, or those to which structs point, which are given as their members."""
+    if isinstance(device, Mapping | list):
+        for key in device if isinstance(device, Mapping) else range(len(device)):
+            _keep(f"{name}.{key}" if isinstance(device, Mapping) else f"{name}[{key}]", arg[key], device[key], record)
+    elif isinstance(array := getattr(device, "array", device), Array):
+        record.outputs[name] = array.numpy()
+        if device is not arg:
+            arg[...] = record.outputs[name]

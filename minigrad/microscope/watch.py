@@ -15,6 +15,7 @@ from minigrad.devices import check, for_launch, get
 from minigrad.devices.array import Array
 from minigrad.devices.device import Arguments, Dim3
 from minigrad.errors import KernelError, require_int
+from minigrad.kernels import structs
 from minigrad.microscope import native
 from minigrad.microscope.debug_info import debug_info
 from minigrad.microscope.find import Finder
@@ -23,7 +24,7 @@ from minigrad.microscope.record import Inspection
 from minigrad.scan import blank
 from minigrad.simulator.compiled_file import CompiledFile, compile_file
 from minigrad.simulator.runtime import runtime
-from minigrad.source import Source
+from minigrad.source import Param, Source
 
 LIMIT = 1 << 24  # recorded accesses; each takes some 100 bytes until it is counted
 # By bytes, the names of vectors that are one access; by four times these, `alignas` that lets a struct be one.
@@ -86,7 +87,8 @@ class Microscope:
     ) -> None:
         """Run a kernel, and append the record of what it did to `launches`."""
         launch = WatchedLaunch(module, name, grid, block, shared, self.blocks)
-        moved, start = MovedArguments(arguments), time.monotonic()
+        signature = module.source.kernels.get(name)
+        moved, start = MovedArguments(arguments, signature.params if signature else ()), time.monotonic()
         with runtime().launching:
             with native.watch(_request(launch, moved), moved.extents) as starts:
                 found = native.Observations().variables[len(moved.groups) :]  # before the launch: __device__ variables
@@ -164,8 +166,8 @@ def _mentioned(texts: Sequence[str]) -> tuple[int, bool]:
 class MovedArguments:
     """A kernel's arguments, with their arrays moved to the watched addresses for the time of a launch."""
 
-    def __init__(self, arguments: Arguments):
-        self._arguments = arguments
+    def __init__(self, arguments: Arguments, params: Sequence[Param] = ()):
+        self._arguments, self._params = arguments, params
         self.packed = type(arguments.packed).from_buffer_copy(arguments.packed)
         self.cooperative = arguments.cooperative
         buffers: dict[int, list[tuple[str, Array]]] = {}
@@ -185,13 +187,30 @@ class MovedArguments:
         for field, kind in self.packed._fields_:  # type: ignore[misc]
             if kind is ctypes.c_void_p and getattr(self.packed, field) is not None:
                 name, array = next(given)
-                at = self._starts[array.buffer.address] + array.address - array.buffer.address
+                at = self._moved(array)
                 setattr(self.packed, field, at)
                 arrays.append((name, Array(array.device, array.spec.stored, array.dtype, array.buffer, at)))
+        self._relocate({a.address: self._moved(a) for _, a in self._arguments.arrays})
         return Arguments(self.packed, arrays, cooperative=self.cooperative)
+
+    def _moved(self, array: Array) -> int:
+        """The address of an array where it is watched."""
+        return self._starts[array.buffer.address] + array.address - array.buffer.address
+
+    def _relocate(self, new: Mapping[int, int]) -> None:
+        """Replace the addresses in structs, by value and in watched arrays, by those for the same arrays."""
+        arrays = dict(self._arguments.arrays)
+        for param, place in zip(self._params, Arguments(self.packed, []).places, strict=False):
+            if structs.holds_pointers(param.members) and (param.name in arrays or not param.pointer):
+                dtype = structs.layout(param.type, param.members)[0]
+                at, count = (self._moved(arrays[param.name]), arrays[param.name].size) if param.pointer else (place, 1)
+                memory = (ctypes.c_ubyte * (dtype.itemsize * count)).from_address(at)
+                for pointers in structs.addresses(param.members, np.ndarray((count,), dtype, memory)):  # type: ignore[arg-type]
+                    pointers[...] = [new.get(address, address) for address in pointers.tolist()]
 
     def leave(self) -> list[bytes]:
         """Copy the results back. Returns the buffers' contents before the launch."""
+        self._relocate({self._moved(a): a.address for _, a in self._arguments.arrays})
         before = [
             ctypes.string_at(address, size) for address, (size, _) in zip(self._starts, self.extents, strict=True)
         ]

@@ -17,7 +17,6 @@ from minigrad.ops.reduction import reduce
 from minigrad.ops.rowwise import around
 
 FILE, WIDEST = "add_layer_norm.cu", 128 * layer_norm.WARPS
-RESIDENT, RESIDENT_BACKWARD = 4, 4  # blocks of a multiprocessor, which walk through the rows
 
 
 def forward(
@@ -63,7 +62,7 @@ def launch(
     """One kernel."""
     rows, n, _ = around(x.shape, x.ndim - 1)
     h, normed = (Array.empty(x.device, x.shape, a.dtype) for a in (x, y))
-    layer_norm.launched(kernels["forward"], x, RESIDENT)(x, y, weight, shift, bias, h, normed, eps, rows, n)
+    layer_norm.launched(kernels["forward"], x, layer_norm.RESIDENT)(x, y, weight, shift, bias, h, normed, eps, rows, n)
     return h, normed
 
 
@@ -75,7 +74,7 @@ def launch_backward(
     dh, dn = typed(dh, y0.dtype), typed(dn, y.dtype)
     dx = Array.empty(y0.device, y0.shape, y0.dtype)
     low = dx if y.dtype == dx.dtype else Array.empty(y0.device, y0.shape, y.dtype)
-    run = layer_norm.launched(kernels["backward"], y0, RESIDENT_BACKWARD)
+    run = layer_norm.launched(kernels["backward"], y0, layer_norm.RESIDENT)
     parts = Array.empty(y0.device, (3, run.grid[0], n), dx.dtype)
     run(dh, dn, y0, weight, dx, None if low is dx else low, parts, eps, rows, n)
     sums = reduce(OPS["sum"].running, parts, (1,), False, 1).reshape((3, n))

@@ -8,7 +8,7 @@ from minigrad.devices import dtypes
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import RAGGED, launch_over, per_four
+from minigrad.ops.elementwise import RAGGED, launch_over, per_element, per_four
 from minigrad.tensor import Tensor
 
 
@@ -23,6 +23,11 @@ def backward(dy: np.ndarray, x: np.ndarray) -> tuple:
 
 
 kernels = {f"to_{name}": per_four("astype.cu", f"astype_{name}") for name in ("float32", "float64", "bfloat16")}
+# To and from float16, a dtype of memory alone, whose arrays are for kernels of the reader's own.
+of_half = {
+    ("float16", "float32"): per_element("half.cu", "half_to_float"),
+    ("float32", "float16"): per_element("half.cu", "float_to_half"),
+}
 
 
 def launch(kernels: dict[str, Kernel], x: Array, dtype: np.dtype) -> Array:
@@ -37,18 +42,29 @@ def cast(x: Array, dtype: np.dtype) -> Array:
     return x if x.dtype == dtype else launch(kernels, x, dtype)
 
 
+def as_half(kernel: Kernel, x: Array, dtype: np.dtype) -> Array:
+    y = Array.empty(x.device, x.shape, dtype, x.channels_last)
+    kernel.launch(x.size)(x, y, x.size)
+    return y
+
+
 def prepare(x: Any, dtype: Any = None) -> dict[str, np.dtype]:
     """The dtype. Raises TypeError where kernels do not know it."""
     return {"dtype": x.dtype if dtype is None else dtypes.check_dtype(dtype)}
 
 
 class Astype(Op):
-    """An Op to a dtype of floats. The host converts to others: it finds a value that does not fit into an integer."""
+    """An Op to a dtype of floats. The host converts to others: it finds a value that does not fit into an integer.
+
+    A float16 has no gradient; it is converted from and to float32 on the device.
+    """
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         (x, *_), params = self.inputs.split(args, named)
-        if isinstance(x, Tensor) and not dtypes.has_gradient(to := prepare(x, **params)["dtype"]):
-            return Tensor(dtypes.convert(x.array, to))
+        to = prepare(x, **params)["dtype"]
+        if isinstance(x, Tensor) and (x.dtype == np.float16 or not dtypes.has_gradient(to)):
+            kernel = of_half.get((x.dtype.name, to.name)) if isinstance(x.array, Array) else None
+            return Tensor(as_half(kernel, x.array, to) if kernel else dtypes.convert(x.array, to))
         return super().__call__(*args, **named)
 
 

@@ -20,7 +20,7 @@ from minigrad.ops.rowwise import around, requested
 
 FILE, WARPS = "layer_norm.cu", 8  # of a block; a row has up to all of them, and 128 numbers in each
 CHUNK, PARTS = 64, 1024  # rows whose sums a thread makes at least; such parts at most
-RESIDENT, RESIDENT_BACKWARD = 6, 4  # blocks of a multiprocessor, which walk through the rows
+RESIDENT = 4  # blocks of a multiprocessor that walk through the rows
 FAST = {"forward_warp": "warp", "backward_warp": "warp_backward"}
 
 
@@ -78,9 +78,18 @@ def kernels_of(center: bool) -> dict[str, Kernel]:
     kernels["backward_sums"] = Kernel(
         FILE, "layer_norm_backward_sums", grid, ("BLOCK",), "n parts", defines, BLOCK=BLOCKS
     )
-    kernels["warp"] = per_warps(FILE, "layer_norm_warp", center)
+    kernels["warp"] = per_warp(FILE, "layer_norm_warp", center)
     kernels["warp_backward"] = per_warps(FILE, "layer_norm_warp_backward", center)
     return kernels
+
+
+def per_warp(file: str, name: str, center: bool) -> Kernel:
+    """A kernel in which a warp holds a row: a lane has QUADS times four neighbors."""
+
+    def fit(rows: int, n: int) -> dict[str, int]:
+        return {"QUADS": next_power(ceil_div(n, 128), WARPS)}
+
+    return Kernel(file, name, ("rows/4",), ("32", "4"), "rows n", {"CENTER": int(center)}, fit, QUADS=(WARPS, 1, 2, 4))
 
 
 def per_warps(file: str, name: str, center: bool) -> Kernel:
@@ -96,12 +105,12 @@ def per_warps(file: str, name: str, center: bool) -> Kernel:
 def launch(
     kernels: Mapping[str, Kernel], x: Array, weight: Array | None = None, bias: Array | None = None, *, eps: float
 ) -> tuple:
-    """Some warps for each row that fits into their registers, else a block."""
+    """A warp for each row that fits into its registers, else a block."""
     rows, n, _ = around(x.shape, x.ndim - 1)
     y, new = Array.empty(x.device, x.shape, x.dtype), Array.empty if x.size else Array.zeros
     mean, inverse = (new(x.device, x.shape[:-1], wide(x.dtype)) for _ in range(2))
     if x.size and (warp := held(kernels, "forward", n)):
-        launched(warp, x, RESIDENT)(x, weight, bias, y, mean, inverse, eps, rows, n)
+        launched(warp, x)(x, weight, bias, y, mean, inverse, eps, rows, n)
     elif x.size:
         kernels["rows"].launch(rows)(x, weight, bias, y, mean, inverse, eps, n)
     return y, mean, inverse
@@ -115,7 +124,7 @@ def launch_backward(
     dy, (rows, n, _) = typed(dy, x.dtype), around(x.shape, x.ndim - 1)
     dx = Array.empty(x.device, x.shape, x.dtype) if needs[0] else None
     if x.size and (warp := held(kernels, "backward", n)):
-        launch = launched(warp, x, RESIDENT_BACKWARD)
+        launch = launched(warp, x, RESIDENT)
         parts = Array.empty(x.device, (2, launch.grid[0], n), wide(x.dtype))
         launch(dy, x, weight, mean, inverse, dx, parts, rows, n)
     elif x.size:
@@ -145,20 +154,25 @@ def held(kernels: Mapping[str, Kernel], way: str, n: int) -> Kernel | None:
     return requested(kernels, way, "warp") if n % 4 == 0 and n <= 128 * WARPS else None
 
 
-def launched(kernel: Kernel, x: Array, resident: int) -> Launch:
-    """The launch of as many blocks as are there at once. Raises LaunchError where the warps do not hold the row."""
+def launched(kernel: Kernel, x: Array, resident: int = 0) -> Launch:
+    """The launch for the rows of x, with as many blocks as are there at once where they walk. Raises LaunchError."""
     rows, n, _ = around(x.shape, x.ndim - 1)
-    warps = kernel.launch(rows, n, 1).values["WARPS"]
-    blocks = max(1, min(ceil_div(rows * warps, WARPS), resident * x.device.processors))
-    launch = kernel.launch(rows, n, blocks)  # planned once: naming values would plan it at each call
-    if n > 128 * launch.values["WARPS"] and kernel.fit:  # tuned for a shorter row
-        launch = kernel.launch(rows, n, blocks, **kernel.fit(rows, n))
-    if n > 128 * launch.values["WARPS"]:
-        raise LaunchError(
-            f"{kernel.name}: WARPS={launch.values['WARPS']} warps hold 128 numbers each, and a row has {n}. "
-            "Choose a larger WARPS."
-        )
+    sizes: tuple[int, ...] = (rows, n)
+    if resident:
+        warps = kernel.launch(rows, n, 1).values["WARPS"]
+        sizes = (*sizes, max(1, min(ceil_div(rows * warps, WARPS), resident * x.device.processors)))
+    launch = kernel.launch(*sizes)
+    if n > longest(launch) and kernel.fit:  # tuned for a shorter row
+        launch = kernel.launch(*sizes, **kernel.fit(rows, n))
+    if n > longest(launch):
+        ((name, value),) = launch.values.items()
+        raise LaunchError(f"{kernel.name}: {name}={value} holds rows of up to {128 * value}; choose more for {n}.")
     return launch
+
+
+def longest(launch: Launch) -> int:
+    """The longest row that a warp's QUADS, or a block's WARPS, hold."""
+    return 128 * max(launch.values.values())
 
 
 def prepare(name: str, x: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from minigrad.scan import DIRECTIVE, INCLUDE, Edit, asked, blank, end_of, outside, split, without_directives
+from minigrad.devices.unit import alone, numbered
+from minigrad.scan import INCLUDE, Edit, asked, blank, end_of, outside, split, without_directives
 from minigrad.simulator.indices import indices
 from minigrad.simulator.updates import updates
 from minigrad.source import Source
@@ -125,7 +126,7 @@ def _includes(source: Source, whole: str, code: str, here: Path, translation: Tr
         header = replace(source, text=text, name=name, template="", before=None, words=source.device_words)
         inner = "" if again else _translate(header, path.parent, translation)
         edits.append((match.start(), match.end(), f'#line 1 "{name}"\n{inner}\n#line {line} "{source.name}"'))
-    return edits
+    return [*edits, *numbered(code, source.name)] if edits else edits
 
 
 @lru_cache(512)
@@ -156,11 +157,7 @@ def _entries(source: Source, code: str, kernel: str) -> list[Edit]:
             and code[at.start : at.stop].strip()
         ):
             edits += [(stop, stop, f" MINIGRAD_KERNEL({name})") for stop in at.stops]
-    for item in source.others(kernel) if kernel else ():
-        stay = [place for found in DIRECTIVE.finditer(code, item.start, item.stop) for place in found.span()]
-        ends = [item.start, *stay, item.stop]
-        edits += [(a, b, "\n" * code.count("\n", a, b)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
-    return edits
+    return [*edits, *alone(source, kernel, code)]
 
 
 def _shared(code: str) -> list[Edit]:

@@ -1,6 +1,7 @@
 """Adjoints of kernels of half and bfloat16: gradients are added up in float, and have the dtype of their array."""
 
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -20,13 +21,22 @@ NAMES = {
 }  # fmt: skip
 WIDE = {"H": "float", "H2": "float2", "of_float": "", "to_float": "", "spread": "both", "pair": "make_float2",
         "floats": ""}  # fmt: skip
-CALLS = {"__hmul2": "times", "__hadd": "add", "__hmax": "fmaxf", "__hfma": "fmaf", "hexp": "expf", "__hgt": "greater"}
+CALLS = {
+    "__hmul2": "times",
+    "__hadd": "add",
+    "__hmax": "fmaxf",
+    "__hfma": "fmaf",
+    "hexp": "expf",
+    "hrcp": "inverse",
+    "__hgt": "greater",
+}
 OF_FLOAT = """
 __device__ float2 operator*(float2 a, float2 b) { return make_float2(a.x * b.x, a.y * b.y); }
 __device__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
 __device__ float2 both(float a) { return make_float2(a, a); }
 __device__ float2 times(float2 a, float2 b) { return a * b; }
 __device__ float add(float a, float b) { return a + b; }
+__device__ float inverse(float a) { return 1 / a; }
 __device__ bool greater(float a, float b) { return a > b; }
 """
 KERNELS = {
@@ -35,7 +45,7 @@ __global__ void k(const H* x, const H* w, H* y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
         H a = __hadd(x[i], w[0]);
-        H b = __hgt(a, of_float(0.25f)) ? hexp(a) : a * a;
+        H b = __hgt(a, of_float(0.25f)) ? hexp(a) : a * a + hrcp(a - of_float(2.0f));
         y[i] = of_float(to_float(b) * 0.5f) + x[i];
     }
 }""",
@@ -74,7 +84,7 @@ def written(kernel, names):
     text = re.sub(r"\b(H2|H|of_float|to_float|spread|pair|floats)\b", lambda m: names[m[1]], KERNELS[kernel])
     if names is not WIDE:
         return HEADERS + text
-    return OF_FLOAT + re.sub(r"\b(__hmul2|__hadd|__hmax|__hfma|hexp|__hgt)\b", lambda m: CALLS[m[1]], text)
+    return OF_FLOAT + re.sub(r"\b(__hmul2|__hadd|__hmax|__hfma|hexp|hrcp|__hgt)\b", lambda m: CALLS[m[1]], text)
 
 
 def arguments(kernel, dtype):
@@ -135,3 +145,17 @@ def test_what_is_not_read_is_told(kernel_device):
     x, y = (mg.tensor(np.ones(1, np.float16), device=kernel_device) for _ in range(2))
     with pytest.raises(TypeError, match="dy of y is float32; it must be float16"):
         made.vjp(x, y, dy=mg.tensor([1.0], device=kernel_device), grid=1, block=1)
+
+
+def test_the_device_converts(kernel_device, monkeypatch):
+    """Each value of half is exact in float, and back; the nearest half of others."""
+    half = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    half = half[~np.isnan(half)]
+    near = half.astype(np.float32) * np.float32(1.0003)
+    x, y = (mg.tensor(v, device=kernel_device) for v in (half, near))
+    monkeypatch.setattr(sys.modules["minigrad.devices.dtypes"], "convert", None)
+    wide, narrow = x.astype("float32"), y.astype("float16")
+    assert (wide.dtype, narrow.dtype) == (np.float32, np.float16)
+    np.testing.assert_array_equal(wide.numpy(), half.astype(np.float32))
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(narrow.numpy(), near.astype(np.float16))

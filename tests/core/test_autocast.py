@@ -72,7 +72,9 @@ def test_every_op_gets_the_dtype_that_it_is_made_in(device):
         assert (x @ w).dtype == BFLOAT16
     assert (x @ w).dtype == FLOAT32 and autocast.current() is None
     y.backward(mg.ones(2, 2, device=device).astype("bfloat16"))
-    assert w.grad.dtype == FLOAT32 and w.grad.numpy().tolist() == [[4, 4], [2.328125, 2.328125]]
+    third = 2 + float(np.float32(1 / 3).astype(BFLOAT16))  # tensor cores do not round it again, NumPy does
+    third = 2.328125 if device == "numpy" else third
+    assert w.grad.dtype == FLOAT32 and w.grad.numpy().tolist() == [[4, 4], [third, third]]
 
 
 def test_a_parameter_is_rounded_once_until_it_changes(monkeypatch):

@@ -52,12 +52,12 @@ def test_refusals():
         nn.LayerNorm(0)
 
 
-@pytest.mark.parametrize("warps", [1, 2, 4, 8])
-def test_warps_that_do_not_hold_their_row_are_refused(warps, kernel_device):
+@pytest.mark.parametrize("quads", [1, 2, 4, 8])
+def test_registers_that_do_not_hold_their_row_are_refused(quads, kernel_device):
     x = np.random.default_rng(0).standard_normal((37, 260)).astype(np.float32)
-    op, given = mg.layer_norm.using("warp", WARPS=warps), mg.tensor(x, device=kernel_device)
-    if 128 * warps < 260:
-        with pytest.raises(LaunchError, match=f"WARPS={warps} warps hold 128 numbers each, and a row has 260"):
+    op, given = mg.layer_norm.using("warp", QUADS=quads), mg.tensor(x, device=kernel_device)
+    if 128 * quads < 260:
+        with pytest.raises(LaunchError, match=f"QUADS={quads} holds rows of up to {128 * quads}; choose more for 260"):
             op(given)
     else:
         np.testing.assert_allclose(op(given).numpy(), mg.layer_norm(mg.tensor(x, device="numpy")).numpy(), 0, 1e-5)
@@ -67,7 +67,7 @@ def test_warps_that_do_not_hold_their_row_are_refused(warps, kernel_device):
 @pytest.mark.parametrize("op", [mg.layer_norm, mg.rms_norm], ids=["layer_norm", "rms_norm"])
 def test_blocks_walk_through_the_rows(n, op, kernel_device):
     """Three turns of the first blocks and two of the others; the parts of a row have means far from each other."""
-    rows_at_once = 6 * get(kernel_device).processors * (8 // {36: 1, 260: 4, 1000: 8}[n])
+    rows_at_once = 4 * get(kernel_device).processors * (8 // {36: 1, 260: 4, 1000: 8}[n])
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2 * rows_at_once + 1, n)) + np.linspace(-20, 20, n)
     weight, dy = rng.standard_normal(n), rng.standard_normal(x.shape)
@@ -99,7 +99,7 @@ def test_what_was_tuned_for_short_rows_holds_long_ones(tuned, kernel_device):
     x, results = np.random.default_rng(0).standard_normal((37, 512)), []
     try:
         for kernel in kernels:
-            kernel.prefer(tuned, {"WARPS": 1})
+            kernel.prefer(tuned[: len(kernel.sizes)], dict.fromkeys(kernel.tunables, 1))
         for device in (kernel_device, "numpy"):
             rows, weight = mg.tensor(x, True, device), mg.tensor(x[0], True, device)
             y = mg.layer_norm(rows, weight)

@@ -112,15 +112,54 @@ def test_a_struct_with_pointers_is_given_by_its_members(kernel_device):
     ):
         with pytest.raises(TypeError, match=words):
             kernel(data | wrong, out, grid=1, block=8)
-    with pytest.raises(LaunchError, match=r"Data holds the pointer x, .* by value: \{'x': tensor, \.\.\.\}"):
+    with pytest.raises(LaunchError, match=r"Data holds the pointer x; give a list .*, \[\{'x': tensor, \.\.\.\}"):
         mg.kernel(POINTERS, "several")(out, out, grid=1, block=1)
+
+
+RAGGED = """struct Row { float* x; const int* at; int n; float scale[2]; };
+__global__ void f(Row* rows, float* out, int count) {
+    int i = threadIdx.x;
+    for (int r = 0; r < count; ++r) if (i <= rows[r].n) rows[r].x[i] *= rows[r].scale[1];
+    __syncthreads();
+    if (i < count) out[i] = rows[i].x[rows[i].at[0]];
+}
+"""
+
+
+def test_an_array_of_structs_with_pointers_is_a_list_of_their_members(kernel_device):
+    x, at = [np.arange(1.0, n + 1, dtype=np.float32) for n in (4, 2)], [np.int32([n]) for n in (2, 1)]
+    rows = [{"x": x[n], "at": at[n], "n": len(x[n]) - 1, "scale": (0, n + 2)} for n in range(2)]
+    kernel, out = mg.kernel(RAGGED, "f"), mg.zeros(2, device=kernel_device)
+    there = [{k: mg.tensor(v, device=kernel_device) if isinstance(v, np.ndarray) else v for k, v in row.items()}
+             for row in rows]  # fmt: skip
+    kernel(there, out, 2, grid=1, block=8)
+    assert out.numpy().tolist() == [6, 6]
+    assert [row["x"].numpy().tolist() for row in there] == [[2, 4, 6, 8], [3, 6]]
+    rows[1]["n"] = 2
+    problem, *_ = mg.inspect(kernel, rows, np.zeros(2, np.float32), 2, grid=1, block=8).problems
+    assert problem.kind == "out-of-bounds" and problem.variable == "rows[1].x" and problem.line == 4
+    assert [row["x"].tolist() for row in rows] == [[2, 4, 6, 8], [3, 6]]
+    rows[1]["n"] = 1
+    record = mg.inspect(kernel, rows, np.zeros(2, np.float32), 2, grid=1, block=8)
+    assert not record.problems and record.outputs["rows[1].x"].tolist() == [9, 18]
+    for wrong, words in (
+        ([1, 2], r"takes a tensor; a list is for structs with pointers"),
+        ([there[0], {"y": 1}], r"rows\[1\] has no member 'y'; it has x, at, n, scale"),
+        ([{"n": 1}], r"none of these structs points to a tensor"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            kernel(wrong, out, 2, grid=1, block=8)
 
 
 def test_the_microscope_sees_arrays_behind_the_pointers_of_a_struct():
     data = {"n": 5, "x": np.zeros(5), "y": np.zeros(4), "at": np.zeros(5, np.int32), "scale": (1, 1)}
     data["poles"] = np.zeros(5, [("re", "f8"), ("im", "f8")])
     (problem,) = mg.inspect(POINTERS, data, np.zeros(5), name="k", grid=1, block=8).problems
-    assert problem.kind == "out-of-bounds" and problem.line == 5
+    assert (problem.kind, problem.variable, problem.line) == ("out-of-bounds", "d.y", 5)
+    data |= {"n": 4, "x": np.arange(5.0), "scale": (1, 2)}
+    record = mg.inspect(POINTERS, data, np.zeros(5), name="k", grid=1, block=8)
+    assert not record.problems and {"d.x", "d.y", "d.at", "d.poles", "out"} == {line.variable for line in record.lines}
+    assert data["y"].tolist() == record.outputs["d.y"].tolist() == [0, 0, 0, 0]
 
 
 def test_a_struct_by_value_is_one_value_of_its_dtype():

@@ -7,6 +7,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.devices.cuda.toolkit import find_nvcc
+from minigrad.devices.unit import unit
 from minigrad.errors import LaunchError
 from minigrad.source import Source
 
@@ -132,8 +133,8 @@ def test_host_code_is_what_only_the_host_can_call():
         match=r"^scale.cu: code for the host is left out: launches, name_of, handle, chip, copy, fill, main\.$",
     ):
         source = mg.kernel(FILE, "scale").source
-    assert source.unit.split('#line 5 "scale.cu"\n')[1].count("\n") == FILE.count("\n") - 4  # lines keep their numbers
-    assert Source(source.unit, "again.cu").host_names == []
+    assert unit(source).split('#line 5 "scale.cu"\n')[1].count("\n") == FILE.count("\n") - 4  # lines keep their numbers
+    assert Source(unit(source), "again.cu").host_names == []
 
 
 def test_an_error_names_the_line_of_the_file():
@@ -142,14 +143,14 @@ def test_an_error_names_the_line_of_the_file():
 
 
 def test_kernels_get_their_c_names():
-    units = [Source(FILE, "whole.cu", template=name).unit for name in ("", "row_sum<float>")]
-    assert [unit.count('extern "C" ') for unit in units] == [3, 4]  # a declaration of scale, scale, last; and row_sum
+    units = [unit(Source(FILE, "whole.cu", template=name)) for name in ("", "row_sum<float>")]
+    assert [text.count('extern "C" ') for text in units] == [3, 4]  # a declaration of scale, scale, last; and row_sum
     assert "static" not in units[0].split("extern", 1)[1].split("(")[0]
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc")
 def test_nvcc_compiles_what_the_simulator_does(tmp_path):
-    (tmp_path / "unit.cu").write_text(Source(FILE, "whole.cu", template="row_sum<float>").unit)
+    (tmp_path / "unit.cu").write_text(unit(Source(FILE, "whole.cu", template="row_sum<float>")))
     command = [str(find_nvcc()), "-cubin", "-arch=sm_90", "-std=c++17", "-o", "unit.cubin", "unit.cu"]
     subprocess.run(command, cwd=tmp_path, check=True)
     names = (tmp_path / "unit.cubin").read_bytes()

@@ -5,6 +5,8 @@ import pytest
 
 import minigrad as mg
 from minigrad.devices.cuda import compiler
+from minigrad.devices.unit import unit
+from minigrad.errors import LaunchError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*left out")
 
@@ -291,8 +293,57 @@ def test_nvrtc_is_given_headers_without_functions_of_the_host(tmp_path):
     for file, text in INCLUDED.items():
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(text)
+    own = f"reader{tmp_path}/"
     headers = compiler._headers(mg.kernel(tmp_path / "main.cu", "scale").source)
-    assert headers["cuda.h"] == INCLUDED["kernels/cuda.h"] and "../kernels/more.h" in headers
-    assert headers["config.c"].split() == ["#define", "SIZE", "8", "typedef", "float", "fp;"]
-    unit = mg.kernel("#include <cublas_v2.h>\n#include <cuda_fp16.h>\n__global__ void k(half* x) {}", "k").source.unit
-    assert unit.count("#if __has_include(<cublas_v2.h>) && !defined(__CUDACC_RTC__)") == 1
+    found = {name.removeprefix(own): text.partition("\n")[2] for name, text in headers.items()}
+    assert found["kernels/cuda.h"].splitlines() == [f'#include "{own}kernels/more.h"', "#define OFFSET 1000"]
+    assert found["config.c"].split() == ["#define", "SIZE", "8", "typedef", "float", "fp;"]
+    made = mg.kernel("#include <cublas_v2.h>\n#include <cuda_fp16.h>\n__global__ void k(half* x) {}", "k")
+    assert unit(made.source).count("#if __has_include(<cublas_v2.h>) && !defined(__CUDACC_RTC__)") == 1
+
+
+def test_an_array_parameter_of_several_axes(kernel_device):
+    text = "__global__ void k(const float x[][2][3], float y[]) { y[threadIdx.x] = x[threadIdx.x][1][2]; }"
+    y = numbers(2, kernel_device)
+    mg.kernel(text, "k")(numbers(12, kernel_device), y, grid=1, block=2)
+    assert y.numpy().tolist() == [5, 11]
+
+
+def test_a_struct_of_any_alignment_by_value(kernel_device):
+    text = """typedef struct alignas(64) { double a, b; } Pair;
+    __global__ void k(double* y, int n, const Pair p, int m) { y[threadIdx.x] = p.a * n + p.b * m; }"""
+    y = numbers(2, kernel_device, np.float64)
+    dtype = np.dtype({"names": ["a", "b"], "formats": ["f8", "f8"], "offsets": [0, 8], "itemsize": 64})
+    mg.kernel(text, "k")(y, 10, np.array((2, 3), dtype), 100, grid=1, block=2)
+    assert y.numpy().tolist() == [320, 320]
+
+
+def test_a_type_of_templates_arguments_is_no_struct(kernel_device):
+    """Specialized templates name types; a name that stands for itself in a namespace has the other meaning."""
+    text = """namespace detail { typedef unsigned uint32; }
+    typedef detail::uint32 uint32;
+    template <class T> struct is_int { enum { value = 0 }; };
+    template <> struct is_int<uint32> { enum { value = 1 }; };
+    __global__ void k(uint32* y) { y[threadIdx.x] = is_int<uint32>::value; }"""
+    y = numbers(2, kernel_device, np.uint32)
+    mg.kernel(text, "k")(y, grid=1, block=2)
+    assert y.numpy().tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("bound", ["64", "HALF * 2", "2 * N, 4"])
+def test_launch_bounds_are_the_most_threads(bound, kernel_device):
+    head = f"#define HALF 32\ntemplate <int N> __global__ void __launch_bounds__({bound})"
+    text = f"{head} k(float* y) {{ y[threadIdx.x] = N; }}"
+    kernel, y = mg.kernel(text, "k<32>"), numbers(65, kernel_device)
+    kernel(y, grid=1, block=64)
+    with pytest.raises(LaunchError, match="65 threads in a block; its __launch_bounds__ allows 64"):
+        kernel(y, grid=1, block=65)
+
+
+def test_variables_of_the_host_with_constructors():
+    text = """#include <vector>
+    std::vector<const char*> names;
+    const std::vector<int> sizes = {1, 2, 3};
+    __global__ void k(float* x) { x[threadIdx.x] = 1; }"""
+    assert mg.kernel(text, "k").source.host_names == ["names"]
+    assert not mg.inspect(text, x := np.zeros(2, np.float32), name="k", grid=1, block=2).problems and x.all()

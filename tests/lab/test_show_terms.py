@@ -90,6 +90,8 @@ def test_photographs_are_gray_and_have_their_sizes_below():
     x = np.linspace(0, 1, 48).reshape(6, 8)
     shown = mg.show.photos("two photographs", {"plain": x, "signed": x - 0.5})
     assert [axes.images[0].get_clim() for axes in shown.figure.axes] == [(0, 1), (-0.5, 0.5)]
+    part = mg.show.photos("half of one", {"part": np.where(x < 0.5, x, np.nan)})
+    assert part.figure.axes[0].images[0].get_clim() == (0, x[x < 0.5].max())
     assert [line.split() for line in shown.numbers.splitlines()][1:] == [["plain", "6", "8"], ["signed", "6", "8"]]
     with pytest.raises(ValueError, match=r"photos draws 1 to 4 photos of shape \(height, width\); got bad"):
         mg.show.photos("none", {"bad": x[0]})

@@ -294,6 +294,11 @@ def runs_here(file: Source) -> bool:
     return True
 
 
+def test_the_conversions_of_halves_have_no_problem():
+    with clean():
+        mg.tensor(np.ones(1025, np.float16), device="sim").astype("float32").astype("float16")
+
+
 def test_every_kernel_was_looked_at():
     """Runs after the other tests of this file: of a file with kernels that none of them launched, PTX is the reason."""
     files = [Source.read(path.relative_to(CUDA).as_posix()) for path in CUDA.rglob("*.cu")]

@@ -6,7 +6,7 @@ from math import inf
 
 from minigrad.adjoint.analyse.indices import IDS, IndexFacts, Polynomial, constant, polynomial
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, is_float
+from minigrad.adjoint.language.ast import LIMITS, Expr, is_float
 from minigrad.adjoint.language.dataflow import written
 from minigrad.adjoint.language.rewrite import FLIPPED
 
@@ -39,7 +39,8 @@ class _Intervals:
             case ast.Name():
                 found = self.variable(e.name)
             case ast.Cast():
-                found = self.of(e.operand)
+                found, limits = self.of(e.operand), LIMITS.get(e.type, UNKNOWN)
+                found = found if limits[0] <= found[0] and found[1] <= limits[1] else limits
             case ast.Unary(op="-"):
                 low, high = self.of(e.operand)
                 found = (-high, -low)

@@ -73,6 +73,9 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
     types = needed(file, blank("\n".join([text, *tables])))
     extents = [f"#ifndef {m}\n#define {m} {EXTENT}\n#endif" for m in file.dynamic.values() if m in text]
     tables = [t for t in [*types, *tables] if t]
+    if name := min(file.tokens.redefined & set(re.findall(r"\w+", "\n".join(tables))), default=""):
+        why = f"{name} has several meanings in this file, and constants or types are made of it; give each a name."
+        raise file.error(file.kernel.place, why)
     lines = needed_lines(file.tokens.head, blank("\n".join([*extents, text, *tables])))
     limits = [f"#include <{header}>" for header, words in LIMITS.items() if re.search(words, text)]
     lines = [*(line for line in limits if line not in lines), *lines]

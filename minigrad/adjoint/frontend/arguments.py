@@ -6,7 +6,7 @@ from typing import Any
 
 from minigrad.adjoint.frontend.items import FileItems, FunctionItem
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Place
+from minigrad.adjoint.language.ast import SMALL, Place
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.values import (
     Braces,
@@ -17,8 +17,12 @@ from minigrad.adjoint.language.values import (
     StructType,
     Value,
     is_expression,
+    is_target,
 )
 from minigrad.adjoint.language.values import leaves as numbers
+
+EXACT, PROMOTED, CONVERTED, WRONG = 8, 4, 0, -8  # how well a parameter takes an argument
+PROMOTIONS = dict.fromkeys((*SMALL, "bool"), "int") | {"float": "double"}
 
 
 @dataclass
@@ -98,10 +102,45 @@ class ArgumentBinder(FileItems):
             parser.symbols.types.pop()
             parser.symbols.scopes.pop()
 
-    def closeness(self, item: FunctionItem, arguments: list[Value], parser: Any) -> int:
-        """The number of parameters that have the very type of their arguments."""
-        kinds = [self.kind_of(item, start, parser) for start in self._commas(item)[: len(arguments)]]
-        return sum(2 * (k == a.type) for k, a in zip(kinds, arguments, strict=True)) + (not item.template)
+    def chosen(
+        self, name: str, items: list[FunctionItem], arguments: list[Value], token: Token, parser: Any
+    ) -> FunctionItem | None:
+        """The function that takes these arguments best; None where none does. Raises where two do it differently."""
+        fitting = [(i, self.ranks(i, arguments, parser)) for i in items if self.fits(i, arguments, parser)]
+        best = [i for i, own in fitting if all(a >= b for _, other in fitting for a, b in zip(own, other, strict=True))]
+        best = [i for i in best if not i.template] or best
+        if len({self.meaning(i) for i in best}) > 1 or (fitting and not best):
+            why = f"several functions {name} take these arguments; give the one that is meant a name of its own."
+            raise parser.error(token.place, why)
+        return next((i for i in best if not self.is_const(i)), best[0] if best else None)  # one that gives references
+
+    def meaning(self, item: FunctionItem) -> str:
+        """The text of a function's body, and of the members that its constructor sets."""
+        start = item.body if self.is_const(item) else self._close(item.params) + 1
+        return " ".join(t.text for t in self.tokens.tokens[start : self._close(item.body)])
+
+    def is_const(self, item: FunctionItem) -> bool:
+        """True for a method of const objects."""
+        return self.tokens.tokens[self._close(item.params) + 1].text == "const"
+
+    def ranks(self, item: FunctionItem, arguments: list[Value], parser: Any) -> list[int]:
+        """A rank for each parameter: by the type of its argument, then by what may be changed through it."""
+        starts, made = self._commas(item), []
+        stops = [*(s - 1 for s in starts[1:]), self._close(item.params)]
+        for start, stop, argument in zip(starts, stops, arguments, strict=False):
+            texts = [t.text for t in self.tokens.tokens[start:stop]]
+            kind, own = self.kind_of(item, start, parser), argument.type
+            promoted = kind is not None and kind == PROMOTIONS.get(str(own))
+            rank = EXACT if kind in (None, own) else PROMOTED if promoted else CONVERTED
+            rank += ("*" in texts) + (kind is None and bool(self.templates.keys() & set(texts)))  # closer than T
+            variable = isinstance(argument, Pointer | Elements) or is_target(argument)
+            if "&&" in texts:
+                rank = rank + 1 if not variable else rank if kind is None else WRONG
+            elif "&" in texts or "*" in texts:
+                const = not variable or parser.is_constant(argument)
+                rank = rank - ("const" in texts and not const) if "const" in texts or not const else WRONG
+            made.append(rank)
+        return made
 
     def bind(self, parser: Any, item: FunctionItem, arguments: list[Value], token: Token, explicit: list) -> None:
         symbols, starts = parser.symbols, self._commas(item)
@@ -110,8 +149,9 @@ class ArgumentBinder(FileItems):
             if is_type != isinstance(given, str | StructType):
                 raise parser.error(token.place, f"the argument {name} of the template {item.name} does not fit.")
             (types if is_type else scope)[name] = given
-        for start, a in zip(starts, arguments, strict=False):
-            self.deduce(item, start, a.type, types, scope)
+        stops = [*(s - 1 for s in starts[1:]), self._close(item.params)]
+        for start, stop, a in zip(starts, stops, arguments, strict=False):
+            self.deduce(item, self.tokens.tokens[start:stop], a.type, types, scope)
         for is_type, name, default in item.template:
             if name in types or name in scope:
                 continue
@@ -135,22 +175,21 @@ class ArgumentBinder(FileItems):
                 self.tokens.at = b.default
                 value = parser.value()
             if b.name.text:
-                others = [a for a in (*arguments, scope.get("this")) if a is not None and a is not value]
+                others = [a for a in (*arguments[:n], *arguments[n + 1 :], scope.get("this")) if a is not None]
                 reached = None if anything else others
                 bound[b.name.text] = self.bound(parser, item, b, value, token.place, pure, reached)
         scope.update(bound)
 
-    def deduce(self, item: FunctionItem, start: int, kind: Kind, types: dict, scope: dict) -> None:
+    def deduce(self, item: FunctionItem, parameter: list[Token], kind: Kind, types: dict, scope: dict) -> None:
         """The arguments of a function's template that the type of one of its arguments shows."""
-        found = self.tokens.tokens[start : start + 10]
-        texts = [t.text for t in found]
+        texts = [t.text for t in parameter]
         if isinstance(kind, StructType) and kind.arguments and kind.short in texts:  # `Row<T, N>`
             inner = texts[texts.index(kind.short) + 1 :]
             inner = inner[: inner.index(">")] if ">" in inner else []
             shown = [t for t in inner if t not in ("<", ",")]
             pairs = list(zip(shown, kind.arguments, strict=False)) if len(shown) == len(kind.arguments) else []
         else:
-            pairs = [(text, kind) for text in texts[:6]]
+            pairs = [(text, kind) for text in texts]
         for text, given in pairs:
             for is_type, name, _ in item.template:
                 into = types if is_type else scope
@@ -209,23 +248,20 @@ class ArgumentBinder(FileItems):
             if changed and pointer.array is not None:
                 return parser.pointer_variable(name, pointer.type, pointer, place)
             return parser.frozen(pointer, place, name)
+        reached = others is None or self.reaches(parser, value, others)  # what it refers to may change in the function
         if isinstance(value, Struct):
             if value.temporary and not b.reference:
                 return replace(value, temporary=False)
-            target = all(isinstance(e, ast.Name | ast.Index) for e in numbers(value))
-            if b.reference and target and (not b.const or others is None):
+            if b.reference and is_target(value) and (not b.const or reached):
                 return parser.frozen(value, place)
             simple = all(isinstance(e, ast.Name | ast.Number) for e in numbers(value))
-            kept = simple and b.const  # any other may change, by a method or a reference
-            if kept and (pure or (others is not None and self.alone(parser, value, others))):
-                return value
-            return parser.copy(name or "passed", value.type, value, place)
+            kept = simple and b.const and (pure or not reached)
+            return value if kept else parser.copy(name or "passed", value.type, value, place)
         if not is_expression(value):
             return value
         number = parser.number(value, place)
         kind = b.kind if isinstance(b.kind, str) else number.type
-        itself = not b.const or (others is None and number.type == kind)  # no copy, which a change would not reach
-        if b.reference and itself and isinstance(number, ast.Name | ast.Index):
+        if b.reference and is_target(number) and (not b.const or (reached and number.type == kind)):
             return parser.frozen(number, place)
         if isinstance(number, ast.Number) and not changed and number.type == kind:
             return number
@@ -233,11 +269,11 @@ class ArgumentBinder(FileItems):
             return number
         return parser.symbols.fresh(name or "passed", kind, parser.converted_number(kind, number, place), place)
 
-    def alone(self, parser: Any, value: Struct, others: list[Value]) -> bool:
-        """True for variables of a thread that no other argument reaches."""
+    def reaches(self, parser: Any, value: Value, others: list[Value]) -> bool:
+        """True where other arguments reach a variable or an element that a value reads, or another thread does."""
         own, known = set(storage(value)), parser.symbols.declared
-        reached = {n for v in others for n in storage(v)}
-        return all(n in known and not known[n].shared for n in own) and not own & reached
+        shared = any(n in known and known[n].shared for n in own)
+        return shared or bool(own & {n for v in others for n in storage(v)})
 
 
 def storage(value: Value) -> Iterator[str]:

@@ -7,8 +7,8 @@ from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import GRADIENTS, HALVES, Place, Stmt, is_float, unused_name
 from minigrad.adjoint.language.dataflow import target_name
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ZERO
-from minigrad.adjoint.language.values import Elements, Pointer, PointerVariable, Struct, StructType, Value
+from minigrad.adjoint.language.rewrite import ZERO, assigned
+from minigrad.adjoint.language.values import Elements, Pointer, PointerVariable, Struct, StructType, Value, is_target
 from minigrad.adjoint.language.values import leaves as numbers
 
 
@@ -147,7 +147,7 @@ class AssignmentParser(DeclarationParser):
             self.symbols.pending += self.stores(target, value, place)
         else:
             number = self.converted_number(target.type, value, place)  # type: ignore[arg-type]
-            self.symbols.pending.append(ast.Assign(target, "=", number, place))  # type: ignore[arg-type]
+            self.symbols.pending += assigned(target, "=", number, place)  # type: ignore[arg-type]
 
     def assign(self, target: Value, op: Token, value: Value, place: Place) -> Value:
         match target:
@@ -155,26 +155,29 @@ class AssignmentParser(DeclarationParser):
                 return self.assign_struct(target, op, value, place)
             case Pointer() if target.moves is not None:
                 return self.move(target.moves, op, value, place)
-            case ast.Name() | ast.Index():
+            case ast.Name() | ast.Index() | ast.Ternary() if is_target(target):
                 self.check_writable(target)
                 number = self.number(value, op.place)
-                if is_float(number.type) and not is_float(target.type) and target.type != "bool":
-                    if op.text != "=":
-                        why = f"a {number.type} becomes {target.type} here; write the cast: (int)(...)."
-                        raise self.error(op.place, why)
-                    number = ast.Cast(target.type, number)
-                self.symbols.pending.append(ast.Assign(target, op.text, number, place))
+                if op.text == "=":
+                    number = self.converted_number(target.type, number, op.place)
+                elif is_float(number.type) and not is_float(target.type) and target.type != "bool":
+                    why = f"a {number.type} becomes {target.type} here; write the cast: (int)(...)."
+                    raise self.error(op.place, why)
+                if isinstance(target, ast.Ternary):
+                    number, target = self.simple(number, "assigned", place), self.frozen(target, place)
+                self.symbols.pending += assigned(target, op.text, number, place)  # type: ignore[arg-type]
                 return target
         raise self.error(place, "write the target of the assignment as a variable or as an element: y[i] = ...;")
 
     def assign_struct(self, target: Struct, op: Token, value: Value, place: Place) -> Value:
-        if op.text == "=":
+        name = f"operator{op.text}"
+        if self.has_operator(name, [target, value]) or (self.functions and name in self.functions):
+            self.called(name, [target, value], op)
+        elif op.text == "=":
             self.check_members(target)
+            if self.functions:
+                self.functions.check_copied(self, target.type, "operator=", place)
             self.store(target, value, place)
-        elif self.functions and f"operator{op.text}" in self.functions:
-            self.called(f"operator{op.text}", [target, value], op)
-        elif self.functions and f"operator{op.text}" in target.type.methods:
-            self.functions.method(self, target, f"operator{op.text}", [value], op)
         else:
             result = self.binary(op._replace(text=op.text[:-1]), target, value)
             assert isinstance(result, Struct)
@@ -183,9 +186,9 @@ class AssignmentParser(DeclarationParser):
 
     def check_members(self, target: Struct) -> None:
         for number in numbers(target):
-            if not isinstance(number, ast.Name | ast.Index):
+            if not is_target(number):
                 raise self.error(self.tokens.next.place, "this struct cannot be assigned; it is a value.")
-            self.check_writable(number)
+            self.check_writable(number)  # type: ignore[arg-type]
 
     def move(self, variable: PointerVariable, op: Token, value: Value, place: Place) -> Value:
         """`p = x + n`, `p += n`, `++p`."""
@@ -214,8 +217,12 @@ class AssignmentParser(DeclarationParser):
             raise self.error(place, f"{op.text} of a pointer is outside the subset; use + or -.")
         return Pointer(variable.array, variable.offset, moves=variable)
 
-    def check_writable(self, target: ast.Name | ast.Index) -> None:
+    def check_writable(self, target: ast.Name | ast.Index | ast.Ternary) -> None:
         """Reject stores into constants, parameters and unknown names."""
+        if isinstance(target, ast.Ternary):
+            for side in (target.yes, target.no):
+                self.check_writable(side)  # type: ignore[arg-type]
+            return
         name = target_name(target)
         declared = self.symbols.declared.get(name)
         if declared is not None:

@@ -21,6 +21,7 @@ from minigrad.adjoint.language.values import (
     VECTORS,
     Braces,
     FunctionName,
+    Pointer,
     Struct,
     StructType,
     Value,
@@ -44,6 +45,8 @@ class CallParser(StructParser):
             if not self.functions.fits(known, given, self):
                 raise self.error(name.place, f"{name.text} does not take these {len(given)} arguments.")
             return self.functions.inline(self, known, given, name, [])
+        if (holder := self.holder(name.text)) is not None and tokens.accept("("):
+            return self.method(holder, name.text, [self.argument() for _ in tokens.items(")")], name)
         explicit = self.functions.template_arguments(self) if self.functions and tokens.next.text == "<" else []
         tokens.expect("(")
         if name.text in LEFT_OUT:
@@ -51,6 +54,15 @@ class CallParser(StructParser):
             return ZERO
         arguments = [self.argument() for _ in tokens.items(")")]
         return self.called(name.text, arguments, name, explicit)
+
+    def holder(self, name: str) -> Struct | StructType | None:
+        """The object, or the type, whose method is being parsed, if it has a method of this name."""
+        if self.functions is None or self.symbols.lookup(name) is not None:
+            return None
+        this, stack = self.symbols.lookup("this"), self.functions.stack
+        object_ = this.target if isinstance(this, Pointer) and isinstance(this.target, Struct) else None
+        kind = object_.type if object_ else stack[-1].owner if stack else None
+        return (object_ or kind) if kind and name in kind.methods and name != kind.short else None
 
     def argument(self) -> Value:
         if not self.tokens.accept("{"):
@@ -64,9 +76,17 @@ class CallParser(StructParser):
 
     def called(self, name: str, arguments: list[Value], token: Token, explicit: list | None = None) -> Value:
         """The value of a call with these arguments."""
+        if name.startswith("operator") and self.has_operator(name, arguments):
+            return self.method(arguments[0], name, arguments[1:], token)  # type: ignore[arg-type]
         if self.functions and name in self.functions:
             return self.functions.call(self, name, arguments, token, explicit or [])
         return self.builtin(name, arguments, token)
+
+    def has_operator(self, name: str, arguments: list[Value]) -> bool:
+        """True where an operator is a method of its first operand."""
+        first, found = arguments[0], self.functions
+        methods = first.type.methods.get(name, ()) if isinstance(first, Struct) and found else ()
+        return any(found.fits(i, arguments[1:], self) for i in methods)
 
     def builtin(self, name: str, arguments: list[Value], token: Token) -> Value:
         """The value of a call of a function of CUDA or C++."""
@@ -93,10 +113,11 @@ class CallParser(StructParser):
             raise self.error(token.place, f"{name} takes {arity(name)} arguments; got {len(numbers)}.")
         return ast.Call(name, numbers, result_type(name, [e.type for e in numbers]), token.place)
 
-    def method(self, value: Struct, name: str, arguments: list[Value], token: Token) -> Value:
-        if self.functions and name in value.type.methods:
+    def method(self, value: Struct | StructType, name: str, arguments: list[Value], token: Token) -> Value:
+        kind = value if isinstance(value, StructType) else value.type
+        if self.functions and name in kind.methods:
             return self.functions.method(self, value, name, arguments, token)
-        raise self.error(token.place, f"{value.type} has no method {name} in this file.")
+        raise self.error(token.place, f"{kind} has no method {name} in this file.")
 
     def static_member(self, kind: StructType, name: Token) -> Value:
         """`Row::width`, or the call `Row::zeros()`."""

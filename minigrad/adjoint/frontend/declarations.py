@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import chain, count
+from math import inf
 
 from minigrad.adjoint.frontend.expressions import ASSIGNMENTS, ExpressionParser
 from minigrad.adjoint.frontend.groups import Group
@@ -10,8 +11,19 @@ from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, common_type, is_float, unused_name
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ONE, ZERO, int_value
-from minigrad.adjoint.language.values import Elements, Kind, Member, Pointer, PointerVariable, Struct, StructType, Value
+from minigrad.adjoint.language.rewrite import ONE, ZERO, int_value, replace_parts
+from minigrad.adjoint.language.values import (
+    Elements,
+    Kind,
+    Member,
+    Pointer,
+    PointerVariable,
+    Struct,
+    StructType,
+    Value,
+    is_expression,
+    is_target,
+)
 
 MOST_COPIED = 32  # elements of a member that are copied one by one
 STORAGE = ("const", "__shared__", "extern", "static", "volatile", "constexpr", "register", "__constant__")
@@ -115,7 +127,8 @@ class DeclarationParser(ExpressionParser):
         if isinstance(value, Group):
             scope[name.text] = value
             return
-        if reference and isinstance(value, Elements | Struct | ast.Name | ast.Index):
+        itself = is_expression(value) and is_target(value) and kind in (None, value.type)  # and no converted copy
+        if reference and (itself or isinstance(value, Elements | Struct)):
             scope[name.text] = self.frozen(value, name.place)
             return
         if isinstance(value, Elements | Pointer):
@@ -151,22 +164,38 @@ class DeclarationParser(ExpressionParser):
         offset = self.symbols.fresh(name, offset_type, pointer.offset, place)
         return PointerVariable(name, kind, array, offset, array.const, len(self.symbols.scopes))
 
-    def frozen(self, value: Value, place: Place, name: str = "place") -> Value:
-        """A target or a pointer whose indices do not change any more."""
+    def frozen(self, value: Value, place: Place, name: str = "place", kept: dict[Expr, Expr] | None = None) -> Value:
+        """A target or a pointer whose indices do not change any more. kept: the variables that hold indices."""
+        known: dict[Expr, Expr] = {} if kept is None else kept
+
+        def keep(e: Expr, what: str) -> Expr:
+            if e not in known:
+                known[e] = self.simple(e, f"{name}{what}", place)
+            return known[e]
+
+        def part(value: Value) -> Value:
+            return self.frozen(value, place, name, known)
+
         match value:
             case ast.Index():
-                return replace(value, indices=tuple(self.simple(i, f"{name}_index", place) for i in value.indices))
+                return replace(value, indices=tuple(keep(i, "_index") for i in value.indices))
+            case ast.Ternary() if is_target(value):
+                yes, no, chosen = part(value.yes), part(value.no), keep(value.condition, "_chosen")
+                return replace(value, condition=chosen, yes=yes, no=no)  # type: ignore[arg-type]
             case Pointer():
                 array = value.array
                 if array and array.indices:
-                    array = replace(array, indices=tuple(self.simple(i, f"{name}_row", place) for i in array.indices))
-                return replace(value, array=array, offset=self.simple(value.offset, name, place), moves=None)
+                    array = replace(array, indices=tuple(keep(i, "_row") for i in array.indices))
+                return replace(value, array=array, offset=keep(value.offset, ""), moves=None)
             case Elements() if value.indices:
-                return replace(value, indices=tuple(self.simple(i, f"{name}_row", place) for i in value.indices))
+                return replace(value, indices=tuple(keep(i, "_row") for i in value.indices))
             case Struct() if value.origin is not None and value.origin.array is not None:
-                origin = self.frozen(value.origin, place, name)
+                origin = part(value.origin)
                 assert isinstance(origin, Pointer) and origin.array is not None
                 return origin.array.at(origin.offset, place)
+            case Struct() if is_target(value):
+                members = {n: m if isinstance(m, Pointer) else part(m) for n, m in value.members.items()}
+                return replace(value, members=members)
         return value
 
     def declare(self, variable: ast.Declare) -> ast.Declare:
@@ -217,8 +246,13 @@ class DeclarationParser(ExpressionParser):
             self.symbols.pending += after
 
     def converted_number(self, kind: str, value: Value, place: Place) -> Expr:
+        """The number as it is stored, written as a cast where that may change a whole number."""
         number = self.number(value, place)
-        return ast.Cast(kind, number) if is_float(number.type) and not is_float(kind) and kind != "bool" else number
+        if is_float(kind) or number.type == kind or (is_float(number.type) and kind == "bool"):
+            return number
+        least, most = ast.LIMITS.get(kind, (-inf, inf))
+        low, high = ast.LIMITS.get(number.type, (-inf, inf)) if (n := int_value(number)) is None else (n, n)
+        return number if not is_float(number.type) and least <= low and high <= most else ast.Cast(kind, number)
 
     def initial_values(self, variable: ast.Declare, unknown: bool) -> list[Stmt]:
         """The values in braces; those of several axes become assignments."""
@@ -329,4 +363,13 @@ class DeclarationParser(ExpressionParser):
         if any(n not in self.symbols.macros for n in e.names):
             why = f"the extent of {name.text} must be a constant: a number, a macro or a const int."
             raise self.error(place, why)
-        return e
+        return replace_parts(e, self.chosen_number)
+
+    def chosen_number(self, e: Expr) -> Expr | None:
+        """A choice for min and max, which are no constants to every compiler."""
+        match e:
+            case ast.Call(function="min" | "max", arguments=(a, b)):
+                a, b = (replace_parts(part, self.chosen_number) for part in (a, b))
+                test = ast.Binary("<" if e.function == "min" else ">", a, b, "bool")
+                return ast.Ternary(test, a, b, e.type)
+        return None

@@ -18,6 +18,7 @@ from minigrad.adjoint.language.ast import (
     common_type,
     is_float,
 )
+from minigrad.adjoint.language.dataflow import names_in, written
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.preprocessor import tokenize
 from minigrad.adjoint.language.rewrite import ONE, ZERO, negative
@@ -29,6 +30,8 @@ from minigrad.adjoint.language.values import (
     StructType,
     Value,
     is_expression,
+    is_target,
+    leaves,
 )
 
 ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
@@ -43,14 +46,16 @@ class ExpressionParser(CallParser):
 
     def full(self) -> Value:
         """An expression with assignments: `a = b = c`."""
-        place, target = self.tokens.next.place, self.value()
-        if (op := self.tokens.next).text in ASSIGNMENTS:
-            self.tokens.take()
-            value = (
-                self.braces(target.type) if self.tokens.next.text == "{" and isinstance(target, Struct) else self.full()
-            )
-            return self.assign(target, op, value, place)
-        return target
+        place = self.tokens.next.place
+        target, needed = self.isolated(self.value)
+        if (op := self.tokens.next).text not in ASSIGNMENTS:
+            self.symbols.pending += needed
+            return target
+        self.tokens.take()
+        value = self.braces(target.type) if self.tokens.next.text == "{" and isinstance(target, Struct) else self.full()
+        self.check_order(value, needed, op)
+        self.symbols.pending += needed
+        return self.assign(target, op, value, place)
 
     def value(self, rank: int = 0) -> Value:
         tokens, place = self.tokens, self.tokens.next.place
@@ -68,11 +73,19 @@ class ExpressionParser(CallParser):
                 self.symbols.pending.append(ast.If(condition, inner, [], place))
                 left = known
                 continue
+            self.check_order(left, needed, token)
             self.symbols.pending += needed
             left = self.binary(token, left, right)
         if rank == 0 and tokens.next.text == "?":
             return self.ternary(self.number(left, place), tokens.take().place)
         return left
+
+    def check_order(self, other: Value, needed: list[Stmt], op: Token) -> None:
+        """Reject what one side of an operator reads and the other one changes: `v * twice(v)`, `q[k++] = k`."""
+        names = names_in(leaves(other)) if needed and not isinstance(other, Elements | Pointer) else set()
+        if changed := written(needed) & names:
+            why = f"one side of this {op.text} reads {min(changed)} and the other one changes it; write two statements."
+            raise self.error(op.place, why)
 
     def binary(self, op: Token, left: Value, right: Value) -> Value:
         if isinstance(left, Struct) and isinstance(right, Struct) and op.text in "+-*/" and is_packed(left, right):
@@ -200,7 +213,8 @@ class ExpressionParser(CallParser):
             elif token.text in ("++", "--"):
                 whole = tokens.at - 1 == self.statement_start or self.discarded
                 tokens.take()
-                value = self.step(value, token, old=not (whole and tokens.next.text in (";", ")", ",")))
+                old = not (whole and tokens.next.text in (";", ")", ","))
+                value = self.step(value, token, old, postfix=True)
             else:
                 return value
 
@@ -262,19 +276,33 @@ class ExpressionParser(CallParser):
                         place, f"&{value.array}[0][0] leaves out the axes of {value.array}; give it one axis."
                     )
                 return Pointer(array, value.indices[-1])
-            case ast.Name() | Struct():
+            case ast.Name() | ast.Ternary() | Struct() if is_target(value):
                 origin = value.origin if isinstance(value, Struct) else None
                 return origin or Pointer(None, target=value)
             case Elements():
                 return Pointer(value)
         raise self.error(place, "& takes a variable or an element.")
 
+    def is_constant(self, value: Value) -> bool:
+        """True for a variable or an element that is const, and for what lies behind a pointer to const."""
+        match value:
+            case Pointer():
+                behind = value.array or value.target
+                return behind is not None and self.is_constant(behind)
+            case Elements():
+                return value.const
+            case ast.Name() | ast.Index():
+                return self.is_const(value.name if isinstance(value, ast.Name) else value.array)
+        return isinstance(value, Struct) and any(map(self.is_constant, value.members.values()))
+
     def is_const(self, name: str) -> bool:
         symbol = self.symbols.declared.get(name) or self.symbols.parameters.get(name.partition("[")[0])
         return symbol is not None and symbol.const
 
-    def step(self, value: Value, token: Token, old: bool = False) -> Value:
+    def step(self, value: Value, token: Token, old: bool = False, postfix: bool = False) -> Value:
         """++x, or x++ with the value from before."""
+        if isinstance(value, Struct):
+            return self.called(f"operator{token.text}", [value, *[ZERO] * postfix], token)
         before: Value = value
         if old:
             if isinstance(value, Pointer):

@@ -11,11 +11,11 @@ from minigrad.adjoint.frontend.inline import Functions
 from minigrad.adjoint.frontend.items import FunctionItem, StructTemplate, constant
 from minigrad.adjoint.frontend.parser import StatementParser
 from minigrad.adjoint.frontend.symbols import SymbolTable
-from minigrad.adjoint.language.ast import TYPES, Declare, Expr, Function, Name, Number, Place, Unary
+from minigrad.adjoint.language.ast import TYPES, Declare, Expr, Function, Name, Number, Place
 from minigrad.adjoint.language.dataflow import called, merge_copies
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.preprocessor import Find, tokenize
-from minigrad.adjoint.language.rewrite import int_value
+from minigrad.adjoint.language.rewrite import int_literal, int_value
 from minigrad.adjoint.language.values import VECTORS, Elements, StructType
 
 QUALIFIERS = (
@@ -146,6 +146,7 @@ class FileParser:
             except NotDifferentiable as error:
                 tokens.at = start
                 for name in self.skip():
+                    self.symbols.scopes[0].pop(name, None)
                     tokens.unsupported.setdefault(name, error)
         if self.stray:
             why = "this } closes nothing; there is one too many, or a { is missing."
@@ -169,20 +170,10 @@ class FileParser:
                 self.functions.items.setdefault(function.name, []).append(function)
         elif tokens.next.text in ("typedef", "struct", "class", "using", "enum", "union") or self.is_template():
             self.type_item(start)
-        elif self.is_declaration():
+        elif self.functions.is_declaration(start):
             self.statements.skip_to_semicolon()
         else:
             self.constants(start)
-
-    def is_declaration(self) -> bool:
-        """True for a function declared without a body."""
-        called, found = False, self.tokens.tokens
-        for n in range(self.tokens.at, len(found)):
-            token = found[n]
-            called |= token.text == "("
-            if token.text in (";", "=", "{") or token.kind == "end":
-                return called and token.text == ";"
-        return False
 
     def close(self, brace: Token) -> None:
         if not self.open_braces:
@@ -239,11 +230,15 @@ class FileParser:
         if typedef and tokens.next.kind == "name":
             name = tokens.take().text
         tokens.expect(";")
+        text, found = tokens.since(start), self.functions
         if parameters is None:
-            self.functions.struct_bodies[name] = (brace, tokens.since(start))
+            if found.struct_bodies.setdefault(name, (brace, text))[1] != text:
+                self.functions.twice(name, tokens.tokens[brace].place)
         else:
-            made = StructTemplate(parameters, brace, tokens.since(start), arguments)
-            self.functions.templates.setdefault(name, []).append(made)
+            others = found.templates.setdefault(name, [])
+            if not arguments and any(not t.arguments and t.text != text for t in others):
+                self.functions.twice(name, tokens.tokens[brace].place)
+            others.append(StructTemplate(parameters, brace, text, arguments))
 
     def is_template(self) -> bool:
         """True for the template of a struct."""
@@ -277,8 +272,8 @@ class FileParser:
                     raise tokens.error(place, f"the number of {own} is not known here; write it as a literal.")
                 value = given - 1
             value += 1
-            literal = Number(str(abs(value)), "int")
-            self.symbols.scopes[0][own] = literal if value >= 0 else Unary("-", literal, "int")
+            if self.symbols.scopes[0].setdefault(own, number := int_literal(value)) != number:
+                self.functions.twice(own, tokens.next.place)
         name = tokens.take().text if typedef and tokens.next.kind == "name" else name
         tokens.expect(";")
         if name:

@@ -41,14 +41,14 @@ class Functions(ArgumentBinder):
 
     def call(self, parser: Any, name: str, arguments: list[Value], token: Token, explicit: list) -> Value:
         items = [i for i in self.items[name] if not i.kernel]
-        fitting = [i for i in items if self.fits(i, arguments, parser)]
-        if not fitting and (name in INTRINSICS or base_name(name) or name.removeprefix("make_") in VECTORS):
+        item = self.chosen(name, items, arguments, token, parser)
+        if item is None and (name in INTRINSICS or base_name(name) or name.removeprefix("make_") in VECTORS):
             return parser.builtin(name, arguments, token)
-        if not fitting:
+        if item is None:
             counts = sorted({str(len(self._commas(i))) for i in items})
             what = f"takes {' or '.join(counts)} arguments; got {len(arguments)}"
+            what = "takes arguments of other types" if str(len(arguments)) in counts else what
             raise parser.error(token.place, f"{name} {what}." if items else f"{name} is a kernel, and is called here.")
-        item = max(fitting, key=lambda i: self.closeness(i, arguments, parser))
         if item in self.stack or parser.symbols.function == name:
             raise parser.error(token.place, f"{name} calls itself; recursion is outside the subset, write a loop.")
         alone = len(items) == 1 and not explicit and not item.template
@@ -107,7 +107,9 @@ class Functions(ArgumentBinder):
         finally:
             self.stack.pop()
         text = self.tokens.text[self.tokens.tokens[item.start].start : self.tokens.tokens[self.tokens.at - 1].stop]
-        if re.search(r"\b(?!std\b)\w+::", text) or any(n in ("[", ".") for p in made.params for n in p.name):
+        words = set(re.findall(r"\w+", text))  # a macro with several meanings has the last one in the adjoint's file
+        members = any(n in ("[", ".") for p in made.params for n in p.name)
+        if members or re.search(r"\b(?!std\b)\w+::", text) or self.tokens.redefined & words:
             return None
         made.text = text
         made.inactive = inactive_parameters(made)
@@ -116,21 +118,29 @@ class Functions(ArgumentBinder):
     def method(self, parser: Any, of: Struct | StructType, name: str, arguments: list[Value], token: Token) -> Value:
         """The call of a method of a value, or of a static one of a type."""
         kind = of if isinstance(of, StructType) else of.type
-        items = [i for i in kind.methods[name] if self.fits(i, arguments, parser)]
-        if not items:
+        item = self.chosen(f"{kind}::{name}", kind.methods[name], arguments, token, parser)
+        if item is None:
             raise parser.error(token.place, f"{kind}::{name} does not take these {len(arguments)} arguments.")
-        item = max(items, key=lambda i: self.closeness(i, arguments, parser))
         owner = None if isinstance(of, StructType) else parser.frozen(of, token.place)
         return self.inline(parser, item, arguments, token, [], owner)
 
     def construct(self, parser: Any, kind: StructType, arguments: list[Value], token: Token) -> Value:
-        items = [i for i in kind.methods[kind.short] if self.fits(i, arguments, parser)]
-        if not items:
+        item = self.chosen(kind.short, kind.methods[kind.short], arguments, token, parser)
+        if item is None:
             raise parser.error(token.place, f"{kind} has no constructor of these {len(arguments)} arguments.")
         made = parser.copy(kind.short.lower(), kind, None, token.place)
-        self.inline(parser, max(items, key=lambda i: self.closeness(i, arguments, parser)), arguments, token, [], made)
+        self.inline(parser, item, arguments, token, [], made)
         arrays = any(isinstance(m, Elements) for m in made.members.values())
         return replace(made, temporary=True) if arrays else made
+
+    def check_copied(self, parser: Any, kind: StructType, method: str, place: Place) -> None:
+        """Reject a struct that does something of its own where it is copied: by this method, or by its constructor."""
+        if self.copies(kind, method or kind.short):
+            what = f"an {method}" if method else "a constructor"
+            raise parser.error(place, f"{kind} has {what} of its own for copies; leave it out, or copy the members.")
+        for m in kind.members:
+            if isinstance(m.type, StructType) and not m.pointer:
+                self.check_copied(parser, m.type, method, place)
 
     def inline(
         self, parser: Any, item: FunctionItem, arguments: list[Value], token: Token, explicit: list,

@@ -125,17 +125,13 @@ def _packed(parser: Any, value: Value, token: Token) -> Struct:
     return value
 
 
-def _half(function: str, count: int = 1) -> Make:
-    """A function of halves: computed in float, then rounded."""
+def _half(of_floats: Make) -> Make:
+    """A function of halves: that of floats, rounded."""
 
     def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
-        halves = _numbers(parser, arguments, token, count)
-        wide = tuple(ast.Cast("float", e) for e in halves)
+        halves = [parser.number(a, token.place) for a in arguments]
         kind = next((e.type for e in halves if e.type in HALVES), "half")
-        made = ast.Binary("/", ast.Number("1.0f", "float"), wide[0], "float") if not function else ast.Call(
-            function, wide, "float", token.place
-        )  # fmt: skip
-        return ast.Cast(kind, made)
+        return ast.Cast(kind, of_floats(parser, [ast.Cast("float", e) for e in halves], token))  # type: ignore[arg-type]
 
     return make
 
@@ -188,12 +184,13 @@ HALF_FUNCTIONS: dict[str, Make] = {
     **{f"__h{name}": _half_operator(op) for name, op in (
         ("add", "+"), ("sub", "-"), ("mul", "*"), ("div", "/"), ("gt", ">"), ("lt", "<"), ("ge", ">="), ("le", "<="),
         ("eq", "=="), ("ne", "!="))},
-    "__hfma": _half("fmaf", 3), "__hmax": _half("fmaxf", 2), "__hmin": _half("fminf", 2), "__habs": _half("fabsf"),
+    **{f"__h{name}": _half(_function(of_floats, count)) for name, of_floats, count in (
+        ("fma", "fmaf", 3), ("max", "fmaxf", 2), ("min", "fminf", 2), ("abs", "fabsf", 1))},
     "__hneg": lambda parser, arguments, token: negative(_numbers(parser, arguments, token, 1)[0]),
-    **{f"h{name}": _half(f"{name}f") for name in (
+    **{f"h{name}": _half(_function(f"{name}f")) for name in (
         "exp", "exp2", "log", "log2", "log10", "sin", "cos", "tanh", "sqrt", "rsqrt", "floor", "ceil", "rint", "trunc"
     )},
-    "hrcp": _half(""),
+    "hrcp": _half(_reciprocal),
 }  # fmt: skip
 INTRINSICS: dict[str, Make] = {
     **HALF_FUNCTIONS,

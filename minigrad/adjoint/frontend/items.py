@@ -1,5 +1,6 @@
 """Items of a file: functions by the extents of their tokens, structs by their members, other names of types."""
 
+import re
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -178,6 +179,9 @@ class FileItems:
                 self.alias(parser)
                 continue
             if (function := self.function_item(start, made)) is not None:
+                if function.name.startswith("~") and tokens.tokens[function.body + 1].text != "}":
+                    why = f"the destructor of {made} does something; call a function for it at the end of the block."
+                    raise parser.error(tokens.tokens[function.body].place, why)
                 made.methods.setdefault(function.name, []).append(function)
                 tokens.at = parser.matching(function.body) + 1
                 continue
@@ -215,13 +219,27 @@ class FileItems:
             tokens.expect(";")
         made.members = tuple(found)
 
+    def copies(self, kind: StructType, method: str) -> bool:
+        """True where a method copies a struct other than member by member."""
+        for item in (i for i in kind.methods.get(method, ()) if i.counts == 1):
+            found = self.tokens.tokens[item.params : self._close(item.body) + 1]
+            words = [t.text for t in found[: self._close(item.params) - item.params]]
+            text = " ".join(t.text for t in found[len(words) + 1 :]).replace("this -> ", "")
+            alike = rf"(\w+) (?:= {words[-1]} \. \1 ;|\( {words[-1]} \. \1 \)|{{ {words[-1]} \. \1 }})"
+            left = re.sub(alike, "", text).replace("return * this ;", "")
+            copied = set(re.findall(alike, text)) == {m.name for m in kind.members}
+            if kind.short in words and (re.search(r"\w", left) or not copied):
+                return True
+        return False
+
     def is_declaration(self, start: int) -> bool:
         """True for a function declared without a body, or with `= default`."""
-        found = self.tokens.tokens
-        for token in (found[n] for n in range(start, len(found))):
-            if token.text in ("(", ";", "=", "{", "}", "[") or token.kind == "end":
-                return token.text == "("
-        return False
+        found, n, called = self.tokens.tokens, start, False
+        while found[n].text not in (";", "=", "{", "}", "[") and found[n].kind != "end":
+            called |= found[n].text == "("
+            n = self._close(n) + 1 if found[n].text == "(" else n + 1
+        ends = found[n].text == ";" or (found[n].text == "=" and found[n + 1].text in ("default", "delete", "0"))
+        return called and ends
 
     def alias(self, parser: Any) -> str:
         """`typedef T name;` or `using name = T;`, entered into the types in scope; the name."""
@@ -241,8 +259,15 @@ class FileItems:
             name = tokens.identifier("a type's name")
         if not tokens.accept(";"):
             raise parser.error(name.place, f"{name.text} is a pointer or an array type; write it out where it is used.")
-        parser.symbols.types[-1][name.text] = kind
+        if parser.symbols.types[-1].setdefault(name.text, kind) != kind:
+            self.twice(name.text, name.place)
         return name.text
+
+    def twice(self, name: str, place: ast.Place) -> None:
+        """Reject a name that has two meanings, as in two namespaces, where the kernel uses it."""
+        why = f"{name} has several meanings in this file; give each a name of its own."
+        self.parser.symbols.scopes[0].pop(name, None)
+        self.tokens.unsupported.setdefault(name, self.tokens.error(place, why))
 
     def function_item(self, start: int, owner: StructType | None = None) -> FunctionItem | None:
         """The function whose definition begins at a token; None where another item does."""
@@ -270,7 +295,8 @@ class FileItems:
             if text == "{":
                 return None
             if text == "(" and found[n - 1].kind == "name":
-                return self._item(found[n - 1].text, begin, n, template, owner, kernel)
+                name = ("~" if found[n - 2].text == "~" else "") + found[n - 1].text
+                return self._item(name, begin, n, template, owner, kernel)
             n += 1
         return None
 

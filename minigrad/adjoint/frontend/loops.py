@@ -96,6 +96,14 @@ def loop(
     if main is None and not (len(steps) == 1 and main_step):
         main_step = None
     rest = [s for s in steps if s is not main_step]
+    if main_step is not None and rest:
+        later = rest[next(n for n, s in enumerate(steps) if s is main_step) :]
+        if main_step.value.names & written(later):
+            main_step, rest = None, steps
+        else:  # the step of the loop comes last
+            stepped = ast.Binary(main_step.op.rstrip("="), main_step.target, main_step.value, main_step.target.type)
+            for s in later:
+                substitute(s, name, main_step.value if main_step.op == "=" else stepped)
     if rest:
         body = with_steps(body, rest)
     if needed:
@@ -183,8 +191,12 @@ def with_steps(body: list[Stmt], steps: list[Stmt]) -> list[Stmt]:
 
 def own_counters(function: ast.Function) -> None:
     """`int j; for (j = 0; ...)`: a variable that only such loops use is declared in their headers."""
-    for d in [d for d in function.declared.values() if not d.dims and not d.shared and not is_float(d.type)]:
-        if d.value is None and _only_loops(function.body, d.name) and any(s is d for s in flatten(function.body)):
+    statements = flatten(function.body)
+    own = {id(s) for s in statements if isinstance(s, ast.Declare) and not s.dims and not s.shared and s.value is None}
+    started = {n for s in statements if isinstance(s, ast.For) and isinstance(s.start, ast.Assign)
+               for n in own_writes(s.start)}  # fmt: skip
+    for d in [d for name, d in function.declared.items() if name in started and id(d) in own and not is_float(d.type)]:
+        if _only_loops(function.body, d.name):
             _declare(function, d)
 
 

@@ -164,7 +164,7 @@ class StatementParser(AssignmentParser):
             raise self.error(token.place, "of pragmas only #pragma unroll before a for is supported.")
         if token.kind == "end":
             raise self.error(token.place, f"the file ends within {self.symbols.function}; a }} is missing.")
-        if error := tokens.rejected(token):
+        if error := tokens.rejected(token, word=True):
             raise error
         if tokens.peek().text == ":" and tokens.peek(2).text != ":":
             raise self.error(token.place, "labels are outside the differentiable subset; leave a loop with break.")

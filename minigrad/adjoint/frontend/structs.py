@@ -15,7 +15,7 @@ from minigrad.adjoint.language.ast import (
     is_float,
 )
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ZERO, plus, times
+from minigrad.adjoint.language.rewrite import ZERO, assigned, plus, times
 from minigrad.adjoint.language.values import (
     VECTORS,
     Bits,
@@ -27,6 +27,7 @@ from minigrad.adjoint.language.values import (
     StructType,
     Value,
     is_expression,
+    is_target,
 )
 from minigrad.adjoint.language.values import leaves as numbers
 
@@ -173,6 +174,8 @@ class StructParser(TypeParser):
 
     def copy(self, name: str, kind: StructType, value: Struct | None, place: Place) -> Struct:
         """A new variable for each member."""
+        if value is not None and self.functions:
+            self.functions.check_copied(self, kind, "", place)
         if isinstance(value, Bits):
             return self.copied_bits(name, kind, value.numbers, place)
         members: dict[str, Value] = {}
@@ -221,7 +224,7 @@ class StructParser(TypeParser):
     def store(self, target: Value, value: Value, place: Place) -> None:
         raise NotImplementedError  # the parser of statements has it
 
-    def frozen(self, value: Value, place: Place, name: str = "place") -> Value:
+    def frozen(self, value: Value, place: Place, name: str = "place", kept: dict[Expr, Expr] | None = None) -> Value:
         raise NotImplementedError  # the parser of declarations has it
 
     def copy_array(self, name: str, m: "object", own: Value | None, place: Place) -> Elements:
@@ -247,8 +250,8 @@ class StructParser(TypeParser):
         for name, t, v in pairs:
             if isinstance(t, Struct) and isinstance(v, Struct):
                 made += self.member_stores(t, v, place)
-            elif isinstance(t, ast.Name | ast.Index) and is_expression(v):
-                made.append(ast.Assign(t, "=", self.as_type(t.type, v), place))  # type: ignore[arg-type]
+            elif is_expression(t) and is_target(t) and is_expression(v):
+                made += assigned(t, "=", self.as_type(t.type, v), place)  # type: ignore[arg-type]
             elif isinstance(t, Elements) and isinstance(v, Elements):
                 made += [s for a, b in zip(t.parts(place), v.parts(place), strict=True)
                          for s in self.member_stores(_one(a), _one(b), place)]  # fmt: skip

@@ -140,11 +140,13 @@ class TypeParser:
         elif tokens[at].text == "::":
             at += 1
         name = tokens[at].text
-        if tokens[at].kind != "name" or tokens[at].text in LOCAL_TYPES:
+        if tokens[at].kind != "name" or name in LOCAL_TYPES:
             return None, 0
         while tokens[at + 1].text == "::" and self.symbols.type(tokens[at + 2].text) is not None:
             at += 2  # a type of a namespace
             name = tokens[at].text
+        if name in self.tokens.unsupported:
+            return None, 0
         kind = self.named_type(name)
         at += 1
         if tokens[at].text == "<" and self.functions and name in self.functions.templates:
@@ -159,7 +161,7 @@ class TypeParser:
         alias = self.symbols.macros.get(name)
         if alias and alias.name == "a type":
             return alias.type
-        if self.symbols.lookup(name) is not None:
+        if self.symbols.lookup(name) is not None or self.holder(name) is not None:
             return None
         if (found := self.symbols.type(name)) is not None:
             return found
@@ -219,13 +221,8 @@ class TypeParser:
 
     def matching(self, start: int) -> int:
         """The token that closes the bracket at a token."""
-        depth = 0
-        for n in range(start, len(self.tokens.tokens)):
-            text = self.tokens.tokens[n].text
-            depth += (text in ("{", "(", "[")) - (text in ("}", ")", "]"))
-            if not depth:
-                return n
-        return len(self.tokens.tokens) - 1
+        last = len(self.tokens.tokens) - 1
+        return self.tokens.closing.get(start, last if self.tokens.tokens[start].text in ("{", "(", "[") else start)
 
     def skip_to_semicolon(self) -> None:
         while self.tokens.next.kind != "end" and self.tokens.take().text != ";":
@@ -250,6 +247,9 @@ class TypeParser:
         raise NotImplementedError
 
     def simple(self, e: Expr, name: str, place: Place, always: bool = False) -> Expr:
+        raise NotImplementedError
+
+    def holder(self, name: str) -> Struct | StructType | None:
         raise NotImplementedError
 
     def construct(self, kind: StructType, arguments: list[Value], token: Token) -> Value:

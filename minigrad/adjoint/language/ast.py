@@ -9,6 +9,8 @@ from typing import NamedTuple
 HALVES = ("half", "__nv_bfloat16")  # numbers of 16 bits, whose gradients are float
 FLOATS = (*HALVES, "float", "real", "double")
 SMALL = ("signed char", "unsigned char", "short", "unsigned short")  # whole numbers that C++ computes with as int
+LIMITS = {"bool": (0, 1), "signed char": (-128, 127), "unsigned char": (0, 255), "short": (-(2**15), 2**15 - 1),
+          "unsigned short": (0, 2**16 - 1)}  # fmt: skip
 RANKS = ("bool", *SMALL, "int", "unsigned", "long long", "unsigned long long", "size_t", *FLOATS)
 TYPES = {kind: kind for kind in RANKS} | {"unsigned int": "unsigned", "wide": "real"}
 TYPES |= {"__half": "half", "nv_bfloat16": "__nv_bfloat16"}

@@ -14,7 +14,7 @@ from minigrad.adjoint.language.rewrite import bottom_up, flatten, own_expression
 
 def target_name(target: Target) -> str:
     """The variable or array that is written."""
-    return target.name if isinstance(target, ast.Name) else target.array
+    return target.name if type(target) is ast.Name else target.array  # type: ignore[union-attr]
 
 
 def is_sum(s: Stmt) -> TypeGuard[ast.Assign]:
@@ -28,21 +28,21 @@ def own_updates(s: Stmt) -> set[str]:
 
 def own_reads(s: Stmt) -> set[str]:
     """The names that a statement itself reads, its bodies aside; those of a reversed loop's trip count included."""
-    found = own_updates(s)
+    found = set[str]() if type(s) is not ast.Assign or s.op == "=" else {target_name(s.target)}
     for e in own_expressions(s):
         found |= e.names
-    if isinstance(s, ast.For) and s.reversal and s.reversal.trips:
+    if type(s) is ast.For and s.reversal and s.reversal.trips:
         found |= s.reversal.trips.names
     return found
 
 
 def own_writes(s: Stmt) -> set[str]:
     """The names that a statement itself writes or declares."""
-    if isinstance(s, ast.Assign | ast.AtomicAdd):
+    if type(s) is ast.Assign or type(s) is ast.AtomicAdd:
         return {target_name(s.target)}
-    if isinstance(s, ast.Declare):
+    if type(s) is ast.Declare:
         return {s.name}
-    return set(s.writes) if isinstance(s, ast.CallStmt) else set()
+    return set(s.writes) if type(s) is ast.CallStmt else set()
 
 
 def accesses(s: Stmt) -> list[tuple[str, Target]]:
@@ -75,7 +75,10 @@ def read(body: Iterable[Stmt]) -> set[str]:
 
 def written(body: Iterable[Stmt]) -> set[str]:
     """The names that statements write or declare."""
-    return set().union(*map(own_writes, flatten(body)))
+    found = set[str]()
+    for s in flatten(body):
+        found |= own_writes(s)
+    return found
 
 
 def declared(body: Iterable[Stmt]) -> set[str]:
@@ -84,8 +87,12 @@ def declared(body: Iterable[Stmt]) -> set[str]:
 
 def names_used(body: Iterable[Stmt]) -> set[str]:
     """The names that statements read or write."""
-    body = flatten(body)
-    return set().union(*map(own_reads, body), *(own_writes(s) for s in body if not isinstance(s, ast.Declare)))
+    found = set[str]()
+    for s in flatten(body):
+        found |= own_reads(s)
+        if not isinstance(s, ast.Declare):
+            found |= own_writes(s)
+    return found
 
 
 def used_outside_sums(body: Iterable[Stmt], is_sum: Callable[[Stmt], bool] = is_sum) -> set[str]:
@@ -102,9 +109,9 @@ def elements_read(body: Iterable[Stmt]) -> list[ast.Index]:
 def assigned_once(body: Iterable[Stmt]) -> dict[str, Expr]:
     """The variables that no statement writes after their declaration, with their values."""
     body = flatten(body)
-    writes = [n for s in body for n in own_writes(s)]
+    writes = Counter(n for s in body for n in own_writes(s))
     values = {s.name: s.value for s in body if isinstance(s, ast.Declare) and s.value is not None}
-    return {name: value for name, value in values.items() if writes.count(name) == 1}
+    return {name: value for name, value in values.items() if writes[name] == 1}
 
 
 def merge_copies(body: list[Stmt], temporary: Callable[[str], bool]) -> None:
@@ -128,8 +135,9 @@ def _merged(body: list[Stmt], once: set[str]) -> list[Stmt]:
             if temporary.type == (s.type if isinstance(s, ast.Declare) else s.target.type):
                 s.value = value
                 made = [t for t in made if t is not temporary]
-        changed = written([s])
-        waiting = {} if has_barrier([s]) else {n: w for n, w in waiting.items() if not w[1].names & changed}
+        if waiting:
+            changed = written([s])
+            waiting = {} if has_barrier([s]) else {n: w for n, w in waiting.items() if not w[1].names & changed}
         if isinstance(s, ast.Declare) and s.name in once and s.value is not None and not has_shuffle([s]):
             waiting[s.name] = s, s.value
         made.append(s)

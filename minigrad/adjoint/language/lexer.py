@@ -47,6 +47,7 @@ class TokenStream:
     tokens: list[Token] = field(default_factory=list)
     macros: dict[str, list[Token]] = field(default_factory=dict)
     head: list[str] = field(default_factory=list)
+    redefined: set[str] = field(default_factory=set)  # macros with several meanings; the head leaves the last one
     # names of the file that are rejected where the kernel uses them
     unsupported: dict[str, NotDifferentiable] = field(default_factory=dict)
     bad: dict[int, NotDifferentiable] = field(default_factory=dict)  # by the offset of a piece that is no token
@@ -56,6 +57,17 @@ class TokenStream:
     def words(self) -> set[str]:
         """Every name in the file: new names must differ from them."""
         return {t.text for t in self.tokens if t.kind == "name"} | set(self.macros)
+
+    @cached_property
+    def closing(self) -> dict[int, int]:
+        """The number of the token that closes the bracket at a token."""
+        found, opened = dict[int, int](), list[int]()
+        for n, token in enumerate(self.tokens):
+            if token.text in ("{", "(", "["):
+                opened.append(n)
+            elif token.text in ("}", ")", "]") and opened:
+                found[opened.pop()] = n
+        return found
 
     # --- the cursor ---
 
@@ -102,7 +114,7 @@ class TokenStream:
                 self.expect(",")
 
     def identifier(self, expected: str) -> Token:
-        if (rejected := self.rejected(self.next)) or self.next.kind != "name":
+        if (rejected := self.rejected(self.next, word=True)) or self.next.kind != "name":
             found = self.next.text or "the end"
             raise rejected or self.error(self.next.place, f"expected {expected}, found {found!r}.")
         return self.take()
@@ -124,11 +136,14 @@ class TokenStream:
         if self.next.text in texts:
             raise self.error(self.next.place, why)
 
-    def rejected(self, token: Token) -> NotDifferentiable | None:
-        """The exception for a keyword or a name of the file outside the subset; None for any other token."""
+    def rejected(self, token: Token, word: bool = False) -> NotDifferentiable | None:
+        """The exception for a keyword or a name of the file outside the subset; None for any other token.
+
+        word: the name may be one of a variable, which hides that of the file.
+        """
         if way_out := KEYWORDS.get(token.text):
             return self.error(token.place, f"{token.text} is outside the differentiable subset; {way_out}.")
-        return self.bad.get(token.start) if token.kind == "bad" else self.unsupported.get(token.text)
+        return self.bad.get(token.start) if token.kind == "bad" or word else self.unsupported.get(token.text)
 
 
 def joined(directive: re.Match[str]) -> str:

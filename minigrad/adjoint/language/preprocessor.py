@@ -75,6 +75,7 @@ class Preprocessor:
         self.macros: dict[str, Macro] = {}
         for name, value in (PREDEFINED | dict(defines)).items():
             self.macros[name] = Macro(None, cut(stream, value, 0, 0), name in defines)
+        self.undefined: dict[str, list[Token]] = {}  # bodies of macros from before #undef
         self.waiting: list[Token] = []  # tokens in which macros are not yet expanded
         self.branches: list[
             list[bool]
@@ -117,9 +118,7 @@ class Preprocessor:
             self.define(line, place)
         elif line.directive == "undef":
             self.flush()
-            name = text.split()[1]
-            self.macros.pop(name, None)
-            self.stream.macros.pop(name, None)
+            self.undefine(text.split()[1])
             self.stream.head.append(text)
         elif line.directive == "include":
             self.include(line)
@@ -207,15 +206,37 @@ class Preprocessor:
         if name not in ("real", "wide", *CONSTANTS) and not (self.guards and self.guards[-1] and name in self.defines):
             at = line.text.index(match.group()) + match.end()
             body = cut(self.stream, line.text, line.number, line.start, at)
-            again = name in self.macros and [t.text for t in self.macros[name].body] != [t.text for t in body]
-            if again and name not in PREDEFINED:
-                raise self.stream.error(place, f"{name} is defined twice; give the second another name.")
+            earlier = self.macros[name].body if name in self.macros else self.undefined.get(name, body)
+            if [t.text for t in earlier] != [t.text for t in body] and name not in PREDEFINED:
+                if name in self.macros:
+                    raise self.stream.error(place, f"{name} is defined twice; give the second another name.")
+                self.stream.redefined |= self.made_of(name)
             listed = None if params is None else tuple(p.strip() for p in params.split(",") if p.strip())
             kept = listed is None and self.is_constant(body)
             self.macros[name] = Macro(listed, body, kept)
             if kept and name not in self.defines:
                 self.stream.macros[name] = body
         self.stream.head.append(text)
+
+    def undefine(self, name: str) -> None:
+        """Forget a macro. What is ahead of here keeps its value, where it has kept its name."""
+        made = (n for n in self.made_of(name) if n in self.macros and self.macros[n].kept)
+        bodies = {n: self.macros[n].body for n in made}
+        while any(t.text in bodies and t.kind == "name" for t in self.stream.tokens):
+            self.stream.tokens = [
+                b if b is t else b._replace(place=t.place, start=t.start, stop=t.stop)
+                for t in self.stream.tokens for b in (bodies.get(t.text, [t]) if t.kind == "name" else [t])
+            ]  # fmt: skip
+        self.undefined |= {name: self.macros.pop(name).body} if name in self.macros else {}
+        self.stream.macros.pop(name, None)
+
+    def made_of(self, name: str) -> set[str]:
+        """A macro, and those in whose bodies it stands, which are defined after it."""
+        found = {name}
+        for other, macro in self.macros.items():
+            if any(t.text in found for t in macro.body):
+                found.add(other)
+        return found
 
     def is_constant(self, body: list[Token]) -> bool:
         """True for numbers and macros that are constants, with all operators in parentheses: it may keep its name."""
@@ -236,9 +257,12 @@ class Preprocessor:
         n = 0
         while n < len(tokens):
             token = tokens[n]
-            macro = self.macros.get(token.text) if token.kind == "name" and token.text not in hidden else None
-            called = n + 1 < len(tokens) and tokens[n + 1].text == "("
             n += 1
+            if token.text not in self.macros:  # most tokens
+                made.append(token)
+                continue
+            macro = self.macros[token.text] if token.kind == "name" and token.text not in hidden else None
+            called = n < len(tokens) and tokens[n].text == "("
             if macro is None or (macro.kept and not names) or (macro.params is not None and not called):
                 made.append(token)
                 continue
@@ -280,13 +304,14 @@ class Preprocessor:
         given = dict(zip(params, arguments, strict=True))
         made: list[Token] = []
         body = macro.body
+        joins = any(t.text == "#" for t in body)
         for n, token in enumerate(body):
             if token.text == "##" or (token.text == "#" and token.kind == "bad"):
                 continue
-            pasted = _pastes(body, n - 1) or _pastes(body, n + 1)
+            pasted = joins and (_pastes(body, n - 1) or _pastes(body, n + 1))
             found = given.get(token.text)
             piece = [token] if found is None else found if pasted else self.expand(found, names=names)
-            if _pastes(body, n - 1) and made and piece:
+            if pasted and made and piece and _pastes(body, n - 1):
                 made[-1] = cut(self.stream, made[-1].text + piece[0].text, 1, 0)[0]
                 piece = piece[1:]
             made += piece

@@ -248,6 +248,14 @@ def count_down(var: ast.Name, last: Expr, body: list[Stmt], place: Place = NOWHE
     return ast.For(first, comparison(">=", var, ZERO), ast.Assign(var, "-=", ONE), body, place=place)
 
 
+def assigned(target: Expr, op: str, value: Expr, place: Place) -> list[Stmt]:
+    """`target = value;`, of a choice in a branch for each side."""
+    if isinstance(target, ast.Ternary):
+        yes, no = (assigned(side, op, value, place) for side in (target.yes, target.no))
+        return [ast.If(target.condition, yes, no, place)]
+    return [ast.Assign(target, op, value, place)]  # type: ignore[arg-type]
+
+
 def logical_not(e: Expr) -> Expr:
     """The negation. `!(a < b)` of floating-point numbers stays: with a NaN it differs from `a >= b`."""
     if isinstance(e, ast.Unary) and e.op == "!":

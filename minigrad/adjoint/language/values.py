@@ -180,6 +180,18 @@ def is_expression(value: "Value | None") -> bool:
     return isinstance(value, ast.Expression)
 
 
+def is_target(value: "Value | None") -> bool:
+    """True for variables and elements, and for a choice of two of one type: what can be assigned."""
+    match value:
+        case ast.Ternary():
+            return value.yes.type == value.no.type and is_target(value.yes) and is_target(value.no)
+        case Bits():
+            return all(map(is_target, value.numbers))
+        case Struct():
+            return all(isinstance(m, Elements | Pointer) or is_target(m) for m in value.members.values())
+    return isinstance(value, ast.Name | ast.Index)
+
+
 def leaves(value: Value) -> Iterator[Expr]:
     """The numbers of a value."""
     if isinstance(value, Bits):

@@ -47,20 +47,23 @@ class Prune:
                 return None, live
             case ast.Jump():
                 return (s if self.jumps else None), self.after[s.kind]
-        self.used |= own_reads(s)
+        reads = own_reads(s)
+        self.used |= reads
         if isinstance(s, ast.Assign | ast.AtomicAdd):
-            self.used |= own_writes(s)
+            name = target_name(s.target)
+            self.used.add(name)
             overwritten = isinstance(s, ast.Assign) and s.op == "=" and isinstance(s.target, ast.Name)
-            live = live - own_writes(s) if overwritten else live
-        return s, live | own_reads(s)
+            live = live - {name} if overwritten else live
+        return s, live | reads
 
     def declare(self, s: ast.Declare, live: Live) -> tuple[Stmt | None, Live]:
         """A declaration stays while the name is used, its value while the value is."""
         used = s.name in self.used
         self.used.discard(s.name)  # ahead of this, the name is another variable
         if s.name in live:
-            self.used |= own_reads(s) | names_in(s.dims)
-            return s, (live - {s.name}) | own_reads(s)
+            reads = own_reads(s)
+            self.used |= reads | names_in(s.dims)
+            return s, (live - {s.name}) | reads
         return (ast.Declare(s.name, s.type, s.dims, shared=s.shared, place=s.place) if used else None), live
 
     def branch(self, s: ast.If, live: Live) -> tuple[Stmt | None, Live]:
@@ -69,8 +72,8 @@ class Prune:
         both = [*then, *orelse]
         if not _has_effect(both) and not any(isinstance(t, ast.Jump) for t in flatten(both)):
             return None, live
-        self.used |= own_reads(s)
-        return ast.If(s.condition, then, orelse, s.place, s.text), live_then | live_else | own_reads(s)
+        self.used |= s.condition.names
+        return ast.If(s.condition, then, orelse, s.place, s.text), live_then | live_else | s.condition.names
 
     def loop(self, s: ast.For, live: Live) -> tuple[Stmt | None, Live]:
         """A loop stays where its body does without its jumps, or where its variable is read after it."""
@@ -116,4 +119,10 @@ class Prune:
 
 def _has_effect(body: list[Stmt]) -> bool:
     """False where all statements are barriers, jumps, and branches around them."""
-    return not all(isinstance(s, ast.If | ast.Barrier | ast.Jump | ast.Comment) for s in flatten(body))
+    for s in body:
+        if isinstance(s, ast.If):
+            if _has_effect(s.then) or _has_effect(s.orelse):
+                return True
+        elif not isinstance(s, ast.Barrier | ast.Jump | ast.Comment):
+            return True
+    return False

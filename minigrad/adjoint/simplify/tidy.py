@@ -11,9 +11,12 @@ from minigrad.adjoint.language.rewrite import ONE, is_number, minus, negative, o
 
 def sink_zeros(body: list[Stmt]) -> list[Stmt]:
     """`real d_x = 0; ... d_x += e;` becomes `... real d_x = e;`, and `d = 0; d += e;` becomes `d = e;`."""
-    made, names = list(body), {id(t): names_used([t]) for t in body}
-    for s in body:
-        if isinstance(s, ast.Declare | ast.Assign) and s in made and is_number(s.value, 0) and not own_updates(s):
+    zeros = [
+        s for s in body if isinstance(s, ast.Declare | ast.Assign) and is_number(s.value, 0) and not own_updates(s)
+    ]
+    made, names = list(body), {id(t): names_used([t]) for t in body} if zeros else {}
+    for s in zeros:
+        if s in made:
             _sink(made, s, names)
     return made
 

@@ -11,9 +11,10 @@ from minigrad.devices.cuda.toolkit import find_nvcc, headers_without_nvcc, outpu
 from minigrad.devices.device import MAX_SHARED
 from minigrad.devices.hints import hint
 from minigrad.devices.leave_out import RejectedText, Rejection, build_without
+from minigrad.devices.unit import header, headers, unit, units_of_headers
 from minigrad.errors import CompileError, DeviceError, LaunchError
 from minigrad.scan import INCLUDE, asked
-from minigrad.source import Source
+from minigrad.source import CUDA, Source
 
 WIDTHS = ("char", 8), ("short", 16), ("int", 32), ("long", 64)
 LIMITS = {
@@ -59,7 +60,7 @@ def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
         return image
 
     stem = Path(source.name).stem
-    return caches.compiled(stem, ".cubin", (source.texts, options, _version()), build).read_bytes()
+    return caches.compiled(stem, ".cubin", (unit(source), source.texts, options, _version()), build).read_bytes()
 
 
 @cache
@@ -70,8 +71,14 @@ def _version() -> str:
 
 def _nvcc(compiler: str, source: Source, options: list[str], image: Path) -> None:
     file = image.with_suffix(".cu")
-    file.write_text(source.unit)  # errors name the reader's file
-    command = [compiler, "-cubin", *options, str(file), "-o", str(image)]
+    for name, text in {
+        file.name: f"#include <cstdint>\n{unit(source)}",
+        **units_of_headers(source),
+    }.items():  # errors name the reader's files
+        (place := file.parent / name).parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    own = [f"-I{file.parent}", "-expt-relaxed-constexpr"]  # as projects that call std::max are built
+    command = [compiler, "-cubin", *own, *options, str(file), "-o", str(image)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise explain(source, done.stderr + done.stdout)
@@ -88,40 +95,38 @@ def _nvrtc(source: Source, options: list[str]) -> bytes:
     options = [*options, *(f"-I{folder}" for folder in headers_without_nvcc())]
     headers = _headers(source)
     texts, names = ([each.encode() for each in part] for part in (headers.values(), headers))
-    text = f"{NVRTC_NAMES}{source.unit}".encode()
+    text = f"{NVRTC_NAMES}{unit(source)}".encode()
     _, program = nvrtc.nvrtcCreateProgram(text, source.name.encode(), len(headers), texts, names)
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         log = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
         nvrtc.nvrtcGetProgramLog(program, log)
-        raise explain(source, log.decode().rstrip("\0"), headers)
+        raise explain(source, log.decode().rstrip("\0"))
     image = b" " * nvrtc.nvrtcGetCUBINSize(program)[1]
     nvrtc.nvrtcGetCUBIN(program, image)
     return image
 
 
 def _headers(source: Source) -> dict[str, str]:
-    """The included files by their names, without the functions of the host, of which NVRTC takes none."""
-    found: dict[str, str] = {}
+    """The included files by their names, the package's own too, without functions of the host: NVRTC takes none."""
+    found, seen = units_of_headers(source), set[str]()
 
     def follow(text: str, here: Path) -> None:
         for each in INCLUDE.finditer(text):
             name = asked(each)
-            if name and name not in found and (path := source.find(name, here)):
-                words, text = source.device_words, path.read_text(errors="replace")
-                found[name] = Source(text, name, path.parent, left_out=source.left_out, words=words).device_text
-                follow(text, path.parent)
+            if name and name not in seen and (path := source.find(name, here)):
+                seen.add(name)
+                if CUDA in path.parents:
+                    found[name] = header(source, path).device_text
+                follow(path.read_text(errors="replace"), path.parent)
 
     for one in source.chain:
         follow(one.text, one.folder)
     return found
 
 
-def explain(source: Source, log: str, headers: Mapping[str, str] | None = None) -> Exception:
-    """The compiler's log as an exception: its errors alone, each with its source line and at most one hint.
-
-    headers: the texts of included files of which items may be left out.
-    """
+def explain(source: Source, log: str) -> Exception:
+    """The compiler's log as an exception: its errors alone, each with its source line and at most one hint."""
     if too_much := re.search(r"Entry function '(\w+)' uses too much shared data \(0x([0-9a-f]+)", log):
         return LaunchError(
             f"{too_much[1]}: static shared memory of {int(too_much[2], 16)} bytes; a block may use {MAX_SHARED}. "
@@ -138,7 +143,7 @@ def explain(source: Source, log: str, headers: Mapping[str, str] | None = None) 
             faults.append(Rejection(f"{found[1]}({number}): error: {found[3]}\n    {shown}", [(found[1], number)]))
     if not faults:
         return CompileError(log.strip() + hint(log.strip()))
-    return RejectedText(faults, {each.name: each.text for each in source.chain} | dict(headers or {}), _shown)
+    return RejectedText(faults, {each.name: each.text for each in [*source.chain, *headers(source)]}, _shown)
 
 
 def _shown(faults: list[Rejection]) -> CompileError:

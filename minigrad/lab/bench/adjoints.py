@@ -21,6 +21,7 @@ from minigrad.devices import check, get
 from minigrad.devices.array import Array
 from minigrad.devices.cuda.toolkit import find_nvcc
 from minigrad.devices.dtypes import copied
+from minigrad.devices.unit import unit
 from minigrad.errors import require_words
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
@@ -165,7 +166,7 @@ def spills(kernel: Kernel, macros: Mapping[str, str], arch: str) -> int:
     if not (nvcc := find_nvcc()):
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "kernel.cu").write_text(kernel.source.unit)
+        Path(folder, "kernel.cu").write_text(unit(kernel.source))
         options = [f"-arch={arch}", "-std=c++17", f"-I{kernel.source.folder}", "-Xptxas", "-v"]
         options += [f"-D{name}={value}" for name, value in macros.items()]
         command = [str(nvcc), "-cubin", *options, f"{folder}/kernel.cu", "-o", f"{folder}/kernel.cubin"]

@@ -51,14 +51,15 @@ def fields(
 def photos(title: str, given: Mapping[str, Any]) -> Picture:
     """Images in gray side by side, (height, width) each, by name; one that goes well below 0 has middle gray at 0.
 
-    Raises ValueError for other shapes.
+    NaN is white. Raises ValueError for other shapes.
     """
     shown: dict[str, Any] = {name: np.asarray(image, dtype=float) for name, image in given.items()}
     _check(shown, {}, [given], "photos")
     tallest = max(image.shape[0] / image.shape[1] for image in shown.values())
     figure = blank_figure(WIDTH, min(5.5, WIDTH / len(shown) * tallest + 0.6), title)
     for axes, (name, image) in zip(np.ravel(figure.subplots(1, len(shown), squeeze=False)), shown.items(), strict=True):
-        low, high, _ = _limits(float(image.min()), float(image.max()))
+        seen = image[np.isfinite(image)]
+        low, high, _ = _limits(*(_range([seen]) if seen.size else (0.0, 1.0)))
         axes.imshow(image, cmap="gray", vmin=low, vmax=high, interpolation="nearest")
         axes.set(xticks=[], yticks=[])
         axes.set_title(name, fontsize=FONT, color=INK, loc="left")

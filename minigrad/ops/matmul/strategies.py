@@ -21,7 +21,6 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
 from minigrad.kernels.view import View, broadcast
 from minigrad.op import OPS
-from minigrad.ops.astype import cast
 from minigrad.ops.matmul.kernels import (
     IN_FLOAT,
     PRECISIONS,
@@ -214,10 +213,7 @@ def sum_in_parts(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
     else:
         each = products((parts, shapes.m // parts, shapes.k), (parts, shapes.k, shapes.n))
         tiles(replace(strategy, shapes=each, chunk=0), x, y, sums)
-    total = out if out.dtype == wide(out.dtype) else Array.empty(out.device, out.shape, wide(out.dtype))
-    add_up(sums, total, parts, out.size)
-    if total is not out:
-        out.copy_from(cast(total, out.dtype))
+    add_up(sums, out, parts, out.size)
 
 
 def result_dtype(strategy: Strategy, dtype: np.dtype) -> np.dtype:
@@ -328,7 +324,7 @@ def slabs(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
 def transposed(strategy: Strategy, a: Array, dy: Array, db: Array) -> None:
     """db = (dy^T @ a)^T, whose k rows lie along x then."""
     shapes, transpose = strategy.shapes, OPS["transpose"]
-    across = Array.empty(dy.device, (shapes.n, shapes.k), dy.dtype)
+    across = Array.empty(dy.device, (shapes.n, shapes.k), db.dtype)
     _launch(strategy.kernel, (shapes.m, shapes.k, shapes.n), dy, a, across)
     db.copy_from(transpose.launch(transpose.kernels, across, (1, 0)))
 
@@ -344,7 +340,7 @@ def _launch(
     own = (x.device.processors,) if "processors" in kernel.sizes else ()
     launch = kernel.launch(*sizes, count, *own)
     if kernel.name in BOXES:
-        more = (chunk,) if kernel.name in IN_FLOAT else ()
+        more = (chunk,) if takes_chunks(kernel) else ()
         launch(*maps(launch, x, y), out, *sizes, count, x_at, y_at, *more)
     else:
         launch(x, y, out, *sizes, x_at, y_at)

@@ -1,0 +1,157 @@
+"""What a text of C++ means where it is easily misread: each kernel's gradient against central differences."""
+
+import re
+
+import numpy as np
+import pytest
+from test_adjoint_cpp import kernel
+from test_adjoint_slopes import check
+
+import minigrad as mg
+from minigrad.adjoint import NotDifferentiable
+
+V = "struct V { double a, b; };\n"
+FORMS = {
+    "a method of the object it is given": kernel(
+        "V p{x[i], 2}, q[2]; p.scale(p); q[0] = q[1] = p; q[i % 2].scale(q[0]); q[0] += q[0]; V* r = &q[1];\n"
+        "r->scale(q[1]); p.both(q[1], p); y[i] = p.a + p.b * q[0].a * q[0].b + q[1].a * q[1].b;",
+        "struct V { double a, b;\n  __device__ void scale(const V& o) { a *= 1.5; b = o.a * a; a += 0.1 * o.b; }\n"
+        "  __device__ V& operator+=(const V& o) { a += o.a; b += o.a * o.b; return *this; }\n"
+        "  __device__ void both(const V& u, V& o) { o.a = u.a * a; b = o.a; } };",
+    ),
+    "references to const that change": kernel(
+        "double t = x[i]; V p{t, 2}; double q[2] = {t, 2}; into(t, t); into(p.a, p.a); scaled(p, p.a);\n"
+        "first(q, q[0]); into(q[i % 2], q[0]); p *= p.b; y[i] = t; into(y[i], y[i]);\n"
+        "y[i] += p.a * p.b * q[0] * q[1] + t; const double& m = larger(t, x[0]);\n"
+        "t = 2 * t; y[i] *= m; float f = 2; const double& c = f; f = 3;\n"
+        "y[i] *= c;",
+        "struct V { double a, b; __device__ void operator*=(const double& s) { a *= s; b *= s; } };\n"
+        "__device__ void into(double& a, const double& b) { a = 2 * a; a *= b; }\n"
+        "__device__ void scaled(V& v, const double& s) { v.a *= s; v.b *= s; }\n"
+        "__device__ void first(double* q, const double& b) { q[0] = 2 * b; q[1] *= b; }\n"
+        "template <typename T> __device__ const T& larger(const T& a, const T& b) { return a > b ? a : b; }",
+    ),
+    "members of an element whose index changes": kernel(
+        "W o[2]; o[0].v.a = x[i]; o[0].v.b = 1; o[1].v.a = 2; o[1].v.b = x[0]; int k = 0; V& r = o[k].v; k = 1;\n"
+        "r.a *= 3; move(o[k].v, k); y[i] = o[0].v.a * o[0].v.b + o[1].v.a * o[1].v.b * k;",
+        f"{V}struct W {{ V v; double z; }};\n"
+        "__device__ void move(V& v, int& k) { k = 0; v.a *= 3; v.b += v.a; k = 5; }",
+    ),
+    "a choice as a target": kernel(
+        "double a = x[i], b = 2; V p{x[i], 2}, q{x[0], 3}; (i > 3 ? a : b) *= 3; (a > b ? a : b) += a;\n"
+        "double& r = i > 5 ? a : b; r *= x[0]; twice(i % 2 ? a : y[i]); (i % 2 ? p : q) = V{a, b}; ++(i > 2 ? a : b);\n"
+        "V& s = i > 4 ? p : q; s.a *= a; pick(p, i % 2) = p.a * p.b; y[i] += a * b * p.a * p.b + q.a * q.b;",
+        f"{V}__device__ void twice(double& v) {{ v *= 2; }}\n"
+        "__device__ double& pick(V& v, int k) { return k ? v.a : v.b; }",
+    ),
+    "methods and operators of the own type": kernel(
+        "V p{x[i], 2}, q{x[0], 3}; V s = -p - q * 2.0; ++p; V m = p < q ? p : q; V n = p; n = s; n += 2;\n"
+        "y[i] = s.a * s.b + p.go() * V::twice(m.a) + n.a * n.b; y[i] *= s++.b; y[i] *= s.b;",
+        "__device__ double square(double v) { return v * v; }\n"
+        "struct V { double a, b; __device__ double square(double v) const { return 3 * v; }\n"
+        "  __device__ static double half(double v) { return v / 2; }\n"
+        "  __device__ static double twice(double v) { return 4 * half(v); }\n"
+        "  __device__ double go() { a *= 2; return square(a) * this->square(b); }\n"
+        "  __device__ V operator-() const { return V{-a, b * 2}; }\n"
+        "  __device__ V operator-(const V& o) const { return V{a - o.a, b * o.b}; }\n"
+        "  __device__ V operator*(double s) const { return V{a * s, b + s}; }\n"
+        "  __device__ V& operator=(const V& o) { a = o.a * 2; b = o.b; return *this; }\n"
+        "  __device__ void operator+=(double s) { a += s; }\n"
+        "  __device__ bool operator<(const V& o) const { return a < o.a; }\n"
+        "  __device__ V operator++(int) { V o = *this; b *= 3; return o; }\n"
+        "  __device__ V& operator++() { a *= 2; return *this; } };",
+    ),
+    "overloads": kernel(
+        "float f = 1.5; unsigned short u = 3; double t = x[i]; const double c = 2; double w[2] = {x[i], 2};\n"
+        "y[i] = t * t * (g(u) + g(2) + g(f) + g(i > 3) + h(2)) + k(t) + k(c) + k(2 * t) + p(w) * p(x) + d(2, t) * t;",
+        "__device__ double g(double v) { return 2 * v; }\n__device__ double g(unsigned v) { return 5.0 * v; }\n"
+        "__device__ double g(int v) { return 3.0 * v; }\n__device__ double h(double v) { return 7 * v; }\n"
+        "template <class T> __device__ double h(T v) { return v / 3 + 1; }\n"
+        "__device__ double k(const double& v) { return v; }\n__device__ double k(double& v) { return v * v; }\n"
+        "__device__ double k(double&& v) { return 5 * v; }\n__device__ double p(double* v) { return v[0] * v[0]; }\n"
+        "__device__ double p(const double* v) { return 3 * v[1]; }\n"
+        "template <typename T, typename U> __device__ T d(T a, U b) { return a * b * 1.5; }",
+    ),
+    "the order of side effects": kernel(
+        "double q[4] = {1, 2, 3, 4}, t = x[i]; int j; for (j = 0, t *= 2; j < 3; j++, t *= x[j]) q[j] += t;\n"
+        "for (int a = 1, b = 3; a < b; a += b, --b) t += x[a];\n"
+        "y[i] = q[0] + q[1] * q[2] * t;"
+    ),
+    "whole numbers that do not fit": kernel(
+        "unsigned char c = 250 + i; c += 10; bool b = i; short s = 40000 + i; signed char d; d = 300 * i;\n"
+        "double q[4]; for (int n = 0; n < 4; ++n) q[n] = x[n]; unsigned char k = 257 + i % 2; q[k] *= x[i];\n"
+        "q[b + b] += x[0]; y[i] = (c + b + s + d) * x[i] * x[i] + (q[0] + q[1] * q[2]) * q[3] * narrow(300 + i);",
+        "__device__ int narrow(unsigned char n) { return n; }",
+    ),
+    "a macro with several meanings": kernel(
+        "y[i] = A * x[i] * g(x[i]) * TIMES(x[0]);",
+        "#define A 2\n#define B (A * 3)\n#define TIMES(v) (v) * 5\n"
+        "__device__ double g(double v) { return TIMES(v) * A * B; }\n#undef A\n#undef TIMES\n#define A 3\n"
+        "#define TIMES(v) (v) * 7",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_right(form):
+    check(FORMS[form])
+
+
+def test_an_index_that_wraps_around_is_no_proof_that_an_element_belongs_to_one_thread():
+    text = kernel("unsigned char k = i; y[i] = x[k] * x[k];")
+    x, w = np.arange(1.0, 257), np.ones(512)
+    on_sim = [mg.tensor(v, device="sim") for v in (x, 0 * w, w)]
+    with mg.microscope.watching() as report:
+        (dx,) = mg.adjoint(text, ["x"]).vjp(*on_sim[:2], dy=on_sim[2:], grid=1, block=512)
+    assert not report.problems
+    np.testing.assert_array_equal(dx.numpy(), 4 * x)
+
+
+def test_the_extent_of_an_array_is_a_constant_to_every_compiler():
+    body = "constexpr int n = std::min(SIZE / 8, 4); double q[n]; for (int k = 0; k < n; ++k) q[k] = x[k] * x[i]; "
+    text = kernel(f"{body}y[i] = q[0] * q[n - 1];", "#include <algorithm>\n#define SIZE 24")
+    check(text)
+    assert "double q[SIZE / 8 < 4 ? SIZE / 8 : 4];" in mg.adjoint(text).source
+
+
+SEVERAL = "has several meanings in this file; give each a name of its own"
+REFUSED = {
+    "double t = x[i]; y[i] = t * twice(t);": "one side of this * reads t and the other one changes it; write two",
+    "int k = 0; double q[2]; q[k++] = k; y[i] = q[0] * x[i];": "one side of this = reads k and the other one changes",
+    "V v{x[i], 2}; const V& w = v; y[i] = v.get() * w.get();": "several functions V::get take these arguments",
+    "y[i] = g(x[i]);": "several functions g take these arguments; give the one that is meant a name of its own",
+    "y[i] = x[i] * (int)E::a;": f"a {SEVERAL}",
+    "T t = x[i]; y[i] = t;": f"T {SEVERAL}",
+    "S s; s.v = x[i]; y[i] = s.v;": f"S {SEVERAL}",
+    "C c; c.v = x[i]; C d = c; y[i] = d.v;": "C has a constructor of its own for copies; leave it out",
+    "H h; h.c.v = x[i]; H k; k = h; y[i] = k.c.v;": "C has an operator= of its own for copies; leave it out, or copy",
+    "D d; d.v = x[i]; y[i] = d.v;": "the destructor of D does something; call a function for it",
+    "y[i] = k(x[i]);": "k takes arguments of other types",
+    "y[i] = K[0] * x[i];": "N has several meanings in this file, and constants or types are made of it",
+}  # fmt: skip
+AHEAD = (
+    "__device__ double twice(double& v) { v *= 2; return v; }\n"
+    "struct V { double a, b; __device__ double get() { return a * a; } __device__ double get() const { return b; } };\n"
+    "namespace p { __device__ double g(double v) { return v; } typedef double T; struct S { double v; };\n"
+    "  enum class E { a = 1 }; }\n"
+    "namespace q { __device__ double g(double v) { return 2 * v; } typedef int T; struct S { int v; };\n"
+    "  enum class F { a = 2 }; }\nusing namespace p;\n"
+    "struct C { double v; C() = default; __device__ C(const C& o) : v(2 * o.v) {}\n"
+    "  __device__ C& operator=(const C& o) { v = 3 * o.v; return *this; } };\nstruct H { C c; };\n"
+    "struct D { double v; __device__ ~D() { v = 0; } };\n__device__ double k(V v) { return v.a; }\n"
+    "#define N 2\nconst double K[1] = {N};\n#undef N\n#define N 3\n"
+)
+
+
+@pytest.mark.parametrize(("body", "why"), REFUSED.items())
+def test_what_may_mean_something_else_is_refused(body, why):
+    with pytest.raises(NotDifferentiable, match=rf"f.cu:\d+:\d+: {re.escape(why)}"):
+        mg.adjoint(kernel(body, AHEAD), name="f")
+
+
+def test_a_struct_that_copies_its_members_is_copied():
+    ahead = (
+        "struct V { double a, b; __device__ V(double s) : a(s), b(2) {} __device__ V(const V& o) : a(o.a), b{o.b} {}\n"
+        "  __device__ V& operator=(const V& o) { this->a = o.a; b = o.b; return *this; } };"
+    )
+    check(kernel("V v(x[i]); V w = v; w.a *= 3; v = w; y[i] = v.a * w.a * w.b;", ahead))

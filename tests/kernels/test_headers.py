@@ -1,0 +1,80 @@
+"""Headers of a project: sim, nvcc and NVRTC are given the same of them."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.devices.cuda import compiler
+from minigrad.devices.cuda.toolkit import find_nvcc
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*left out")
+
+
+def numbers(count, device="sim", dtype=np.float32):
+    return mg.tensor(np.arange(count).astype(dtype), device=device)
+
+
+HEADERS = {
+    "main.cu": """#include <vector>
+#include "lib/scale.h"
+#ifdef NEVER
+#include <nowhere.h>
+#endif
+__global__ void scale(const float* x, float* y) { y[threadIdx.x] = times(x[threadIdx.x]); }
+__global__ void other(float* y) { y[0] = defined_elsewhere(y[0]); }
+""",
+    "lib/scale.h": """#pragma once
+#include <cublasXt.h>
+#include "../config.h"
+__global__ void scale(const float* x, float* y);
+__device__ __nv_bfloat16 brought_by_cublas(half);
+std::vector<float> scale_on_the_host(const std::vector<float>& x) { return x; }
+__device__ float defined_elsewhere(float);
+__device__ int wrong() { return not_here(1); }
+__device__ float times(float x) { return std::max(FACTOR * x, 0.f); }
+""",
+    "config.h": "#pragma once\n#define FACTOR 3\n",
+}
+
+
+def headers_of_a_project(folder):
+    for file, text in HEADERS.items():
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_text(text)
+    return folder / "main.cu"
+
+
+def test_headers_are_read_as_the_file_is(tmp_path, kernel_device):
+    """Functions of the host, headers that are missing, declarations of the kernel, and what does not compile."""
+    x, y = numbers(4, kernel_device), numbers(4, kernel_device)
+    mg.kernel(headers_of_a_project(tmp_path), "scale")(x, y, grid=1, block=4)
+    assert y.numpy().tolist() == [0, 3, 6, 9]
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc")
+def test_nvcc_is_given_headers_as_the_simulator_is(tmp_path):
+    source = mg.kernel(headers_of_a_project(tmp_path), "scale").source
+    image = compiler.cubin(source, {}, "sm_90")
+    assert b".text.scale\0" in image and b".text.other\0" not in image
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc")
+def test_an_error_of_nvcc_has_its_line_behind_a_branch_that_is_not_compiled(tmp_path):
+    file = headers_of_a_project(tmp_path)
+    file.write_text(HEADERS["main.cu"].replace("times(", "twice("))
+    with pytest.raises(mg.errors.CompileError, match=r"main\.cu\(6\): error: .*twice"):
+        compiler.cubin(mg.kernel(file, "scale").source, {}, "sm_90")
+    with pytest.raises(mg.errors.CompileError, match=r"main\.cu\(6\): error: .*twice"):
+        mg.kernel(file, "scale")(numbers(4), numbers(4), grid=1, block=4)
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc")
+def test_an_item_is_left_out_behind_which_nvcc_understands_nothing():
+    text = """__device__ inline at::Half atomicAdd(at::Half* to, at::Half value) { return *to; }
+    __global__ void k(float* x) {
+        # pragma unroll
+        for (int i = 0; i < 2; i++) {
+            x[i] = 1;
+        }
+    }"""
+    assert b".text.k\0" in compiler.cubin(mg.kernel(text, "k").source, {}, "sm_90")
