@@ -72,6 +72,17 @@ FORMS = {
         "__device__ double p(const double* v) { return 3 * v[1]; }\n"
         "template <typename T, typename U> __device__ T d(T a, U b) { return a * b * 1.5; }",
     ),
+    "values that nobody uses, and bytes": kernel(
+        "double t = x[i], q[3] = {t, 2, 3}; __shared__ double s[8]; s[i] = t; __syncthreads(); (void)(t = 3 * t);\n"
+        "(void)twice(t); (void)i, y[i] = 1; (void)atomicAdd(&y[i], t); const double* p = x; assert(t > 0);\n"
+        "for (int k = 0; k < sizeof(q) / sizeof(q[0]); k++) y[i] *= q[k] + s[sizeof(s) / 8 - 1 - i];\n"
+        "y[i] += sizeof(p) * t;",
+        "#include <cassert>\n__device__ double twice(double& v) { v *= 2; return v; }",
+    ),
+    "a reference to a pointer": kernel(
+        "const double* p = x; p++; move(p); y[i] = *p * x[i]; move(p); y[i] += *p * *p;",
+        "__device__ void move(const double*& p) { p += 2; }",
+    ),
     "the order of side effects": kernel(
         "double q[4] = {1, 2, 3, 4}, t = x[i]; int j; for (j = 0, t *= 2; j < 3; j++, t *= x[j]) q[j] += t;\n"
         "for (int a = 1, b = 3; a < b; a += b, --b) t += x[a];\n"
@@ -126,10 +137,14 @@ REFUSED = {
     "C c; c.v = x[i]; C d = c; y[i] = d.v;": "C has a constructor of its own for copies; leave it out",
     "H h; h.c.v = x[i]; H k; k = h; y[i] = k.c.v;": "C has an operator= of its own for copies; leave it out, or copy",
     "D d; d.v = x[i]; y[i] = d.v;": "the destructor of D does something; call a function for it",
+    "const double* p = x; move(p); y[i] = *p;": "move moves a pointer that it gets by reference; return it instead",
+    'int n = 0; printf("%d", n++); y[i] = x[n];': "printf is left out, and ++ may change something; write a statement",
+    "double t = x[i]; assert(twice(t) > 0); y[i] = t;": "assert is left out, and twice may change something",
     "y[i] = k(x[i]);": "k takes arguments of other types",
     "y[i] = K[0] * x[i];": "N has several meanings in this file, and constants or types are made of it",
 }  # fmt: skip
 AHEAD = (
+    "__device__ void move(const double*& p) { p += 2; }\n"
     "__device__ double twice(double& v) { v *= 2; return v; }\n"
     "struct V { double a, b; __device__ double get() { return a * a; } __device__ double get() const { return b; } };\n"
     "namespace p { __device__ double g(double v) { return v; } typedef double T; struct S { double v; };\n"

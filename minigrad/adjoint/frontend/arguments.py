@@ -54,6 +54,11 @@ class ArgumentBinder(FileItems):
                 starts.append(n + 1)
         return starts
 
+    def changes_arguments(self, item: FunctionItem) -> bool:
+        """True where a function takes a reference or a pointer to what is not const."""
+        texts = [t.text for t in self.tokens.tokens[item.params : self._close(item.params)]]
+        return bool({"&", "*"} & set(texts)) and "const" not in texts
+
     def constructs(self, item: FunctionItem, parser: Any) -> bool:
         """True for a constructor that takes no arguments and does something."""
         tokens = self.tokens.tokens
@@ -245,6 +250,12 @@ class ArgumentBinder(FileItems):
             pointer = parser.pointer(value, place)
             if b.kind is not None and pointer.array and str(pointer.type) != str(b.kind):
                 raise parser.error(place, f"{item.name} takes a pointer to {b.kind}, and gets one to {pointer.type}.")
+            if changed and b.reference:
+                if pointer.moves is None:
+                    raise parser.error(
+                        place, f"{item.name} moves a pointer that it gets by reference; return it instead."
+                    )
+                return pointer.moves
             if changed and pointer.array is not None:
                 return parser.pointer_variable(name, pointer.type, pointer, place)
             return parser.frozen(pointer, place, name)

@@ -20,12 +20,15 @@ from minigrad.adjoint.language.rewrite import ZERO
 from minigrad.adjoint.language.values import (
     VECTORS,
     Braces,
+    Elements,
     FunctionName,
     Pointer,
     Struct,
     StructType,
     Value,
 )
+
+CHANGES = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--")
 
 
 class CallParser(StructParser):
@@ -50,7 +53,7 @@ class CallParser(StructParser):
         explicit = self.functions.template_arguments(self) if self.functions and tokens.next.text == "<" else []
         tokens.expect("(")
         if name.text in LEFT_OUT:
-            self.skip_arguments()
+            self.leave_out(name)
             return ZERO
         arguments = [self.argument() for _ in tokens.items(")")]
         return self.called(name.text, arguments, name, explicit)
@@ -68,6 +71,16 @@ class CallParser(StructParser):
         if not self.tokens.accept("{"):
             return self.full()
         return Braces(tuple(self.full() for _ in self.tokens.items("}")))  # type: ignore[return-value]
+
+    def leave_out(self, name: Token) -> None:
+        """Step over the arguments of a call that computes nothing. Rejects those that change something."""
+        start = self.tokens.at
+        self.skip_arguments()
+        for token in self.tokens.tokens[start : self.tokens.at]:
+            items = self.functions.items.get(token.text, ()) if self.functions and token.kind == "name" else ()
+            if token.text in CHANGES or any(self.functions.changes_arguments(i) for i in items):
+                why = f"{name.text} is left out, and {token.text} may change something; write a statement ahead of it."
+                raise self.error(token.place, why)
 
     def skip_arguments(self) -> None:
         depth = 1
@@ -217,14 +230,22 @@ class CallParser(StructParser):
         tokens = self.tokens
         place = tokens.take().place
         tokens.expect("(")
-        kind = self.accept_type()
+        kind, dims = self.accept_type(), tuple[Expr, ...]()
         if kind is None:
-            kind = self.isolated(self.full)[0].type
+            value, _ = self.isolated(self.full)
+            kind = value.type
+            if isinstance(value, Elements):
+                dims = value.dims[len(value.indices) :]
+            if isinstance(value, Pointer) or (isinstance(value, Elements) and not dims):
+                kind = "size_t"  # of the bytes of an address
         tokens.expect(")")
         members = [m.type for m in kind.members] if isinstance(kind, StructType) else [kind]
         if not all(isinstance(m, str) and m in BYTES and m != "real" for m in members) or len(set(members)) > 1:
             raise self.error(place, f"the bytes of {kind} are not known here; write their number.")
-        return ast.Number(str(sum(BYTES[str(m)] for m in members)), "size_t")
+        made: Expr = ast.Number(str(sum(BYTES[str(m)] for m in members)), "size_t")
+        for extent in dims:
+            made = ast.Binary("*", made, extent, "size_t")
+        return made
 
     def close(self, e: Value) -> Value:
         """The expression, with its closing parenthesis stepped over."""

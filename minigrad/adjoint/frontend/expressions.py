@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from minigrad.adjoint.frontend import groups
-from minigrad.adjoint.frontend.calls import CallParser
+from minigrad.adjoint.frontend.calls import CHANGES, CallParser
 from minigrad.adjoint.frontend.groups import Group
 from minigrad.adjoint.frontend.intrinsics import is_packed
 from minigrad.adjoint.frontend.items import constant
@@ -34,7 +34,7 @@ from minigrad.adjoint.language.values import (
     leaves,
 )
 
-ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
+ASSIGNMENTS = CHANGES[:-2]
 COMPARISONS = ("||", "&&", "==", "!=", "<", "<=", ">", ">=")
 POWER = "a power is x * x, or pow(x, 3)"
 

@@ -195,6 +195,8 @@ class StatementParser(AssignmentParser):
         """Assignments and calls as a statement, separated by commas."""
         tokens = self.tokens
         while True:
+            unused = [tokens.peek(n).text for n in range(3)] == ["(", "void", ")"]
+            tokens.at += 3 * unused
             if tokens.peek().text == "::":
                 self.qualified()
             self.statement_start, token = tokens.at, tokens.next
@@ -205,13 +207,12 @@ class StatementParser(AssignmentParser):
                 self.symbols.pending.append(ast.Barrier(token.place))
             elif token.text in ("atomicAdd", "atomicAdd_block", "atomicSub"):
                 self.atomic(tokens.take())
-            elif token.text == "(" and tokens.peek().text == "void" and tokens.peek(2).text == ")":
-                tokens.at += 3
-                self.isolated(self.full)
             elif token.text in LEFT_OUT:
                 tokens.take()
                 tokens.expect("(")
-                self.skip_arguments()
+                self.leave_out(token)
+            elif unused:
+                self.full()
             else:
                 self.effect(token)
             if not tokens.accept(","):
