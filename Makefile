@@ -45,6 +45,9 @@ gpu: $(STAMP)
 cuda: $(STAMP)
 	@$(PY) -m minigrad.lab.install_cuda
 
+# The pip that comes with Python 3.11 takes more than twice as long as today's to find and install a hundred packages.
+# rfc3987-syntax is optional: JupyterLab brings it, and each process that reads a notebook would take 1.5 s to load its
+# grammars, for the one format of a JSON schema that nothing here uses.
 # --no-compile: Python compiles what it imports at its first import; compiling all of it now takes half a minute.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -52,7 +55,9 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo 'This Python has no venv. On Debian and Ubuntu: sudo apt install python3-venv'; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --no-compile --upgrade pip
 	$(PY) -m pip install --quiet --no-compile --editable '.[lab,test]'
+	$(PY) -m pip uninstall --quiet --yes rfc3987-syntax
 	@touch $(STAMP)
 
 clean:

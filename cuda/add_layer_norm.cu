@@ -1,27 +1,28 @@
-#include "row_in_warp.cuh"
 #include "row_in_warps.cuh"
 
 // The residual stream and its norm. h = x + y + bias, n = (h - mean(h)) / sqrt(var(h) + eps) * weight + shift, and with
 // CENTER 0, in add_rms_norm, the mean is 0 and the shift null. The stream, x and h, is in the type of arithmetic, what a layer
-// reads and writes, n and y, in bfloat16 where the network computes in that. Forward a warp -> a row, backward WARPS warps: see
-// row_in_warp.cuh and row_in_warps.cuh.
+// reads and writes, n and y, in bfloat16 where the network computes in that. WARPS warps -> a row: see row_in_warps.cuh.
 
-extern "C" __global__ void __launch_bounds__(128, SINGLE ? 6 : 1) add_layer_norm_forward(
+extern "C" __global__ void __launch_bounds__(256, SINGLE ? 4 : 1) add_layer_norm_forward(
     const wide* x, const real* y, const wide* weight, const wide* shift, const wide* bias, wide* h, real* normed, wide eps,
     int rows, int n) {
-    HeldRow row(n), more(n);
-    if (row.number >= rows) return;
-    row.read(x), more.read(y);
-    row.each([&](int k, int i) {
-        Four<wide> each = {0, 0, 0, 0};
-        if (bias) each = vec(bias + i);
+    __shared__ Four<wide> x_places[STAGES][256];
+    __shared__ Four<real> y_places[STAGES][256];
+    Walk walk(rows, n);
+    Rows<wide> xs{x, x_places};
+    Rows<real> ys{y, y_places};
+    Four<wide> each = walk.columns(bias, 0), factors = walk.columns(weight, 1), terms = walk.columns(shift, 0);
+    for (begin(walk, xs, ys); walk.goes_on(); walk.next()) {
+        advance(walk, xs, ys);
+        Four<wide> own = xs.take(walk), more = ys.take(walk);
 #pragma unroll
-        for (int j = 0; j < LANES; ++j) row.own[k].at[j] += more.own[k].at[j] + each.at[j];
-    });
-    row.write(h);
-    wide mean, inverse;
-    row.normalize(weight, shift, eps, mean, inverse);
-    row.write(normed);
+        for (int j = 0; j < LANES; ++j) own.at[j] += more.at[j] + each.at[j];
+        walk.write(h, own);
+        Moments all = moments(own, n, walk.turn);
+        normalize(own, all.mean, all.inverse(eps, n), factors, terms);
+        walk.write(normed, own);
+    }
 }
 
 // dx = dh + inverse (g - mean(g) - normal mean(g normal)), g = dn weight; dy is the same in the type of y, null where that is

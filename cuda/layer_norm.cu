@@ -1,4 +1,3 @@
-#include "row_in_warp.cuh"
 #include "row_in_warps.cuh"
 
 // layer_norm, and with CENTER 0 rms_norm, whose mean is 0: rows of n numbers. A row has two statistics of its own, mean
@@ -63,17 +62,53 @@ extern "C" __global__ void layer_norm_backward_sums(
     parts[(gridDim.y + blockIdx.y) * n + i] = dbias;
 }
 
-// --- a warp -> a row in its registers: see row_in_warp.cuh ---
+// --- a warp -> a row of up to 128 QUADS numbers, a multiple of four, in its registers: it waits for no other warp ---
+
+#ifndef QUADS
+#define QUADS 8
+#endif
+
+// Lane -> four neighbors of every 128. Behind the row's end a lane has the last four of the row once more, which it leaves
+// out of sums and does not write: so no load waits for a branch, and all are issued before the first number is used.
+struct HeldRow {
+    int n;
+    Four<wide> own[QUADS];
+
+    __device__ int column(int k) const { return (k * 32 + threadIdx.x) * LANES; }
+    __device__ int readable(int k) const { return min(column(k), n - LANES); }
+    __device__ HeldRow(const real* row, int n) : n(n) {
+#pragma unroll
+        for (int k = 0; k < QUADS; ++k) own[k] = as<wide>(once(row + readable(k)));
+    }
+    // The sum over the row of f(number), in all lanes.
+    template <class F>
+    __device__ wide sum(F f) const {
+        wide all = 0;
+#pragma unroll
+        for (int k = 0; k < QUADS; ++k) {
+            wide four = f(own[k].at[0]) + f(own[k].at[1]) + f(own[k].at[2]) + f(own[k].at[3]);
+            all += column(k) < n ? four : 0;
+        }
+        return lanes_reduce<32>(all, Add());
+    }
+};
 
 extern "C" __global__ void __launch_bounds__(128, SINGLE ? 8 : 1) layer_norm_warp(
     const real* x, const wide* weight, const wide* bias, real* y, wide* mean, wide* inverse, wide eps, int rows, int n) {
-    HeldRow row(n);
-    if (row.number >= rows) return;
-    wide center, scale;
-    row.read(x);
-    row.normalize(weight, bias, eps, center, scale);
-    if (threadIdx.x == 0) mean[row.number] = center, inverse[row.number] = scale;
-    row.write(y);
+    int number = blockIdx.x * blockDim.y + threadIdx.y;
+    if (number >= rows) return;
+    HeldRow row(x + number * n, n);
+    wide center = CENTER ? row.sum([](wide x) { return x; }) / n : 0;
+    wide scale = 1 / sqrt(row.sum([=](wide x) { return (x - center) * (x - center); }) / n + eps);
+    if (threadIdx.x == 0) mean[number] = center, inverse[number] = scale;
+#pragma unroll
+    for (int k = 0; k < QUADS; ++k) {
+        Four<wide> factors = {1, 1, 1, 1}, terms = {0, 0, 0, 0};
+        if (weight) factors = vec(weight + row.readable(k));
+        if (bias) terms = vec(bias + row.readable(k));
+        normalize(row.own[k], center, scale, factors, terms);
+        if (row.column(k) < n) put(y, number * n + row.column(k), row.own[k]);
+    }
 }
 
 // --- WARPS warps -> a row in their registers: see row_in_warps.cuh ---

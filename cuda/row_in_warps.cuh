@@ -114,6 +114,18 @@ struct Moments {
     __device__ wide inverse(wide eps, int n) const { return 1 / sqrt(squares / n + eps); }
 };
 
+__device__ inline Moments moments(const Four<wide>& own, int n, int turn) {
+    Moments found(own, n);
+    if (WARPS > 1) found.join(of_warps(Sums<2>{found.mean, found.squares}, turn), n);
+    return found;
+}
+
+// (x - mean) * scale * factors + terms
+__device__ inline void normalize(Four<wide>& own, wide mean, wide scale, const Four<wide>& factors, const Four<wide>& terms) {
+#pragma unroll
+    for (int j = 0; j < LANES; ++j) own.at[j] = (own.at[j] - mean) * scale * factors.at[j] + terms.at[j];
+}
+
 // The columns' sums of a block, as rows of parts (N, gridDim.x, n): those of its other teams join the first one's through
 // the places of rows that have gone by, (N, n) of them.
 template <int N, class Places>

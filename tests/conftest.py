@@ -1,6 +1,7 @@
 """The devices as fixtures. `cuda` is skipped where there is none; `sim` must be there, or no kernel was tested."""
 
 import ctypes
+import gc
 import sys
 from dataclasses import replace
 
@@ -17,6 +18,13 @@ from minigrad.simulator import Simulator
 
 DEVICES = sys.modules["minigrad.devices"]  # `minigrad.devices` is a function, too
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_objects():
+    """Garbage, and what `mg.memory` lists, is looked for among what a file's own tests make, not in what others left."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["numpy", "sim", CUDA])

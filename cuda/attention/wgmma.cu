@@ -31,7 +31,7 @@ struct Strip {
     // Scores become numbers whose sum is the softmax's; true if the sums before count less now.
     __device__ bool weigh(int tile) {
         int start = tile * KEYS;
-        tiles.free(2 * tile);
+        if (threadIdx.x % 128 == 0) tiles.free(2 * tile);
         if (of.hidden(own, start + KEYS - 1)) {
             each(score, [&](int i, int j, float& s) {
                 if (of.hidden(own + row(i), start + column(j))) s = -INFINITY;
@@ -40,7 +40,7 @@ struct Strip {
         return softmax.weigh(score);
     }
     __device__ void rescale(int tile, bool grows) {
-        tiles.free(2 * tile + 1);
+        if (threadIdx.x % 128 == 0) tiles.free(2 * tile + 1);
         if (grows) each(sum, [&](int i, int, float& x) { x *= softmax.kept[i]; });
     }
 };

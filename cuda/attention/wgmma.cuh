@@ -20,8 +20,9 @@ struct Rows {
     }
 };
 
-// Places for COUNT tiles of SIZE bytes, which pass from the warp that copies to USERS groups of four warps that multiply. The
-// tile number `turn` takes the place of the one COUNT before, when all groups have freed that.
+// Places for COUNT tiles of SIZE bytes, which pass from the warp that copies to groups of four warps that multiply. The tile
+// number `turn` takes the place of the one COUNT before, when USERS threads have freed that: one of a group for all of them, or
+// each for what it has read.
 template <int COUNT, int SIZE, int USERS>
 struct Ring {
     static constexpr int BYTES = COUNT * (SIZE + 2 * sizeof(Barrier));
@@ -40,9 +41,7 @@ struct Ring {
         return &full[turn % COUNT];
     }
     __device__ void wait(int turn) const { barrier_wait(&full[turn % COUNT], turn / COUNT % 2); }
-    __device__ void free(int turn) const {
-        if (threadIdx.x % 128 == 0) barrier_arrive(&empty[turn % COUNT]);
-    }
+    __device__ void free(int turn) const { barrier_arrive(&empty[turn % COUNT]); }
 };
 
 // Of a result of 64 rows a lane holds pairs of columns, 8 apart, of rows row() and row() + 8. f(i, j, its number) for each

@@ -6,7 +6,7 @@
 constexpr int KEYS = 64 * (GROUPS - 1), QUERIES = 64, STAGES = 2, NUMBERS = 2 * QUERIES, EXPOSED = KEYS * QUERIES * 2;
 using Own = Rows<KEYS>;
 using Passing = Rows<QUERIES>;
-using Passed = Ring<STAGES, 2 * Passing::SIZE, GROUPS - 1>;  // of q and dy
+using Passed = Ring<STAGES, 2 * Passing::SIZE, 128 * (GROUPS - 1)>;  // of q and dy
 
 // The tiles of queries that pass by a block's keys: those of a head from the first that sees a key on, then of the next head.
 struct Tiles {

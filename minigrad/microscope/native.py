@@ -21,7 +21,7 @@ from minigrad.simulator.compiler import KERNEL
 from minigrad.simulator.runtime import INT, POINTER, U32, U64, fields, runtime
 
 WATCHED = [
-    *KERNEL, "-O0", "-DMINIGRAD_WATCHED", "-fsanitize=thread", GARBAGE,
+    *KERNEL, "-O0", "-DMINIGRAD_WATCHED", "-fsanitize=thread", GARBAGE, "-ffunction-sections",
     "-gdwarf-4",  # version 5 counts files from 0, and some addr2line take the second for the first
 ]  # fmt: skip
 GCC = [
@@ -40,6 +40,8 @@ CLANG = [
     "-fsanitize-coverage=bb,trace-pc",
     *(word for option in _HIDDEN for word in ("-mllvm", f"-{option}")),
 ]  # fmt: skip
+# The linker leaves out functions that nothing calls, as the optimiser does, and with them what is declared only.
+NEEDED = ("-Wl,-dead_strip",) if sys.platform == "darwin" else ("-Wl,--gc-sections",)
 # Some versions of Clang do not rename the calls that copy structs; the linker does.
 WRAP = () if sys.platform == "darwin" else tuple(f"-Wl,--wrap={name}" for name in ("memcpy", "memmove", "memset"))
 
@@ -48,7 +50,7 @@ WRAP = () if sys.platform == "darwin" else tuple(f"-Wl,--wrap={name}" for name i
 def recipe() -> Recipe:
     """The options of the checking build for this machine's compiler."""
     is_clang = find_compiler().is_clang
-    return Recipe((*WATCHED, *(CLANG if is_clang else GCC)), WRAP, not is_clang, note_updates=True)
+    return Recipe((*WATCHED, *(CLANG if is_clang else GCC)), (*NEEDED, *WRAP), not is_clang, note_updates=True)
 
 
 # The enums and structs of shadow_memory.h and watched_launch.cpp.

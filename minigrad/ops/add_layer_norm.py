@@ -17,7 +17,6 @@ from minigrad.ops.reduction import reduce
 from minigrad.ops.rowwise import around
 
 FILE, WIDEST = "add_layer_norm.cu", 128 * layer_norm.WARPS
-RESIDENT = 4  # blocks of a multiprocessor, which walk through the rows on the way back
 
 
 def forward(
@@ -51,7 +50,7 @@ def backward(dy: tuple, y: np.ndarray, weight: np.ndarray, bias: Any, y0: np.nda
 def kernels_of(center: bool) -> dict[str, Kernel]:
     """The kernels, or with a mean of 0 those of add_rms_norm."""
     return {
-        "forward": layer_norm.per_warp(FILE, "add_layer_norm_forward", center),
+        "forward": layer_norm.per_warps(FILE, "add_layer_norm_forward", center),
         "backward": layer_norm.per_warps(FILE, "add_layer_norm_backward", center),
     }
 
@@ -63,7 +62,7 @@ def launch(
     """One kernel."""
     rows, n, _ = around(x.shape, x.ndim - 1)
     h, normed = (Array.empty(x.device, x.shape, a.dtype) for a in (x, y))
-    layer_norm.launched(kernels["forward"], x)(x, y, weight, shift, bias, h, normed, eps, rows, n)
+    layer_norm.launched(kernels["forward"], x, layer_norm.RESIDENT)(x, y, weight, shift, bias, h, normed, eps, rows, n)
     return h, normed
 
 
@@ -75,7 +74,7 @@ def launch_backward(
     dh, dn = typed(dh, y0.dtype), typed(dn, y.dtype)
     dx = Array.empty(y0.device, y0.shape, y0.dtype)
     low = dx if y.dtype == dx.dtype else Array.empty(y0.device, y0.shape, y.dtype)
-    run = layer_norm.launched(kernels["backward"], y0, RESIDENT)
+    run = layer_norm.launched(kernels["backward"], y0, layer_norm.RESIDENT)
     parts = Array.empty(y0.device, (3, run.grid[0], n), dx.dtype)
     run(dh, dn, y0, weight, dx, None if low is dx else low, parts, eps, rows, n)
     sums = reduce(OPS["sum"].running, parts, (1,), False, 1).reshape((3, n))

@@ -20,7 +20,7 @@ from minigrad.ops.rowwise import around, requested
 
 FILE, WARPS = "layer_norm.cu", 8  # of a block; a row has up to all of them, and 128 numbers in each
 CHUNK, PARTS = 64, 1024  # rows whose sums a thread makes at least; such parts at most
-RESIDENT = 4  # blocks of a multiprocessor, which walk through the rows on the way back
+RESIDENT = 4  # blocks of a multiprocessor that walk through the rows
 FAST = {"forward_warp": "warp", "backward_warp": "warp_backward"}
 
 
@@ -84,7 +84,7 @@ def kernels_of(center: bool) -> dict[str, Kernel]:
 
 
 def per_warp(file: str, name: str, center: bool) -> Kernel:
-    """A kernel in which a warp holds a row: see cuda/row_in_warp.cuh."""
+    """A kernel in which a warp holds a row: a lane has QUADS times four neighbors."""
 
     def fit(rows: int, n: int) -> dict[str, int]:
         return {"QUADS": next_power(ceil_div(n, 128), WARPS)}

@@ -49,10 +49,11 @@ def pieces(notebook: nbformat.NotebookNode) -> Iterator[Piece]:
 
 def uses(text: str, words: list[Word]) -> Iterator[tuple[Word, re.Match]]:
     """Each use of a word. A part of a longer word is not a use: "bank" in "bank conflict"."""
-    for word in sorted(words, key=lambda word: -len(word.name)):
-        for match in word.pattern.finditer(text):
-            yield word, match
-        text = word.pattern.sub(lambda match: " " * len(match[0]), text)
+    for word in sorted(words, key=lambda word: -len(word.name)) if text else ():
+        if word.pattern.search(text):  # which few are
+            for match in word.pattern.finditer(text):
+                yield word, match
+            text = word.pattern.sub(lambda match: " " * len(match[0]), text)
 
 
 def in_bold(match: re.Match, text: str) -> bool:

@@ -197,3 +197,29 @@ def test_a_readers_kernel_is_found_by_the_one_that_it_replaces():
 def test_an_op_s_kernel_that_cannot_be_inspected_says_why(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_arrays_in_a_struct_are_watched():
+    text = """struct Data { int n; float* x; const float* y; };
+    __global__ void k(Data d) { if (threadIdx.x < d.n) d.x[threadIdx.x] = d.y[threadIdx.x]; }"""
+    x, y = np.zeros(4, np.float32), np.arange(4, dtype=np.float32)
+    assert not mg.inspect(text, {"n": 4, "x": x, "y": y}, name="k", grid=1, block=8).problems
+    assert x.tolist() == [0, 1, 2, 3]
+    outside = mg.inspect(text, {"n": 5, "x": x, "y": y}, name="k", grid=1, block=8).problems
+    assert ["d.y[4]" in str(outside[0]), "d.x[4]" in str(outside[1]), len(outside)] == [True, True, 2]
+    races = mg.inspect(text.replace("d.x[threadIdx.x]", "d.x[0]"), {"n": 4, "x": x, "y": y}, name="k", grid=1, block=8)
+    assert "race" in str(races.problems[0]) and "d.x[0]" in str(races.problems[0])
+
+
+def test_a_function_that_nothing_calls_may_call_one_that_is_nowhere():
+    text = """__device__ float nowhere(float); __device__ float unused(float x) { return nowhere(x); }
+    __global__ void k(float* x) { x[threadIdx.x] = 1; }"""
+    assert not mg.inspect(text, x := np.zeros(2, np.float32), name="k", grid=1, block=2).problems and x.all()
+
+
+def test_an_array_given_by_rows_is_watched():
+    text = "__global__ void k(const float (*x)[4], float y[][4]) { y[threadIdx.x][3] = x[threadIdx.x][2]; }"
+    x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    assert not mg.inspect(text, x, y, name="k", grid=1, block=2).problems and y.tolist() == [0, 0, 0, 2, 0, 0, 0, 6]
+    outside = mg.inspect(text, x, y, name="k", grid=1, block=3).problems
+    assert "x[10]" in str(outside[0]) and "y[11]" in str(outside[1])

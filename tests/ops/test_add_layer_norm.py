@@ -49,13 +49,13 @@ def test_kernels_agree_with_numpy(size, dtype, kernel_device):
         agree(results(inputs, dys, guarded(kernel_device)), results(inputs, dys), dtype)
 
 
-@pytest.mark.parametrize("most", add_layer_norm.kernels["backward"].tunables["WARPS"])
+@pytest.mark.parametrize("warps", add_layer_norm.kernels["forward"].tunables["WARPS"])
 @pytest.mark.parametrize("op", [add_layer_norm, add_rms_norm], ids=["layer", "rms"])
-def test_every_block(op, most, kernel_device):
+def test_every_block(op, warps, kernel_device):
     """Rows that end within a warp, and rows far from 0."""
-    inputs, dys = given((37, 128 * most - 36))
+    inputs, dys = given((37, 128 * warps - 36))
     inputs = [inputs[0] + 300, *inputs[1:]] if op is add_layer_norm else [*inputs[:3], inputs[4]]
-    found = results(inputs, dys, guarded(kernel_device), op.using(QUADS=most, WARPS=most))
+    found = results(inputs, dys, guarded(kernel_device), op.using(WARPS=warps))
     agree(found, results(inputs, dys, op=op), "float32")
 
 

@@ -10,10 +10,9 @@ from minigrad.lab.exercises import PythonExercise, Wrong
 def duration(n: int, edge: int, sms: int, bandwidth: float, peak: float) -> float:
     """The seconds until the last tile is done, each given to the multiprocessor that is free first."""
     free = [0.0] * sms  # when each of them is free again, the first one in front
-    for top, left in product(range(0, n, edge), repeat=2):
-        rows, columns = range(top, top + edge), range(left, left + edge)  # at the border, too: it takes as long
-        nbytes = sum(4 * n for lines in (rows, columns) for _ in lines)
-        flops = sum(2 * n * len(columns) for _ in rows)
+    nbytes = sum(4 * n for lines in ("rows", "columns") for _ in range(edge))  # at the border, too
+    flops = sum(2 * n for row in range(edge) for column in range(edge))
+    for _ in product(range(0, n, edge), repeat=2):
         heapreplace(free, free[0] + max(nbytes / bandwidth, flops / peak))
     return max(free)
 
