@@ -22,7 +22,7 @@ CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 
 @pytest.fixture(scope="module", autouse=True)
 def own_objects():
-    """Garbage, and what `mg.memory` lists, is looked for among what a file's own tests make, not in what others left."""
+    """Garbage, and what `mg.memory` lists, is looked for among what a file's own tests make."""
     gc.collect()
     gc.freeze()
 

@@ -68,8 +68,10 @@ class Microscope:
         self.simulator: Any = getattr(sim, "simulator", sim).using(workers=1)  # block after block, in order
 
     def build(self, source: Source, defines: Mapping[str, str], kernel: str) -> CompiledFile:
-        """The checking build of the whole file, which is not optimised and so takes little longer than a kernel."""
-        return compile_file(source, defines, "", native.recipe())
+        """The checking build of the whole file, which is not optimised and so takes little longer than a kernel; of a
+        reader's file that of the kernel that is wanted, as the others may not compile here.
+        """
+        return compile_file(source, defines, source.kernel, native.recipe())
 
     def store(self, module: CompiledFile, name: str, host: np.ndarray) -> None:
         """Set a __constant__ or __device__ variable; a launch that resets them resets it to this."""

@@ -3,12 +3,14 @@
 import ctypes
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from minigrad.devices.host_compiler import BuildError
 from minigrad.devices.leave_out import RejectedText, build_without
+from minigrad.devices.unit import headers
 from minigrad.errors import CompileError
 from minigrad.simulator.compiler import KERNEL, load
 from minigrad.simulator.diagnostics import ENTRY, compile_error, faults, undefined_function
@@ -55,6 +57,7 @@ class Recipe(NamedTuple):
 
 
 PLAIN = Recipe(tuple(KERNEL))
+ARCH, NEWEST = "__CUDA_ARCH__", "900"  # the H100 and the H200; the dialect's own is the least that has all of it
 _KNOWN: dict[tuple, CompiledFile] = {}
 
 
@@ -79,6 +82,15 @@ def compile_file(source: Source, defines: Mapping[str, str], kernel: str = "", r
 
 
 def _build(source: Source, defines: Mapping[str, str], kernel: str, recipe: Recipe) -> CompiledFile:
+    """Build for the newest architecture of which the file asks for nothing that only a GPU runs."""
+    asks = source.kernel and any(ARCH in each.text for each in (*source.chain, *headers(source)))
+    with suppress(CompileError):  # the errors of the other build are told
+        if asks:
+            return _built(source, {ARCH: NEWEST, **defines}, kernel, recipe)
+    return _built(source, defines, kernel, recipe)
+
+
+def _built(source: Source, defines: Mapping[str, str], kernel: str, recipe: Recipe) -> CompiledFile:
     """Build the file; of one with a kernel that is wanted, items that do not compile are left out where it needs none.
 
     Where the kernel does not compile without them, the errors are its own, and those of the items that it names.

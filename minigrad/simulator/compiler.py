@@ -2,6 +2,7 @@
 
 import ctypes
 import hashlib
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,7 @@ KERNEL = [
     # A float4 at a wrong address and a division by zero become calls of our own; no sanitizer is linked.
     "-fsanitize=alignment,integer-divide-by-zero", "-fno-sanitize-recover=alignment,integer-divide-by-zero",
 ]  # fmt: skip
+_IN_TEXT = re.compile(r"^(?!/)\S.*:\d+:\d+: error: ", re.M)  # an error of the text, or of a header of the reader's
 RUNTIME = [*COMMON, "-fno-threadsafe-statics", "-pthread"]
 BARE = ["-nostdlib", "-lm", "-lc", "-lgcc"]  # GCC: few kernels take anything of the C++ library, which is slow to link
 
@@ -70,7 +72,7 @@ def load(
             own = [header if flag == DIALECT else flag for flag in flags]
             return compiler.build(text, name, own, folder, link, bare)
         except BuildError as error:
-            if header == DIALECT or f"{name}:" in str(error):  # the text is at fault
+            if header == DIALECT or _IN_TEXT.search(str(error)):
                 raise
             built = compiler.build(text, name, flags, folder, link, bare)
             Path(f"{header}.gch").unlink(missing_ok=True)  # damaged: the next build compiles it again

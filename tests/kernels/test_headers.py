@@ -78,3 +78,16 @@ def test_an_item_is_left_out_behind_which_nvcc_understands_nothing():
         }
     }"""
     assert b".text.k\0" in compiler.cubin(mg.kernel(text, "k").source, {}, "sm_90")
+
+
+@pytest.mark.parametrize(("newer", "value"), [("y[0] = 1;", 1), ('asm("trap;");', 2)])
+def test_sim_is_of_the_newest_architecture_that_needs_no_ptx(newer, value):
+    text = f"__global__ void k(float* y) {{\n#if __CUDA_ARCH__ >= 800\n{newer}\n#else\ny[0] = 2;\n#endif\n}}"
+    mg.kernel(text, "k")(y := numbers(1), grid=1, block=1)
+    assert y.numpy().tolist() == [value]
+
+
+def test_an_error_is_told_once_where_an_architecture_is_asked_for():
+    text = "__global__ void k(float* y) {\n#if __CUDA_ARCH__ >= 800\ny[0] = 1;\n#endif\ny[0] = missing;\n}"
+    with pytest.raises(mg.errors.CompileError, match=r"^k\.cu\(5\): error: .*missing"):
+        mg.kernel(text, "k")(numbers(1), grid=1, block=1)

@@ -213,6 +213,7 @@ def test_arrays_in_a_struct_are_watched():
 
 def test_a_function_that_nothing_calls_may_call_one_that_is_nowhere():
     text = """__device__ float nowhere(float); __device__ float unused(float x) { return nowhere(x); }
+    __global__ void other(float* x) { x[0] = nowhere(x[0]); }
     __global__ void k(float* x) { x[threadIdx.x] = 1; }"""
     assert not mg.inspect(text, x := np.zeros(2, np.float32), name="k", grid=1, block=2).problems and x.all()
 

@@ -25,12 +25,13 @@ TOGETHER = [name for name in FILES if name not in PTX and not name.startswith(("
 # not of bfloat16
 EXACT = ("matmul", "optim", "recurrent", "conv2d/register_tile", "conv2d/halo_tile", "conv2d/winograd")
 OPTIONS = ["-I.", "-std=c++17", "--fatbin", "-Werror", "all-warnings", "-o", os.devnull]
-FEW = ("-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_90,code=sm_90")
+FEW = ("-gencode=arch=compute_75,code=compute_75", "-gencode=arch=compute_90,code=sm_90")
 ALL = ("-gencode=arch=compute_75,code=[sm_75,sm_80]", "-gencode=arch=compute_90,code=[sm_90,sm_100]")
 TENSOR_CORES = FEW[1:]  # of sm_80 and later: earlier ones have no bfloat16
 # All errors and warnings of the language come before the optimizer, whose own are for `make soak`, as are other types,
-# and newer GPUs for a large file that needs none.
-UNOPTIMIZED = ("-Xcicc", "-O1", "-Xptxas", "-O0")
+# machine code of the oldest GPUs, and newer GPUs for a large file that needs none. PTX in a text needs constants, which
+# only the optimizer finds.
+UNOPTIMIZED = ("-Xptxas", "-O0")
 HOPPER = ["-gencode=arch=compute_90a,code=sm_90a"]
 CASES = [
     pytest.param(
@@ -70,7 +71,8 @@ def build(
     targets = HOPPER if "wgmma" in name or "cluster" in name else TENSOR_CORES if "tensor" in name else targets
     unit = folder / "unit.cu"
     unit.write_text("".join(f'#include "{name}"\n' for name in files))
-    command = [NVCC, *OPTIONS, *targets, *flags, f"-Dreal={real}", str(unit)]
+    level = ("-Xcicc", "-O1" if name in PTX else "-O0") if set(UNOPTIMIZED) <= set(flags) else ()
+    command = [NVCC, *OPTIONS, *targets, *flags, *level, f"-Dreal={real}", str(unit)]
     return subprocess.run(command, cwd=CUDA, capture_output=True, text=True, check=False)
 
 
