@@ -78,6 +78,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+    gc.set_threshold(10_000, 10, 10)  # tests make many objects and few cycles: looking is 6 % of their time by default
 
 
 def cell_tags(item: pytest.Item) -> list[str]:

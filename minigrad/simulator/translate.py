@@ -123,10 +123,16 @@ def _includes(source: Source, whole: str, code: str, here: Path, translation: Tr
         again = path in translation.files and _ONCE.search(text)
         if path not in translation.files:
             translation.files.append(path)
-        header = replace(source, text=text, name=name, template="", before=None, words=source.device_words)
+        header = _header(replace(source, text=text, name=name, template="", before=None, words=source.device_words))
         inner = "" if again else _translate(header, path.parent, translation)
         edits.append((match.start(), match.end(), f'#line 1 "{name}"\n{inner}\n#line {line} "{source.name}"'))
     return [*edits, *numbered(code, source.name)] if edits else edits
+
+
+@lru_cache(512)
+def _header(read: Source) -> Source:
+    """The header as it was read, or the equal one of an earlier file, whose items and macros are known."""
+    return read
 
 
 @lru_cache(512)
