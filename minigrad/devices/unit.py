@@ -7,7 +7,7 @@ from pathlib import Path
 from minigrad.scan import DIRECTIVE, INCLUDE, Edit, apply, asked, blank, items
 from minigrad.source import CUDA, Source
 
-_HOST_LIBRARY = re.compile(r"cu(?:blas|dnn|fft|rand|solver|sparse)|nccl|npp")  # whose headers NVRTC cannot read
+_HOST_LIBRARY = re.compile(r"cu(?:blas|dnn|fft|rand|solver|sparse)|nccl|npp|cuda\.h")  # whose headers NVRTC cannot read
 _NO_NVRTC = " && !defined(__CUDACC_RTC__)"
 _BROUGHT = "#else\n#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n"  # their types, which kernels use
 _BRANCH = re.compile(r"[ \t]*#[ \t]*(?:el|endif)")

@@ -48,7 +48,7 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
     real = _real(params, args)
     for i, (param, arg) in enumerate(zip(params, args, strict=True)):
         if param.pointer and arg is not None:
-            several = isinstance(arg, list | tuple)
+            several = isinstance(arg, list | tuple) and structs.holds_pointers(param.members)
             if several:
                 array = structs.array_of(_place(kernel, i, param), param, arg, behind)
                 written += [x for each in arg for x in each.values() if hasattr(x, "written_by")]

@@ -73,6 +73,8 @@ def kernel(
     here are left out; on sim also what does not compile there, such as PTX, where the kernel needs none of it.
     source_or_path is the text itself or the path of a `.cu` file. Arguments are tensors and Python scalars; a pointer
     that is not const is an output and is written in place. It runs on the device of its tensors, `sim` or `cuda`.
+    A struct with pointers is given as its members, {"x": tensor, "n": 3}, an array of such structs as a list of these;
+    numbers that the kernel writes into that array are not read back.
     cooperative: its blocks may wait for each other, as at the barrier of `cuda/grid_barrier.cuh`, so all run at once.
     """
     require("mg.kernel", name, str, "the name of a kernel as its second argument")

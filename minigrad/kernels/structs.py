@@ -174,8 +174,8 @@ def array_of(place: str, param: Param, elements: Sequence[Mapping[str, Any]], ar
 
     Numbers that a kernel writes into it are not read back. Raises TypeError.
     """
-    if not param.members or not elements or not all(isinstance(each, Mapping) for each in elements):
-        raise TypeError(f"{place} takes a tensor; a list is for structs with pointers, [{{'x': tensor, 'n': 3}}, ...].")
+    if not elements or not all(isinstance(each, Mapping) for each in elements):
+        raise TypeError(f"{place} takes a list with the members of each struct, [{{'x': tensor, 'n': 3}}, ...].")
     known = len(arrays)
     host = np.zeros(len(elements), layout(param.type, param.members)[0])
     for n, each in enumerate(elements):

@@ -32,9 +32,13 @@ class CompiledFile:
     entries: dict[str, int] = field(default_factory=dict)
 
     def entry(self, kernel: str) -> int:
-        """The address of the function that runs a block's threads."""
+        """The address of the function that runs a block's threads. Raises CompileError where a condition hides it."""
         if kernel not in self.entries:
-            function = getattr(self.library, ENTRY + kernel)
+            if not (function := getattr(self.library, ENTRY + kernel, None)):
+                raise CompileError(
+                    f"{self.source.name}: {kernel} stands under an #if that does not hold here. Define the macro that "
+                    "it asks for: mg.kernel(..., defines={'NAME': 1})."
+                )
             self.entries[kernel] = ctypes.cast(function, ctypes.c_void_p).value or 0
         return self.entries[kernel]
 

@@ -79,6 +79,14 @@ FORMS = {
         "y[i] += sizeof(p) * t;",
         "#include <cassert>\n__device__ double twice(double& v) { v *= 2; return v; }",
     ),
+    "a loop over all elements": kernel(
+        "double q[3] = {x[i], 2, x[0]}, s = 1, m[2][2] = {{1, x[i]}, {2, 3}}; V p[2];\n"
+        "for (auto& e : p) e.a = e.b = x[i]; for (double v : q) { if (v > 1.9) continue; s *= v; v = 0; } \n"
+        "for (auto& v : q) v *= 2; for (auto& row : m) for (const double& v : row) s += v * v;\n"
+        "for (V v : p) { v.a *= s; s += v.a * v.b; } y[i] = s * q[0] + apply(square, x[i]);",
+        f"{V}__device__ double square(double v) {{ return v * v; }}\n"
+        "template <typename F> __device__ double apply(F f, double v) { return f(v) + f(2 * v); }",
+    ),
     "a reference to a pointer": kernel(
         "const double* p = x; p++; move(p); y[i] = *p * x[i]; move(p); y[i] += *p * *p;",
         "__device__ void move(const double*& p) { p += 2; }",
@@ -127,6 +135,8 @@ def test_the_extent_of_an_array_is_a_constant_to_every_compiler():
 
 SEVERAL = "has several meanings in this file; give each a name of its own"
 REFUSED = {
+    "for (double v : x) y[i] = v;": "a for over all elements takes an array of known extent; count with an int",
+    "y[i] = S2<int>(x[i]);": "a template for some types alone is outside the subset; give it a name of its own",
     "double t = x[i]; y[i] = t * twice(t);": "one side of this * reads t and the other one changes it; write two",
     "int k = 0; double q[2]; q[k++] = k; y[i] = q[0] * x[i];": "one side of this = reads k and the other one changes",
     "V v{x[i], 2}; const V& w = v; y[i] = v.get() * w.get();": "several functions V::get take these arguments",
@@ -144,6 +154,8 @@ REFUSED = {
     "y[i] = K[0] * x[i];": "N has several meanings in this file, and constants or types are made of it",
 }  # fmt: skip
 AHEAD = (
+    "template <typename T> __device__ double S1(double v) { return v; }\n"
+    "template <> __device__ double S2<int>(double v) { return v; }\n"
     "__device__ void move(const double*& p) { p += 2; }\n"
     "__device__ double twice(double& v) { v *= 2; return v; }\n"
     "struct V { double a, b; __device__ double get() { return a * a; } __device__ double get() const { return b; } };\n"

@@ -45,7 +45,7 @@ BODIES = {
     "int blockIdx = 3;": "4:5: blockIdx is the name of a builtin; choose another name",
     "double v; y[i] = v * x[i];": "4:8: v is read and never given a value; give it one",
     "int k = 3; double q[k]; q[0] = x[i]; y[i] = q[0];": "4:21: the extent of q must be a constant: a number, a macro",
-    "for (double v : x) y[i] = v;": "4:1: a for over all elements is outside the subset; count with an int",
+    "for (double v : x) y[i] = v;": "4:1: a for over all elements takes an array of known extent; count with an",
     "y[i] = x[i]": "4:12: a ; is missing here, at the end of the statement",
     "if (i > 2 and i < 5) y[i] = x[i];": "4:11: and is outside the differentiable subset; write &&",
     "y[i] = x[i]; }": "5:1: this } closes nothing; there is one too many, or a { is missing",

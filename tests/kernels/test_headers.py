@@ -91,3 +91,11 @@ def test_an_error_is_told_once_where_an_architecture_is_asked_for():
     text = "__global__ void k(float* y) {\n#if __CUDA_ARCH__ >= 800\ny[0] = 1;\n#endif\ny[0] = missing;\n}"
     with pytest.raises(mg.errors.CompileError, match=r"^k\.cu\(5\): error: .*missing"):
         mg.kernel(text, "k")(numbers(1), grid=1, block=1)
+
+
+def test_a_kernel_under_a_condition_that_does_not_hold_is_told_so():
+    text = "#ifdef CUDA_WITH_K\n__global__ void k(float* y) { y[0] = 1; }\n#endif"
+    with pytest.raises(mg.errors.CompileError, match=r"k\.cu: k stands under an #if .* defines="):
+        mg.kernel(text, "k")(numbers(1), grid=1, block=1)
+    mg.kernel(text, "k", defines={"CUDA_WITH_K": 1})(y := numbers(1), grid=1, block=1)
+    assert y.numpy().tolist() == [1]

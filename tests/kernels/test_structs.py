@@ -143,7 +143,7 @@ def test_an_array_of_structs_with_pointers_is_a_list_of_their_members(kernel_dev
     record = mg.inspect(kernel, rows, np.zeros(2, np.float32), 2, grid=1, block=8)
     assert not record.problems and record.outputs["rows[1].x"].tolist() == [9, 18]
     for wrong, words in (
-        ([1, 2], r"takes a tensor; a list is for structs with pointers"),
+        ([1, 2], r"takes a list with the members of each struct"),
         ([there[0], {"y": 1}], r"rows\[1\] has no member 'y'; it has x, at, n, scale"),
         ([{"n": 1}], r"none of these structs points to a tensor"),
     ):

@@ -298,8 +298,10 @@ def test_nvrtc_is_given_headers_without_functions_of_the_host(tmp_path):
     found = {name.removeprefix(own): text.partition("\n")[2] for name, text in headers.items()}
     assert found["kernels/cuda.h"].splitlines() == [f'#include "{own}kernels/more.h"', "#define OFFSET 1000"]
     assert found["config.c"].split() == ["#define", "SIZE", "8", "typedef", "float", "fp;"]
-    made = mg.kernel("#include <cublas_v2.h>\n#include <cuda_fp16.h>\n__global__ void k(half* x) {}", "k")
-    assert unit(made.source).count("#if __has_include(<cublas_v2.h>) && !defined(__CUDACC_RTC__)") == 1
+    text = "#include <cublas_v2.h>\n#include <cuda.h>\n#include <cuda_fp16.h>\n__global__ void k(half* x) {}"
+    guarded = unit(mg.kernel(text, "k").source)
+    assert [guarded.count(f"{name}>) && !defined(__CUDACC_RTC__)") for name in ("cublas_v2.h", "cuda.h")] == [1, 1]
+    assert guarded.count("__CUDACC_RTC__") == 2
 
 
 def test_an_array_parameter_of_several_axes(kernel_device):

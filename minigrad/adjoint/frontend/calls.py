@@ -130,7 +130,7 @@ class CallParser(StructParser):
         kind = value if isinstance(value, StructType) else value.type
         if self.functions and name in kind.methods:
             return self.functions.method(self, value, name, arguments, token)
-        raise self.error(token.place, f"{kind} has no method {name} in this file.")
+        raise self.error(token.place, f"{kind} has no method {name} whose body stands in it.")
 
     def static_member(self, kind: StructType, name: Token) -> Value:
         """`Row::width`, or the call `Row::zeros()`."""

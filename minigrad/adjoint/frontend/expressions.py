@@ -24,6 +24,7 @@ from minigrad.adjoint.language.preprocessor import tokenize
 from minigrad.adjoint.language.rewrite import ONE, ZERO, negative
 from minigrad.adjoint.language.values import (
     Elements,
+    FunctionName,
     Pointer,
     PointerVariable,
     Struct,
@@ -365,6 +366,8 @@ class ExpressionParser(CallParser):
         template = tokens.next.text == "<" and self.functions is not None and name.text in self.functions
         if tokens.next.text == "(" or template:
             return self.call(name)
+        if self.functions and name.text in self.functions and self.symbols.lookup(name.text) is None:
+            return FunctionName(name.text)  # type: ignore[return-value]
         return self.symbols.variable(name)
 
 

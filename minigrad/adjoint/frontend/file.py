@@ -292,6 +292,9 @@ class FileParser:
         """`__constant__ int STEP[3] = {1, 2, 3};`, the same for all threads."""
         tokens, place = self.tokens, self.tokens.next.place
         words = self.qualifiers()
+        if tokens.next.text == "template":
+            why = "a template for some types alone is outside the subset; give it a name of its own."
+            raise tokens.error(place, why)
         if not words & {"const", "constexpr", "__constant__"}:
             raise tokens.error(
                 place, f"{tokens.next.text!r} outside a function is outside the subset; make it a parameter of the "
@@ -340,7 +343,7 @@ class FileParser:
     def skip(self) -> list[str]:
         """Step over the item at the cursor; return the names that it may define."""
         tokens, depth, start = self.tokens, 0, self.tokens.at
-        is_type = tokens.next.text in ("struct", "class", "union", "enum", "typedef", "template")
+        is_type = tokens.next.text in ("struct", "class", "union", "enum", "typedef") or self.is_template()
         while tokens.next.kind != "end":
             text = tokens.take().text
             depth += (text in ("{", "(", "[")) - (text in ("}", ")", "]"))
@@ -348,9 +351,10 @@ class FileParser:
                 tokens.accept(";")
                 break
         found = tokens.tokens[start : tokens.at]
-        ends = ("(", "{", "=", ";", "[", ",")
-        names = [a.text for a, b in pairwise(found) if a.kind == "name" and b.text in ends]
-        return [n for n in names[:1] + names[-1:] if n not in (*TYPES, *VECTORS, *QUALIFIERS, "void", "template")]
+        ends = ("(", "{", "=", ";", "[", ",", "<")
+        words = (*TYPES, *VECTORS, *QUALIFIERS, "void", "template")
+        names = [a.text for a, b in pairwise(found) if a.kind == "name" and b.text in ends and a.text not in words]
+        return names[:1] + names[-1:]
 
     # --- the kernel ---
 

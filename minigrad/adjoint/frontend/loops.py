@@ -6,10 +6,12 @@ from typing import Any
 
 from minigrad.adjoint.frontend.items import constant
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, Place, Stmt, is_float
+from minigrad.adjoint.language.ast import Expr, Place, Stmt, is_float, unused_name
 from minigrad.adjoint.language.control_flow import leaves
 from minigrad.adjoint.language.dataflow import names_in, own_reads, own_writes, written
 from minigrad.adjoint.language.rewrite import (
+    ONE,
+    ZERO,
     conjuncts,
     flatten,
     int_value,
@@ -17,6 +19,7 @@ from minigrad.adjoint.language.rewrite import (
     own_expressions,
     substitute,
 )
+from minigrad.adjoint.language.values import Elements, Struct
 
 TRUE = ast.Number("true", "bool")
 
@@ -26,6 +29,8 @@ def for_loop(parser: Any, pragma: str = "") -> list[Stmt]:
     tokens, start, token = parser.tokens, parser.tokens.at, parser.tokens.take()
     with parser.symbols.scope():
         tokens.expect("(")
+        if _is_over_elements(parser):
+            return [_over_elements(parser, pragma, token.place, start)]
         ahead = _several(parser)  # what is declared ahead of the loop joins the statements around it
         parser.symbols.bare += ahead
         starts = _starts(parser, token.place)
@@ -55,13 +60,51 @@ def _several(parser: Any) -> bool:
     return kind is not None and (not isinstance(kind, str) or is_float(kind))
 
 
+def _is_over_elements(parser: Any) -> bool:
+    """True for `for (double v : q)`."""
+    texts = [t.text for t in parser.tokens.tokens[parser.tokens.at : parser.tokens.at + 12]]
+    stop = next((n for n, text in enumerate(texts) if text in (":", ";", "(", "=")), 0)
+    return bool(stop) and texts[stop] == ":"
+
+
+def _over_elements(parser: Any, pragma: str, place: Place, start: int) -> ast.For:
+    """A loop over the elements of an array of known extent, by their number."""
+    tokens = parser.tokens
+    while tokens.next.text in ("const", "constexpr"):
+        tokens.take()
+    kind: Any = None if tokens.accept("auto") else parser.expect_type()
+    reference = tokens.accept("&") or tokens.accept("&&")
+    name = tokens.identifier("a variable's name")
+    tokens.expect(":")
+    array = parser.full()
+    if not isinstance(array, Elements) or len(array.dims) <= len(array.indices):
+        raise parser.error(place, "a for over all elements takes an array of known extent; count with an int.")
+    tokens.expect(")")
+    text = tokens.line_since(start)
+    own = unused_name(f"{name.text}_number", {*parser.symbols.declared, *tokens.words})
+    number, counter = ast.Name(own, "int"), ast.Declare(own, "int", value=ZERO, place=place)
+    parser.symbols.declared[own] = counter
+    element, scope = array.at(number, place), parser.symbols.scopes[-1]
+    outer, parser.symbols.pending = parser.symbols.pending, []
+    if reference or isinstance(element, Elements):
+        scope[name.text] = element
+    elif isinstance(element, Struct):
+        scope[name.text] = parser.copy(name.text, element.type, element, place)
+    else:
+        kind = kind or element.type
+        value = parser.converted_number(kind, element, place)
+        parser.declare(ast.Declare(name.text, kind, value=value, place=place))
+    ahead, parser.symbols.pending = parser.symbols.pending, outer
+    condition = ast.Binary("<", number, array.dims[len(array.indices)], "bool")
+    body = [*ahead, *parser.block()]
+    return ast.For(counter, condition, ast.Assign(number, "+=", ONE), body, pragma, place, text)
+
+
 def _starts(parser: Any, place: Place) -> list[Stmt]:
     tokens = parser.tokens
     outer, parser.symbols.pending = parser.symbols.pending, []
     if tokens.next.text != ";":
         if parser.begins_declaration():
-            if tokens.peek(parser.type_length(tokens.at)[1] + 1).text == ":":
-                raise parser.error(place, "a for over all elements is outside the subset; count with an int.")
             parser.declaration()
         else:
             parser.expressions()

@@ -14,7 +14,7 @@ def sink_zeros(body: list[Stmt]) -> list[Stmt]:
     zeros = [
         s for s in body if isinstance(s, ast.Declare | ast.Assign) and is_number(s.value, 0) and not own_updates(s)
     ]
-    made, names = list(body), {id(t): names_used([t]) for t in body} if zeros else {}
+    made, names = list(body), dict[int, set[str]]()
     for s in zeros:
         if s in made:
             _sink(made, s, names)
@@ -22,9 +22,15 @@ def sink_zeros(body: list[Stmt]) -> list[Stmt]:
 
 
 def _sink(body: list[Stmt], s: ast.Declare | ast.Assign, names: dict[int, set[str]]) -> None:
-    """Move a 0 to the first statement that uses its target. names: those used in statements, by id."""
+    """Move a 0 to the first statement that uses its target. names: those used in statements so far, by id."""
     (name,), at = dataflow.own_writes(s), body.index(s)
-    user = next((n for n in range(at + 1, len(body)) if name in names[id(body[n])]), None)
+
+    def uses(t: Stmt) -> bool:
+        if id(t) not in names:
+            names[id(t)] = names_used([t])
+        return name in names[id(t)]
+
+    user = next((n for n in range(at + 1, len(body)) if uses(body[n])), None)
     if user is None:
         return
     first = body[user]

@@ -48,9 +48,9 @@ def find_headers(nvcc: Path) -> Path | None:
 
 
 def headers_without_nvcc() -> list[Path]:
-    """The folder of `cuda_fp16.h` and its like for a compiler that knows of none, or no folder."""
+    """The folders of `cuda_fp16.h` and of C++'s library for a compiler that knows of none, as far as they are here."""
     header = first_file(home / "include/cuda_fp16.h" for home in (Path("/usr/local/cuda"), *wheels()))
-    return [header.parent] if header else []
+    return [folder for folder in (header.parent, header.parent / "cccl") if folder.is_dir()] if header else []
 
 
 def nvcc_version(nvcc: Path) -> str:
