@@ -24,6 +24,12 @@ from minigrad.source import Param
 FLOAT32 = np.dtype(np.float32)
 # Structs that the package's kernels take by value, by their name in CUDA C++.
 STRUCTS: dict[str, type[ctypes.Structure]] = {"TensorMap": TensorMap, "View": View, "Window": Window, "Frame": Frame}
+# What to do instead of passing a type by value, by how its name begins.
+WAYS_OUT = {"bfloat16": " Its array type is for memory alone: write `wide` for a number."}
+WAYS_OUT |= dict.fromkeys(
+    ("cudaTexture", "cudaSurface", "CUtex", "CUsurf"),
+    " Textures and surfaces run only on a GPU; read the array itself.",
+)
 
 
 class BoundArguments(NamedTuple):
@@ -162,7 +168,7 @@ def _scalar(kernel: str, i: int, param: Param, kind: str, arg: Any) -> Any:
             return arg if kind != "half" else int(np.float16(arg).view(np.uint16))
         raise TypeError(f"{_place(kernel, i, param)} takes a number; got {type(arg).__name__}.")
     if kind not in SCALARS:
-        way_out = " Its array type is for memory alone: write `wide` for a number." if kind == "bfloat16" else ""
+        way_out = next((words for start, words in WAYS_OUT.items() if kind.startswith(start)), "")
         raise TypeError(f"{_place(kernel, i, param)}: a parameter of type {kind} is not known here.{way_out}")
     if not isinstance(arg, int):
         raise TypeError(f"{_place(kernel, i, param)} takes a whole number; got {type(arg).__name__} {arg!r:.40}.")

@@ -349,3 +349,9 @@ def test_variables_of_the_host_with_constructors():
     __global__ void k(float* x) { x[threadIdx.x] = 1; }"""
     assert mg.kernel(text, "k").source.host_names == ["names"]
     assert not mg.inspect(text, x := np.zeros(2, np.float32), name="k", grid=1, block=2).problems and x.all()
+
+
+def test_a_texture_as_a_parameter_is_refused_with_the_way_out():
+    kernel = mg.kernel("__global__ void k(cudaTextureObject_t t, float* y) { y[0] = tex1Dfetch<float>(t, 0); }", "k")
+    with pytest.raises(TypeError, match=r"argument 1 \(cudaTextureObject_t t\).*read the array itself"):
+        kernel(1, mg.zeros(1, device="sim"), grid=1, block=1)
