@@ -83,6 +83,7 @@ FORMS = {
         "double q[3] = {x[i], 2, x[0]}, s = 1, m[2][2] = {{1, x[i]}, {2, 3}}; V p[2];\n"
         "for (auto& e : p) e.a = e.b = x[i]; for (double v : q) { if (v > 1.9) continue; s *= v; v = 0; } \n"
         "for (auto& v : q) v *= 2; for (auto& row : m) for (const double& v : row) s += v * v;\n"
+        "int r = 0; for (double v : m[r]) { s += v; r = 1; }\n"
         "for (V v : p) { v.a *= s; s += v.a * v.b; } y[i] = s * q[0] + apply(square, x[i]);",
         f"{V}__device__ double square(double v) {{ return v * v; }}\n"
         "template <typename F> __device__ double apply(F f, double v) { return f(v) + f(2 * v); }",
@@ -150,6 +151,9 @@ REFUSED = {
     "const double* p = x; move(p); y[i] = *p;": "move moves a pointer that it gets by reference; return it instead",
     'int n = 0; printf("%d", n++); y[i] = x[n];': "printf is left out, and ++ may change something; write a statement",
     "double t = x[i]; assert(twice(t) > 0); y[i] = t;": "assert is left out, and twice may change something",
+    'V v{x[i], 2}; printf("%f", v.get()); y[i] = v.a;': "printf is left out, and get may change something",
+    'int n = 0; printf("%d", atomicAdd(&n, 1)); y[i] = x[n];': "printf is left out, and atomicAdd may change something",
+    "int k = 0; assert(counted(x, k) > 0); y[i] = k * x[i];": "assert is left out, and counted may change something",
     "y[i] = k(x[i]);": "k takes arguments of other types",
     "y[i] = K[0] * x[i];": "N has several meanings in this file, and constants or types are made of it",
 }  # fmt: skip
@@ -158,6 +162,7 @@ AHEAD = (
     "template <> __device__ double S2<int>(double v) { return v; }\n"
     "__device__ void move(const double*& p) { p += 2; }\n"
     "__device__ double twice(double& v) { v *= 2; return v; }\n"
+    "__device__ int counted(const double* p, int& k) { return ++k; }\n"
     "struct V { double a, b; __device__ double get() { return a * a; } __device__ double get() const { return b; } };\n"
     "namespace p { __device__ double g(double v) { return v; } typedef double T; struct S { double v; };\n"
     "  enum class E { a = 1 }; }\n"

@@ -224,3 +224,11 @@ def test_an_array_given_by_rows_is_watched():
     assert not mg.inspect(text, x, y, name="k", grid=1, block=2).problems and y.tolist() == [0, 0, 0, 2, 0, 0, 0, 6]
     outside = mg.inspect(text, x, y, name="k", grid=1, block=3).problems
     assert "x[10]" in str(outside[0]) and "y[11]" in str(outside[1])
+
+
+def test_members_are_kept_whoever_points_to_their_struct_and_read_only_ones_left_alone():
+    struct, x, y = "struct D { const float* x; float* y; };", np.ones(1, np.float32), np.zeros(1, np.float32)
+    x.flags.writeable = False
+    text = f"{struct} __global__ void k(const D* d, D e) {{ d[0].y[0] = e.x[0]; }}"
+    record = mg.inspect(text, [{"x": x, "y": y}], {"x": x, "y": None}, name="k", grid=1, block=1)
+    assert y[0] == record.outputs["d[0].y"][0] == 1 and not record.problems

@@ -56,8 +56,10 @@ class ArgumentBinder(FileItems):
 
     def changes_arguments(self, item: FunctionItem) -> bool:
         """True where a function takes a reference or a pointer to what is not const."""
-        texts = [t.text for t in self.tokens.tokens[item.params : self._close(item.params)]]
-        return bool({"&", "*"} & set(texts)) and "const" not in texts
+        starts = self._commas(item)
+        each = zip(starts, [*starts[1:], self._close(item.params)], strict=True)
+        texts = [{t.text for t in self.tokens.tokens[start:stop]} for start, stop in each]
+        return any({"&", "*", "["} & words and "const" not in words for words in texts)
 
     def constructs(self, item: FunctionItem, parser: Any) -> bool:
         """True for a constructor that takes no arguments and does something."""

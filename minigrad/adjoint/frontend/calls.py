@@ -76,9 +76,12 @@ class CallParser(StructParser):
         """Step over the arguments of a call that computes nothing. Rejects those that change something."""
         start = self.tokens.at
         self.skip_arguments()
-        for token in self.tokens.tokens[start : self.tokens.at]:
+        given = self.tokens.tokens[start : self.tokens.at]
+        for before, token, after in zip([name, *given], given, [*given[1:], name], strict=False):
             items = self.functions.items.get(token.text, ()) if self.functions and token.kind == "name" else ()
-            if token.text in CHANGES or any(self.functions.changes_arguments(i) for i in items):
+            changes = any(self.functions.changes_arguments(i) for i in items)
+            changes |= before.text in (".", "->") and after.text == "("  # a method, which may change its object
+            if changes or token.text in CHANGES or token.text.startswith("atomic"):
                 why = f"{name.text} is left out, and {token.text} may change something; write a statement ahead of it."
                 raise self.error(token.place, why)
 

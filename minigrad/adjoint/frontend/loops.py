@@ -76,7 +76,7 @@ def _over_elements(parser: Any, pragma: str, place: Place, start: int) -> ast.Fo
     reference = tokens.accept("&") or tokens.accept("&&")
     name = tokens.identifier("a variable's name")
     tokens.expect(":")
-    array = parser.full()
+    array = parser.frozen(parser.full(), place, name.text)  # bound once, before the first turn
     if not isinstance(array, Elements) or len(array.dims) <= len(array.indices):
         raise parser.error(place, "a for over all elements takes an array of known extent; count with an int.")
     tokens.expect(")")
