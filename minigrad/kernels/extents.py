@@ -121,4 +121,6 @@ def most_threads(source: Source, kernel: str, macros: tuple) -> int:
     values = {name: str(value) for name, value in macros} | {name: value for name, _, value in source.template_values}
     most = split(head[found.end() + 1 : matching(head, found.end(), "()")])[0]
     most = source.expanded(re.sub(r"\w+", lambda word: values.get(word[0], word[0]), most), values)
-    return int(eval(most.replace("/", "//"), {})) if re.fullmatch(r"[\d\s()*+/-]+", most) else 0
+    if "/0" in most.replace(" ", "") or not re.fullmatch(r"(?:[1-9]\d*|0(?!\d)|[\s()*+/-])+", most):
+        return 0  # the compiler knows, or rejects it
+    return int(eval(most.replace("/", "//"), {}))

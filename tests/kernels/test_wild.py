@@ -342,6 +342,13 @@ def test_launch_bounds_are_the_most_threads(bound, kernel_device):
         kernel(y, grid=1, block=65)
 
 
+@pytest.mark.parametrize("bound", ["0100", "1 << 6", "HALF ? 64 : 32"])
+def test_launch_bounds_that_only_a_compiler_reads(bound):
+    kernel = mg.kernel(f"#define HALF 32\n__global__ void __launch_bounds__({bound}) k(float* y) {{ y[0] = 1; }}", "k")
+    kernel(y := mg.zeros(1, device="sim"), grid=1, block=8)
+    assert y.item() == 1
+
+
 def test_variables_of_the_host_with_constructors():
     text = """#include <vector>
     std::vector<const char*> names;
