@@ -3,7 +3,7 @@
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
-from minigrad.adjoint.analyse.indices import IndexFacts, IndexRow, row
+from minigrad.adjoint.analyse.indices import IndexFacts, IndexRow, offsets, row
 from minigrad.adjoint.analyse.phases import Phases
 from minigrad.adjoint.analyse.regions import Cover, cover
 from minigrad.adjoint.decide import Choice
@@ -102,9 +102,11 @@ class Accumulate:
         limits, elements = owned
         facts.limits.update(limits)
         why, rows = f"the index belongs to one thread of the {'block' if self.arrays[array] else 'grid'}", []
-        apart: dict[tuple[Expr, ...], list[SumSite]] = {}  # the sums to each element of a row
-        for site in sites:
-            apart.setdefault(site.target.indices if elements else (), []).append(site)
+        apart: dict[
+            int, list[SumSite]
+        ] = {}  # the sums to each element of a row: its index may be written in several ways
+        for n, site in zip(self.places(sites) if elements else [0] * len(sites), sites, strict=True):
+            apart.setdefault(n, []).append(site)
         several = apart.values() if "first stores" in self.enabled else ()
         first = [own[0] for own in several if self.store_first(array, own, elements)]
         if len(first) == len(apart):
@@ -160,6 +162,13 @@ class Accumulate:
         found = [site.facts.unique(low, shared, elements) for site in sites]
         limits = {name: e for needed in found if needed for name, e in needed.items()}
         return None if None in found else (limits, elements)
+
+    def places(self, sites: list[SumSite]) -> list[int]:
+        """The place of each sum's element in the row of all of them."""
+        own = [site.target.indices[0] for site in sites]
+        found = offsets(own) or offsets([inline(e, site.facts.fixed) for e, site in zip(own, sites, strict=True)])
+        assert found, "they make a row"
+        return list(found[1])
 
     def row(self, site: SumSite, how: str, why: str) -> Choice:
         """A row of the table. A plain sum moves the element twice; an atomic does so in L2 or shared memory."""
