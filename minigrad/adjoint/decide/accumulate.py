@@ -154,8 +154,7 @@ class Accumulate:
         if len(low) > 1:  # common indices identify the thread, whatever the others are
             low = tuple(e for n, e in enumerate(low) if all(site.target.indices[n] == e for site in sites))
         elif any(site.target.indices != low for site in sites):
-            own = [site.target.indices[0] for site in sites]
-            elements = row(own) or row([inline(e, site.facts.fixed) for e, site in zip(own, sites, strict=True)])
+            elements = row(self.along_row(sites))
             if elements is None:
                 return None
             low = (elements.low,)
@@ -165,10 +164,18 @@ class Accumulate:
 
     def places(self, sites: list[SumSite]) -> list[int]:
         """The place of each sum's element in the row of all of them."""
-        own = [site.target.indices[0] for site in sites]
-        found = offsets(own) or offsets([inline(e, site.facts.fixed) for e, site in zip(own, sites, strict=True)])
+        found = offsets(self.along_row(sites))
         assert found, "they make a row"
-        return list(found[1])
+        return found[1]
+
+    def along_row(self, sites: list[SumSite]) -> list[Expr]:
+        """The indices, as they are unless they differ by names of one value: in `int j = i` j - i is 0."""
+        own = [site.target.indices[0] for site in sites]
+        found = offsets(own)
+        names = {str(name) for term in found[0] for name in term} if found and len(found[0]) > 1 else set()
+        if found and not names & set().union(*(site.facts.fixed for site in sites)):
+            return own
+        return [inline(e, site.facts.fixed) for e, site in zip(own, sites, strict=True)]
 
     def row(self, site: SumSite, how: str, why: str) -> Choice:
         """A row of the table. A plain sum moves the element twice; an atomic does so in L2 or shared memory."""
