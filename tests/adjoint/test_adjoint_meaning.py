@@ -80,7 +80,8 @@ FORMS = {
         "#include <cassert>\n__device__ double twice(double& v) { v *= 2; return v; }",
     ),
     "an index that is written in several ways": kernel(
-        "int j = i; const double* p = x + i; y[i] = x[i] * x[i + 0] * x[(size_t)i] * x[2 * i - i] * x[j] * p[0];"
+        "int j = i, z = 0; const double* p = x + i;\n"
+        "y[i] = x[i] * x[i + 0] * x[(size_t)i] * x[2 * i - i] * x[j] * p[0] * x[i + z];"
     ),
     "a loop over all elements": kernel(
         "double q[3] = {x[i], 2, x[0]}, s = 1, m[2][2] = {{1, x[i]}, {2, 3}}; V p[2];\n"

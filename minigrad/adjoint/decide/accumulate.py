@@ -169,13 +169,14 @@ class Accumulate:
         return found[1]
 
     def along_row(self, sites: list[SumSite]) -> list[Expr]:
-        """The indices, as they are unless they differ by names of one value: in `int j = i` j - i is 0."""
+        """The indices, with other names for a value replaced where that makes two of them equal: in `int j = i`."""
         own = [site.target.indices[0] for site in sites]
-        found = offsets(own)
-        names = {str(name) for term in found[0] for name in term} if found and len(found[0]) > 1 else set()
-        if found and not names & set().union(*(site.facts.fixed for site in sites)):
-            return own
-        return [inline(e, site.facts.fixed) for e, site in zip(own, sites, strict=True)]
+        values = [inline(e, site.facts.fixed) for e, site in zip(own, sites, strict=True)]
+        near, far = offsets(own), offsets(values)
+        if near and far:
+            return own if equal_ones(near[1]) == equal_ones(far[1]) else values
+        known = set().union(*(site.facts.fixed for site in sites))
+        return own if near and not known & {str(name) for term in near[0] for name in term} else values
 
     def row(self, site: SumSite, how: str, why: str) -> Choice:
         """A row of the table. A plain sum moves the element twice; an atomic does so in L2 or shared memory."""
@@ -280,3 +281,8 @@ def _distribution(dims: tuple[Expr, ...], axes: list[str], conditions: dict[str,
         if free:
             chosen[(converged or free)[0]] = axis
     return chosen
+
+
+def equal_ones(numbers: list[int]) -> list[int]:
+    """For each number the place of the first that is equal to it."""
+    return [numbers.index(n) for n in numbers]
