@@ -167,7 +167,9 @@ def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tup
             made[own] = filled(within, member, value, arrays)
         elif inner and isinstance(value, list | tuple) and all(isinstance(each, Mapping) for each in value):
             if made[own].shape != (len(value),):
-                raise TypeError(f"{within} is an array of {made[own].shape} structs; got {len(value)}.")
+                raise TypeError(
+                    f"{within} is an array of {' x '.join(map(str, made[own].shape))} structs; got {len(value)}."
+                )
             for n, each in enumerate(value):
                 made[own][n] = filled(within, member._replace(name=f"{member.name}[{n}]"), each, arrays)
         elif not member.pointer:
