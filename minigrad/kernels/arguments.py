@@ -30,6 +30,8 @@ WAYS_OUT |= dict.fromkeys(
     ("cudaTexture", "cudaSurface", "CUtex", "CUsurf"),
     " Textures and surfaces run only on a GPU; read the array itself.",
 )
+WAYS_OUT["std::"] = " C++'s library is for the host: pass the address of the numbers, and how many they are."
+WAYS_OUT[""] = " If it is a struct, put its text beside the kernel's; a reference is a pointer here."
 
 
 class BoundArguments(NamedTuple):

@@ -133,7 +133,10 @@ def by_value(place: str, param: Param, value: Any, arrays: list[tuple[str, Any]]
         given = isinstance(value, Mapping)
         host = filled(place, param, value, arrays) if given else np.asarray(value)
         if host.ndim or not host.dtype.names:
-            raise TypeError(f"{place} takes one {param.type}; give np.array((...), {_words(dtype)}).")
+            way = f"np.array((...), {_words(dtype)})"
+            if holds_pointers(param.members):
+                way = f"its members, {{'{next(iter(fields(param.members)))}': ...}}, with a tensor for a pointer"
+            raise TypeError(f"{place} takes one {param.type}; give {way}.")
         if not given:
             check(place, param, host.dtype)
     else:
