@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minigrad.devices.unit import alone, numbered
+from minigrad.errors import CompileError
 from minigrad.scan import (
     INCLUDE,
     Edit,
@@ -32,6 +33,7 @@ from minigrad.simulator.updates import updates
 from minigrad.source import Source
 
 BEFORE, AFTER = "({auto minigrad_index=", ";minigrad_index;})"  # around an index that is evaluated once
+DEEPEST = 20  # times that a file may stand inside itself
 PTX = "MINIGRAD_PTX"  # an undefined name: an `asm` is an error only where it is compiled
 
 NATIVE = Path(__file__).parent / "native" / "include"
@@ -92,6 +94,7 @@ class Translation:
     text: str = ""
     parts: dict[str, str] = field(default_factory=dict)  # the source texts, by their names in messages
     files: list[Path] = field(default_factory=list)  # included
+    around: list[Path] = field(default_factory=list)  # those in which the present text stands
     missing: list[str] = field(default_factory=list)  # headers that are not here
     changes: dict[tuple[str, int], list[Change]] = field(default_factory=dict)  # by part and line
     shared: dict[str, str] = field(default_factory=dict)  # the references of variables outside of functions, so far
@@ -152,11 +155,15 @@ def _includes(
         text = path.read_text(errors="replace")
         line = source.text.count("\n", 0, match.start()) + 2
         again = path in translation.files and _ONCE.search(text)
+        if translation.around.count(path) > DEEPEST and not again:
+            raise CompileError(f"{source.name}({line - 1}): {name} includes itself. Put #pragma once at its top.")
         if path not in translation.files:
             translation.files.append(path)
         header = _header(replace(source, text=text, name=name, template="", before=None, words=source.device_words))
         translation.shared.update(pair for at, pairs in outer if at < match.start() for pair in pairs.items())
+        translation.around.append(path)
         inner = "" if again else _translate(header, path.parent, translation)
+        translation.around.pop()
         scopes.append((match.end(), dict(translation.shared)))
         edits.append((match.start(), match.end(), f'#line 1 "{name}"\n{inner}\n#line {line} "{source.name}"'))
     return [*edits, *numbered(code, source.name)] if edits else edits
