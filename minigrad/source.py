@@ -214,11 +214,15 @@ class Source:
         return [item for item in items(self.code) if is_host(self.code, item, self.device_words)]
 
     @cached_property
-    def device_words(self) -> frozenset[str]:  # and the macros that stand for them
-        device = set(_ON_DEVICE)
-        for text in () if self.words else self._texts:
-            device |= {name for name, value in _MACRO.findall(text) if device & set(_WORD.findall(value))}
-        return self.words or frozenset(device)
+    def device_words(self) -> frozenset[str]:
+        return self.words or self.standing_for(_ON_DEVICE)
+
+    def standing_for(self, words: Collection[str]) -> frozenset[str]:
+        """The words, and the macros of the text whose values have any of them."""
+        found = set(words)
+        for text in self._texts:
+            found |= {name for name, value in _MACRO.findall(text) if found & set(_WORD.findall(value))}
+        return frozenset(found)
 
     @property
     def host_names(self) -> list[str]:

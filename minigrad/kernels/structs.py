@@ -11,7 +11,7 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import dtype_of, is_bfloat16
-from minigrad.errors import LaunchError
+from minigrad.errors import LaunchError, short
 from minigrad.kernels.types import ELEMENTS, plain
 from minigrad.source import Param
 
@@ -165,8 +165,23 @@ def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tup
         elif isinstance(value, Mapping):
             made[own] = filled(within, member, value, arrays)
         elif not member.pointer:
-            made[own] = array.numpy() if isinstance(array, Array) else value
+            put(within, made, own, array.numpy() if isinstance(array, Array) else value)
     return made
+
+
+def put(place: str, host: np.ndarray, member: str, value: Any) -> None:
+    """Set a member of a struct, or of all structs of an array. Raises TypeError where the value does not fit."""
+    kind, given = host.dtype[member], np.asarray(value)
+    try:
+        with np.errstate(invalid="ignore"):
+            same = kind.base.kind not in "biu" or (given.astype(kind.base) == given).all()
+        if same and given.dtype != object:
+            host[member] = given
+            return
+    except (TypeError, ValueError):
+        pass
+    several = f"{' x '.join(map(str, kind.shape))} numbers of {kind.base}" if kind.shape else _words(kind)
+    raise TypeError(f"{place}: {short(value)} does not fit into {several}.")
 
 
 def array_of(place: str, param: Param, elements: Sequence[Mapping[str, Any]], arrays: list[tuple[str, Any]]) -> Array:
