@@ -28,7 +28,18 @@ OF_GRID = (
     "blockIdx.x * blockDim.x + threadIdx.x", "i < 3 ? j : i", "k[i]", "e - j + i",
 )  # fmt: skip
 OF_BLOCK = ("t", "l", "b", "t + 0", "(int)t", "threadIdx.x", "t + zero", "t * one", "t & 7", "same(t)", "2 * t - l")
-ANYWHERE = ("0", "N - 1", "i / 2", "N - 1 - i", "back", "(i + 1) % N", "min(i + 1, N - 1)", "max(j - 1, 0)", "zero", "i ^ 1")
+ANYWHERE = (
+    "0",
+    "N - 1",
+    "i / 2",
+    "N - 1 - i",
+    "back",
+    "(i + 1) % N",
+    "min(i + 1, N - 1)",
+    "max(j - 1, 0)",
+    "zero",
+    "i ^ 1",
+)
 
 
 class Indices:
@@ -49,14 +60,16 @@ class Indices:
         """The index of one of the two elements of a thread."""
         i, j, second = self.pick(*one), self.pick(*one), self.random.random() < 0.5
         if self.planes:
-            return self.pick(f"{i} + {threads}", f"{threads} + ({i})") if second else i
-        return self.pick(f"2 * ({i}) + {int(second)}", f"({i}) + ({j}) + {int(second)}", f"2 * (({i}) + 1) - {2 - second}")
+            return self.pick(f"({i}) + {threads}", f"{threads} + ({i})") if second else i
+        return self.pick(
+            f"2 * ({i}) + {int(second)}", f"({i}) + ({j}) + {int(second)}", f"2 * (({i}) + 1) - {2 - second}"
+        )
 
     def element(self, array):
         """An element to read, and whether only this thread touches it."""
         index = {
             "x": lambda: self.pick(*OF_GRID, *ANYWHERE), "z": lambda: self.own(OF_GRID, "N"),
-            "s": lambda: self.pick(self.own(OF_BLOCK, 8), "15 - t", "t + c", "(t + c) % 16", "t / 2", "(t + 3) % N", "c"),
+            "s": lambda: self.pick(self.own(OF_BLOCK, 8), "15 - t", "t + c", "(t + c) % N", "t / 2", "(t + 3) % N", "c"),
             "q": lambda: self.pick("0", "1", "2", "i % 3", "(j + 1) % 3", "zero", "one + c / 4", "2 - zero"),
         }[array]()  # fmt: skip
         return self.pick(
@@ -84,7 +97,7 @@ class Indices:
     def barrier(self):
         return self.pick(*["__syncthreads();"] * 3, "if (n > 2) __syncthreads();",
                          f"for (int {(b := self.name('b'))} = 0; {b} < 2; ++{b}) __syncthreads();",
-                         f"if (one > 0) {{ v1 *= 0.9; __syncthreads(); }}")  # fmt: skip
+                         "if (one > 0) { v1 *= 0.9; __syncthreads(); }")  # fmt: skip
 
     def statement(self, depth, uniform):
         arrays, kind = "xzsq", self.random.randrange(12)
@@ -100,15 +113,21 @@ class Indices:
         if kind == 5 and uniform:
             return [f"c = {self.pick('0', '1', '(c + 3) % 8', 'c == 2 ? 5 : 2')};"]
         if kind == 6:
-            return [f"e = {self.pick('back', 'j', '(e + 1) % N')}; v0 += x[e] * x[{self.pick('e', 'i', 'k[e]')}]; e = i;"]
+            return [
+                f"e = {self.pick('back', 'j', '(e + 1) % N')}; v0 += x[e] * x[{self.pick('e', 'i', 'k[e]')}]; e = i;"
+            ]
         if kind == 7 and depth:
             w = self.name("w")
-            head = self.pick(f"int {w} = 0; {w} < 3; ++{w}", f"int {w} = t % 2; {w} < n / 4; {w} += 2")
+            head = self.pick(f"int {w} = 0; {w} < 3; ++{w}", f"int {w} = t % 2; {w} < 4; {w} += 2")
             even = uniform and "t %" not in head
             use = f"v2 += x[{self.pick(f'(i + {w}) % N', w, f'e + {w} - {w}')}] * {self.element(self.pick(*arrays))};"
             return [f"for ({head}) {{", use, *self.body(depth - 1, even), "}"]
         if kind == 8 and depth:
-            test = self.pick("i % 2", "x[i] > 0", "t < 5") if not uniform else self.pick("i % 2", "n > 3", "blockIdx.x == 1")
+            test = (
+                self.pick("i % 2", "x[i] > 0", "t < 5")
+                if not uniform
+                else self.pick("i % 2", "n > 3", "blockIdx.x == 1")
+            )
             even = uniform and "i %" not in test
             return [f"if ({test}) {{", *self.body(depth - 1, even), "} else {", *self.body(0, even), "}"]
         if kind == 9:
