@@ -35,7 +35,8 @@ class SourceKernel(Kernel):
         It is this kernel's own value: another kernel of the file has another copy. Raises ValueError.
         """
         require(f"mg.kernel {self.name}: constant", name, str, "a variable's name")
-        if not re.search(rf"\b__(?:constant|device)__\b[^;(){{}}]*\b{re.escape(name)}\b", "\n".join(self.source.texts)):
+        words = "|".join(self.source.standing_for({"__constant__", "__device__"}))
+        if not re.search(rf"\b(?:{words})\b[^;]*?\b{re.escape(name)}\b", "\n".join(self.source.texts)):
             raise ValueError(f"{self.source.name} has no __constant__ or __device__ variable {name}.")
         self._constants[name] = np.array(value.numpy() if hasattr(value, "numpy") else value)
         self._stored = {(module, other) for module, other in self._stored if other != name}

@@ -43,7 +43,7 @@ _SHARED = re.compile(
 # At the head of a header that is read once.
 _GUARD = r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1\b[^\n]*$"
 _ONCE = re.compile(rf"#[ \t]*pragma[ \t]+once|{_GUARD}", re.M)
-_DEVICE = re.compile(r"\b__(?:device|constant|managed)__\b")
+_DEVICE = frozenset({"__device__", "__constant__", "__managed__"})
 _ALIGNED = re.compile(r"\b(?:alignas|__align__)\s*\([^()]*\)")
 _HEAD = re.compile(rf"(?:{_ALIGNED.pattern}|[^(){{}}=\[;])*")  # of a declaration, up to its brackets
 _TOKEN = re.compile(r"\b(?:asm|__asm__|__asm)\b|(?<!\()\b__noinline__\b")
@@ -114,7 +114,8 @@ def _translate(source: Source, here: Path, translation: Translation) -> str:
     translation.parts[source.name] = source.text
     text = source.text if translation.host else source.device_text
     code = blank(text)
-    edits = [*source.edits, *_edits(code, translation.evaluate_once, translation.note_updates)]
+    device = source.standing_for(_DEVICE)
+    edits = [*source.edits, *_edits(code, device, translation.evaluate_once, translation.note_updates)]
     edits += _entries(source, code, translation.kernel)
     _, outer, inner = _shared(code)
     scopes = [(0, dict(translation.shared))]
@@ -176,9 +177,12 @@ def _header(read: Source) -> Source:
 
 
 @lru_cache(512)
-def _edits(code: str, evaluate_once: bool, note_updates: bool) -> list[Edit]:
-    """The edits that no wanted kernel changes. They are kept, as many files include the same headers."""
-    edits = [*_shared(code)[0], *_device(code), *_tokens(code)]
+def _edits(code: str, device: frozenset[str], evaluate_once: bool, note_updates: bool) -> list[Edit]:
+    """The edits that no wanted kernel changes. They are kept, as many files include the same headers.
+
+    device: the words of a variable in the GPU's memory, among them macros of the file.
+    """
+    edits = [*_shared(code)[0], *_device(code, device), *_tokens(code)]
     if evaluate_once:
         edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
     return [*edits, *updates(code)] if note_updates else edits
@@ -265,11 +269,11 @@ def _uses(code: str, names: Collection[str]) -> bool:
     return bool(re.search(rf"(?<![.\w])(?<!->)(?:{'|'.join(names)})\b", code))
 
 
-def _device(code: str) -> list[Edit]:
+def _device(code: str, words: frozenset[str]) -> list[Edit]:
     """After each __device__ or __constant__ variable its address for the host, and of the first a note for a watch."""
     edits: list[Edit] = []
     code = without_directives(code)
-    for match, stop in _declarations(_DEVICE, code):
+    for match, stop in _declarations(re.compile(rf"\b(?:{'|'.join(sorted(words))})\b"), code):
         head = _HEAD.match(code, match.end())
         function = code[head.end() : head.end() + 1] in ("(", "{") or "operator" in head.group()  # type: ignore[union-attr]
         template = re.search(r"\btemplate\s*<[^;{}]*$", code[max(0, match.start() - 500) : match.start()])
