@@ -148,6 +148,7 @@ STORES = {  # a body, and whether it fills d_a in a launch of 3 blocks of 8 thre
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", STORES)
 def test_zeros_are_left_out_where_all_is_stored(form):
     body, filled = STORES[form]

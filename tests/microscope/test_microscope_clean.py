@@ -57,9 +57,9 @@ def uploaded(hosts) -> list[Array]:
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("op", mg.OPS.values(), ids=mg.OPS.keys())
 def test_no_kernel_of_the_package_has_a_problem(op, every):
-    """The op as it is in each case; its other kernels, and its smallest blocks, in every third one."""
+    """The op as it is in each case; its other kernels in every third one, or in all and with its smallest blocks."""
     smallest = {key: min(legal) for kernel in op.kernels.values() for key, legal in kernel.tunables.items()}
-    others = [*map(op.using, check.variants(op)), op.using(**smallest)]
+    others = [*map(op.using, check.variants(op)), *([op.using(**smallest)] if every == 1 else [])]
     with clean() as report:
         for number, case in enumerate(op.cases):
             for chosen in (op, *others[number % every :: every]):
@@ -271,6 +271,7 @@ def test_the_applications_of_the_paper_have_no_problem():
             application(file, name)(*on_sim, grid=grid, block=block)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "work",
     [pytest.param(w, id=f"{w[0]} {w[1]}", marks=[pytest.mark.soak] * (w[1] in LONGER)) for w in applications()],
@@ -313,6 +314,7 @@ BARRIERS = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name, at", BARRIERS)
 def test_every_barrier_is_missed(name, at):
     """A kernel without one of its barriers has a race, whatever the order of its threads."""
