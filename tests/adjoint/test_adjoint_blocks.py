@@ -32,6 +32,7 @@ def tiles(m, n, k):
     return [rng.random(m * k), rng.random(k * n), np.zeros(m * n), m, n, k]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_tiles(form):
     inner, last, launches = FORMS[form]

@@ -142,6 +142,7 @@ def test_the_gradients_are_those_of_numpy(name, kernel_device):
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-12)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", CELLS)
 def test_nothing_beyond_a_length_is_read(name, device):
     """Neither the values nor the gradients know what lies there, even NaN."""

@@ -83,6 +83,7 @@ def test_the_gradient_of_x_in_every_tile(name, pixels, down):
     close(*gradient(name, *case, PIXELS=pixels, DOWN=down), name)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("split", [1, 3])
 @pytest.mark.parametrize("name", HOPPER)
 def test_y_with_bias_residual_and_relu(name, split):

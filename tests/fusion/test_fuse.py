@@ -25,6 +25,7 @@ EDGES = np.array([0.0, -0.0, 1.0, -2.0, 3.0, inf, -inf, nan])
 # --- values ---
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("op", "dtype"),
     [
@@ -52,6 +53,7 @@ def test_every_comparison_as_a_condition(op, kernel_device):
             same(fn, case.arrays("float64"), kernel_device, "float64")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("op", ELEMENTWISE, ids=lambda op: op.name)
 def test_edge_cases_are_those_of_the_op(op, kernel_device):
     several = len(op.inputs.names) > 1

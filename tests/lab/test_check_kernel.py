@@ -207,6 +207,7 @@ def test_what_this_machine_lacks_is_answered(monkeypatch):
     assert (found.kind, found.text) == ("device", "Not yet: no compiler here")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("old", "new"),
     [

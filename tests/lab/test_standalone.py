@@ -109,6 +109,7 @@ def write(case, folder):
     return folder / f"{case}.cu"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", WITHOUT_BARRIERS)
 def test_the_host_code_runs_on_a_fake_runtime(case, tmp_path):
     text = write(case, tmp_path).read_text()

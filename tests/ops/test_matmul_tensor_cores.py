@@ -52,6 +52,7 @@ def numbers(dtype, *shape):
     return drawn.astype(dtype)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("m", "n", "k"), SIZES)
 def test_tf32_rounds_the_factors_and_nothing_else(m, n, k, kernel_device):
     a, b = numbers(np.float32, m, k), numbers(np.float32, k, n)

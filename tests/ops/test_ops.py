@@ -103,6 +103,7 @@ def test_every_kernel_by_name_is_right_or_rejected(op, kernel_device):
                 check.value(op.using(name), case, kernel_device)
 
 
+@pytest.mark.sample(3)
 @EACH
 def test_a_gradient_is_the_same_without_the_others(op, device):
     def gradients(wanted):
