@@ -46,6 +46,7 @@ def text(body):
     return f"{HEAD}{AHEAD}__global__ void f(const double* x, double* y) {{ int i = threadIdx.x;\n{body}\n}}"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("form", "threads"), [*((f, 64) for f in FORMS), ("up", 40), ("a broadcast and a permutation", 24)]
 )
