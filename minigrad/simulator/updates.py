@@ -12,7 +12,8 @@ _TYPE = r"(?!(?:return|goto|else|case|typedef|using|delete|throw|new|extern|stat
 _DECLARATION = re.compile(rf"[;{{}})]\s*(?:{_TYPE})+([A-Za-z_][^;{{}}]*)(?=;)")
 _UNSET = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*")
 _REFERENCE = re.compile(r"[(,]\s*(?!const\b)[\w:]+\s*&\s*(\w+)\s*(?=[,)])")
-_PLACE = r"(?P<place>(?P<name>[A-Za-z_]\w*)(?:\[(?:(?!\+\+|--)[^\[\]()=;{}\"])+\]|\.\w+)*)"  # its index calls and reads nothing
+# Its index calls and reads nothing.
+_PLACE = r"(?P<place>(?P<name>[A-Za-z_]\w*)(?:\[(?:(?!\+\+|--)[^\[\]()=;{}\"])+\]|\.\w+)*)"
 _BEGIN = r"(?<=[;{})])\s*(?:else\s+)?"
 _CHANGE = re.compile(rf"{_BEGIN}{_PLACE}\s*(?:(?:[-+*/%&|^]|<<|>>)=|\+\+|--)")
 _COUNT = re.compile(rf"{_BEGIN}(?:\+\+|--)\s*{_PLACE}")
