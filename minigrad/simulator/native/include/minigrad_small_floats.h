@@ -47,6 +47,23 @@ struct HalfFormat {
     }
 };
 
+// Between 0 and 1, and not below 0; NaN becomes 0 in one and stays in the other, as on a GPU.
+template <class T> T saturated(T a) { return float(a) > 0 ? float(a) < 1 ? a : T(1.0f) : T(0.0f); }
+template <class T> T positive(T a) { return float(a) < 0 ? T(0.0f) : a; }
+
+// The nearest number of 16 bits, or its neighbour where that lies on the wrong side: of 0 (TO_ZERO), below or above x.
+enum Side { TO_ZERO, DOWN, UP };
+template <class T>
+T on_side(float x, Side side) {
+    T near = T(x);
+    float seen = near;
+    bool wrong = side == UP ? seen < x : side == DOWN ? seen > x : fabsf(seen) > fabsf(x);
+    bool shrink = (seen > 0) == (side != UP);  // a smaller bit pattern is a number nearer to 0
+    if (wrong) near.bits += side == TO_ZERO || shrink ? -1 : 1;
+    if (wrong && seen == 0) near.bits = side == UP ? 1 : 0x8001;  // the smallest number
+    return near;
+}
+
 }  // namespace minigrad
 
 #define MINIGRAD_SMALL_OPERATOR(T, op)                                                          \
@@ -60,10 +77,19 @@ struct HalfFormat {
 #define MINIGRAD_SMALL_BINARY(T, name, value)                                                   \
     MINIGRAD_INLINE T name(T a, T b) { return value; }                                          \
     MINIGRAD_INLINE T##2 name##2(T##2 a, T##2 b) { return {name(a.x, b.x), name(a.y, b.y)}; }
+#define MINIGRAD_SMALL_SATURATED(T, name)                                                       \
+    MINIGRAD_INLINE T name##_sat(T a, T b) { return minigrad::saturated(name(a, b)); }          \
+    MINIGRAD_INLINE T##2 name##2_sat(T##2 a, T##2 b) { return {name##_sat(a.x, b.x), name##_sat(a.y, b.y)}; }
+#define MINIGRAD_SMALL_FMA(T, end, bounded)                                                     \
+    MINIGRAD_INLINE T __hfma##end(T a, T b, T c) { return bounded(__hfma(a, b, c)); }           \
+    MINIGRAD_INLINE T##2 __hfma2##end(T##2 a, T##2 b, T##2 c) {                                 \
+        return {__hfma##end(a.x, b.x, c.x), __hfma##end(a.y, b.y, c.y)};                        \
+    }
 #define MINIGRAD_SMALL_PAIR(T, name, one)                                                       \
     MINIGRAD_INLINE T##2 name(T##2 a) { return {one(a.x), one(a.y)}; }
 #define MINIGRAD_SMALL_COMPARED(T, name)                                                        \
-    MINIGRAD_INLINE T##2 name##2(T##2 a, T##2 b) { return {T(name(a.x, b.x)), T(name(a.y, b.y))}; }
+    MINIGRAD_INLINE T##2 __h##name##2(T##2 a, T##2 b) { return {T(__h##name(a.x, b.x)), T(__h##name(a.y, b.y))}; } \
+    MINIGRAD_INLINE bool __hb##name##2(T##2 a, T##2 b) { return __h##name(a.x, b.x) && __h##name(a.y, b.y); }
 #define MINIGRAD_SMALL_UNARY(T, name, value)                                                    \
     MINIGRAD_INLINE T name(T a) { float x = a; return T(value); }
 
@@ -107,6 +133,8 @@ struct HalfFormat {
     MINIGRAD_INLINE T##2 __hfma2(T##2 a, T##2 b, T##2 c) {                                      \
         return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};                                  \
     }                                                                                           \
+    MINIGRAD_SMALL_SATURATED(T, __hadd) MINIGRAD_SMALL_SATURATED(T, __hsub) MINIGRAD_SMALL_SATURATED(T, __hmul) \
+    MINIGRAD_SMALL_FMA(T, _sat, minigrad::saturated) MINIGRAD_SMALL_FMA(T, _relu, minigrad::positive) \
     MINIGRAD_INLINE T __hneg(T a) { return -a; }                                                \
     MINIGRAD_INLINE bool __hisnan(T a) { return float(a) != float(a); }                         \
     MINIGRAD_INLINE int __hisinf(T a) { return isinf(float(a)) ? (float(a) > 0 ? 1 : -1) : 0; } \
@@ -115,9 +143,9 @@ struct HalfFormat {
     MINIGRAD_SMALL_UNARY(T, hexp, expf(x)) MINIGRAD_SMALL_UNARY(T, hlog, logf(x))               \
     MINIGRAD_SMALL_UNARY(T, hsin, sinf(x)) MINIGRAD_SMALL_UNARY(T, hcos, cosf(x))               \
     MINIGRAD_SMALL_UNARY(T, hfloor, floorf(x)) MINIGRAD_SMALL_UNARY(T, hceil, ceilf(x))         \
-    MINIGRAD_SMALL_COMPARED(T, __heq) MINIGRAD_SMALL_COMPARED(T, __hne)                         \
-    MINIGRAD_SMALL_COMPARED(T, __hlt) MINIGRAD_SMALL_COMPARED(T, __hle)                         \
-    MINIGRAD_SMALL_COMPARED(T, __hgt) MINIGRAD_SMALL_COMPARED(T, __hge)                         \
+    MINIGRAD_SMALL_COMPARED(T, eq) MINIGRAD_SMALL_COMPARED(T, ne)                         \
+    MINIGRAD_SMALL_COMPARED(T, lt) MINIGRAD_SMALL_COMPARED(T, le)                         \
+    MINIGRAD_SMALL_COMPARED(T, gt) MINIGRAD_SMALL_COMPARED(T, ge)                         \
     MINIGRAD_SMALL_PAIR(T, h2sqrt, hsqrt) MINIGRAD_SMALL_PAIR(T, h2exp, hexp)                   \
     MINIGRAD_SMALL_PAIR(T, h2log, hlog) MINIGRAD_SMALL_PAIR(T, h2rcp, hrcp)                     \
     MINIGRAD_SMALL_PAIR(T, __hneg2, __hneg) MINIGRAD_SMALL_PAIR(T, __habs2, __habs)             \
@@ -129,6 +157,9 @@ struct HalfFormat {
 #define MINIGRAD_SMALL_CONVERSIONS(T, S)                                                        \
     MINIGRAD_INLINE T __float2##S(float x) { return T(x); }                                     \
     MINIGRAD_INLINE T __float2##S##_rn(float x) { return T(x); }                                \
+    MINIGRAD_INLINE T __float2##S##_rz(float x) { return minigrad::on_side<T>(x, minigrad::TO_ZERO); } \
+    MINIGRAD_INLINE T __float2##S##_rd(float x) { return minigrad::on_side<T>(x, minigrad::DOWN); } \
+    MINIGRAD_INLINE T __float2##S##_ru(float x) { return minigrad::on_side<T>(x, minigrad::UP); } \
     MINIGRAD_INLINE T __double2##S(double x) { return T(x); }                                   \
     MINIGRAD_INLINE T __int2##S##_rn(int x) { return T(x); }                                    \
     MINIGRAD_INLINE float __##S##2float(T a) { return a; }                                      \
