@@ -45,7 +45,7 @@ def layout(struct: str, members: tuple) -> tuple[np.dtype, int]:
         names.append(name)
         formats.append((dtype, shape) if shape else dtype)
         offsets.append(offset)
-    size = -(-end // most) * most
+    size = -(-max(end, 1) // most) * most
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size}), most
 
 
@@ -132,7 +132,7 @@ def by_value(place: str, param: Param, value: Any, arrays: list[tuple[str, Any]]
     if param.members:
         given = isinstance(value, Mapping)
         host = filled(place, param, value, arrays) if given else np.asarray(value)
-        if host.ndim or not host.dtype.names:
+        if host.ndim or host.dtype.names is None:
             way = f"np.array((...), {_words(dtype)})"
             if holds_pointers(param.members):
                 way = f"its members, {{'{next(iter(fields(param.members)))}': ...}}, with a tensor for a pointer"
