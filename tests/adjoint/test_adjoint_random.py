@@ -42,20 +42,20 @@ def overflows(writer, seed):
     return not all(np.isfinite(x.numpy()).all() for x in args if isinstance(x, mg.Tensor))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("seed", [*range(8), 99])
 def test_loops_jumps_and_arrays(seed):
     check(Writer, seed)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(20, 28))
 def test_mixed_forms(seed):
     """24 found that the first values of an array were taken to have a gradient after they had been overwritten."""
     check(Forms, seed)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("seed", range(3))
 def test_without_passes(writer, seed):
