@@ -25,7 +25,7 @@ def product_of(name, x, y, shape, sizes, views, instead=None, columns=256, chunk
     return out.numpy().astype(np.float64)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("sizes", [(1, 8, 8), (130, 264, 72), (200, 72, 328)])
 @pytest.mark.parametrize("columns", mg.matmul["wgmma"].tunables["COLUMNS"])
 @pytest.mark.parametrize("end", ["", "_backward_a", "_backward_b"])
