@@ -38,6 +38,14 @@ FORMS = {
         "double v = x[i]; switch (i % 4) { case 0: v *= v; break; case 1: case 2: { v = 3 * v * v; break; }\n"
         "default: v = -v; } y[i] = v;"
     ),
+    "cases that go on into the next": kernel(
+        "double v = x[i]; switch (i % 4) { case 0: v *= x[i]; case 1: v *= x[i]; }\n"
+        "switch (i) { case 7: v *= 2; [[fallthrough]]; default: v *= x[i]; case 3: case 2: if (v > 0.5) break;\n"
+        "  v *= 3; break; case 1: double t; t = v; v = sin(t); break; case 4: v = v * v; case 5: t = v + x[0]; v = t;\n"
+        "  for (int j = 0; j < 9; ++j) { if (j == 2) break; v *= x[j]; } }\n"
+        "for (int j = 0; j < 3; ++j) { switch (j + i) { case 2: continue; case 3: v *= 2; case 4: v += x[j]; }\n"
+        "  v *= x[i]; } y[i] = v;"
+    ),
     "types": kernel(
         "T v = x[i]; uint32_t u = 3; unsigned char c = (unsigned char)260; short s = -2; size_t z = sizeof(double);\n"
         "long m = 5; const unsigned int e = E_TWO; auto w = v * u; auto k = 7; volatile double o = w; char n = 1;\n"
@@ -256,7 +264,7 @@ REFUSED = {
     "y[i] = two(u[i]);": "two takes 2 arguments; got 1",
     "float4 v; y[i] = v.q;": "float4 has no member q; it has x, y, z, w",
     "float2 v = make_float2(1, 2); v = v * v;": "* of float2 and float2 is not defined in this file",
-    "switch (i) { case 0: y[i] = 1; case 1: y[i] = 2; }": "this case goes on into the next; end it with break",
+    "for (;;) { switch (i) { case 0: if (u[i] > 1) break; continue; } break; }": "a break beside a continue or return",
     "extern __shared__ float s[]; extern __shared__ float t[];": "s and t are the same memory",
     "float* rows[3];": "rows is an array of pointers, which is outside the subset",
     "y[i] = M(1);": "the macro M takes 2 arguments; got 1",

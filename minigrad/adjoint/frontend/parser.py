@@ -4,6 +4,7 @@ from minigrad.adjoint.frontend.assignments import AssignmentParser
 from minigrad.adjoint.frontend.declarations import STORAGE
 from minigrad.adjoint.frontend.intrinsics import LEFT_OUT
 from minigrad.adjoint.frontend.loops import for_loop, known, own_counters, shared_ahead, unique_places, with_steps
+from minigrad.adjoint.frontend.switch import switch
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
@@ -138,6 +139,9 @@ class StatementParser(AssignmentParser):
             return body
         if token.text in JUMPS:
             return self.jump()
+        if token.text == tokens.peek().text == "[":  # an attribute, as [[fallthrough]]
+            tokens.at = self.matching(tokens.at) + 1
+            return self.one_statement()
         match token.text:
             case "if":
                 return self.branch()
@@ -148,7 +152,7 @@ class StatementParser(AssignmentParser):
             case "do":
                 return self.do_loop()
             case "switch":
-                return self.switch()
+                return switch(self)
             case "namespace":
                 self.skip_to_semicolon()
                 return []
@@ -301,55 +305,6 @@ class StatementParser(AssignmentParser):
             return body
         body = with_steps(body, [*needed, leave(condition, token.place)])
         return [ast.For(None, ast.Number("true", "bool"), None, body, "", token.place, "do")]
-
-    def switch(self) -> list[Stmt]:
-        """A chain of branches; each case ends with break or return, or shares the statements of the next."""
-        tokens, token = self.tokens, self.tokens.take()
-        value, needed = self.condition()
-        value_name = self.simple_outside(value, needed, token.place)
-        tokens.expect("{")
-        cases: list[tuple[Expr | None, list[Stmt]]] = []
-        with self.symbols.scope():
-            while not tokens.accept("}"):
-                condition: Expr | None = None
-                labels = 0
-                default = False
-                while tokens.next.text in ("case", "default"):
-                    labels += 1
-                    if tokens.take().text == "default":
-                        default = True
-                    else:
-                        label = self.expression(ast.PRECEDENCE["||"])
-                        test = ast.Binary("==", value_name, label, "bool")
-                        condition = test if condition is None else ast.Binary("||", condition, test, "bool")
-                    tokens.expect(":")
-                if not labels:
-                    raise self.error(tokens.next.place, "a statement of a switch follows its case.")
-                body: list[Stmt] = []
-                place = tokens.next.place
-                self.symbols.bare += 1
-                while tokens.next.text not in ("case", "default", "}"):
-                    body += self.statement()
-                self.symbols.bare -= 1
-                falls = not (body and isinstance(body[-1], ast.Jump))
-                if falls and tokens.next.text != "}":
-                    raise self.error(place, "this case goes on into the next; end it with break.")
-                body = body[:-1] if not falls and body[-1].kind == "break" else body  # type: ignore[union-attr]
-                if leaves(body, ("break",)):
-                    raise self.error(place, "a break within a case is outside the subset; write if and else.")
-                if default and tokens.next.text != "}":
-                    raise self.error(place, "write the default of a switch as its last case.")
-                cases.append((None if default else condition, body))
-        made: list[Stmt] = []
-        for condition, body in reversed(cases):
-            made = body if condition is None else [ast.If(condition, body, made, token.place, "switch")]
-        return [*needed, *made]
-
-    def simple_outside(self, value: Expr, needed: list[Stmt], place: Place) -> Expr:
-        outer, self.symbols.pending = self.symbols.pending, needed
-        found = self.simple(value, "selected", place)
-        self.symbols.pending = outer
-        return found
 
     def jump(self) -> list[Stmt]:
         tokens, start, token = self.tokens, self.tokens.at, self.tokens.take()
