@@ -61,7 +61,7 @@ class Adjoint:
         source = primal.source
         self.file = parse(
             source.device_text, source.name, primal.name, self.defines, source.template_values, self._included,
-            "\n".join(each.device_text for each in source.chain[:-1]),
+            [(each.name, each.device_text) for each in source.chain[:-1]],
         )  # fmt: skip
         kernel = self.file.kernel
         try:
@@ -211,22 +211,24 @@ SHARES = (  # of the width
 )
 REASONS = "max-height:190px;overflow-y:auto"  # under a slider all of it has to fit in a window of 1280 x 800
 TINTS = ("#d6e6fa", "#fbe3c8", "#d8efd9", "#ecdcf3", "#f8efb2")  # background colours, in turn
-REVERSED = re.compile(r"// adjoint of line (\d+)")
+REVERSED = re.compile(r"// adjoint of line (\d+)[:,]")  # of the kernel's own file
 
 
 def page(made: Adjoint) -> str:
     """HTML without a script: the kernel next to its adjoint, each line in the colour of the comment that names it."""
     source, primal = made.kernels[0].source, made.primal.source
-    functions = [(f.place.line, f.text) for f in made.file.functions.values()]
     # the functions and kernels of the adjoint's file, after the head of the primal's file
     begin = source.text.index([*made.assembled.functions, source.kernel_text(made.kernels[0].name)[1]][0])
     first, own = source.text.count("\n", 0, begin) + 1, source.text[begin:].rstrip()
     reverses = {n: int(found[1]) for n, line in enumerate(own.split("\n"), first) if (found := REVERSED.search(line))}
     colours = {line: TINTS[k % len(TINTS)] for k, line in enumerate(sorted(set(reverses.values())))}
-    left = [*functions, primal.kernel_text(made.primal.name)]
-    sides = [(primal.name, left, colours), (source.name, [(first, own)], {n: colours[r] for n, r in reverses.items()})]
+    left = [(f.text, f.place.line, f.place.file or primal.name, {} if f.place.file else colours)
+            for f in made.file.functions.values()]  # fmt: skip
+    line, text = primal.kernel_text(made.primal.name)
+    left.append((text, line, primal.name, colours))
+    right = [(own, first, source.name, {n: colours[r] for n, r in reverses.items()})]
     columns = "".join(
-        f'<div style="{share}">{"".join(column(text, line, file, tints) for line, text in texts)}</div>'
-        for share, (file, texts, tints) in zip(SHARES, sides, strict=True)
+        f'<div style="{share}">{"".join(column(*text) for text in texts)}</div>'
+        for share, texts in zip(SHARES, (left, right), strict=True)
     )
     return f'<div style="{PANES}">{columns}</div><div style="{REASONS}">{made.decisions._repr_html_()}</div>'

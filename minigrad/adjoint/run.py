@@ -143,7 +143,7 @@ def check_conditions(run: PrimalLaunch) -> None:
     for fill in run.derived.fills:
         if not fill.holds(run.extents):
             raise LaunchError(
-                f"{who}: in a block of {run.block}, an iteration of the loop at line {fill.line} reads elements of "
+                f"{who}: in a block of {run.block}, an iteration of the loop at {fill.line} reads elements of "
                 f"{fill.array.name} that no thread has stored in that iteration, or stores beyond its end; and the "
                 f"adjoint runs each iteration by itself. Choose a block whose threads store all that they read."
             )
@@ -355,5 +355,5 @@ def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> 
     for problem in inspect(kernel, *args, grid=run.grid, block=run.block, shared=run.shared, blocks=0).problems:
         if problem.kind == "race":
             why = f"the kernel has a race and so no gradient: {problem.message}"
-            raise run.file.error(Place(problem.line or 0, 1), why)
+            raise run.file.error(Place(problem.line or 0, 1, file=problem.file), why)
     seen.add(key)

@@ -116,6 +116,22 @@ def test_refused_where_it_is_used(case):
     refused(source(*(body or ["y[i] = g(x[i]);"]), ahead=text), message)
 
 
+def test_a_place_in_a_header_has_its_name(tmp_path):
+    (tmp_path / "g.cuh").write_text(
+        '\n__device__ double g(double v) {\n    goto end; end: return v; }\n#include "k.cuh"\n'
+    )
+    (tmp_path / "k.cuh").write_text("\n__device__ void set(double* y, double v) { *y = v; }\n")
+    head = "__global__ void {}(const double* x, double* y)"
+    text = f'#include "g.cuh"\n{head.format("f")} {{ y[0] = g(x[0]); }}\n'
+    (tmp_path / "f.cu").write_text(f"{text}{head.format('race')} {{ set(y, x[threadIdx.x]); }}\n")
+    with pytest.raises(NotDifferentiable, match=r"^g.cuh:3:5: goto is outside the differentiable subset"):
+        mg.adjoint(tmp_path / "f.cu", name="f")
+    made = mg.adjoint(tmp_path / "f.cu", name="race")
+    assert "// adjoint of line 2 of k.cuh: *y = v;" in made.source
+    with pytest.raises(NotDifferentiable, match=r"^k.cuh:2:1: the kernel has a race and so no gradient"):
+        made.vjp(np.ones(2), np.ones(1), dy=[np.ones(1)], grid=1, block=2)
+
+
 @pytest.mark.parametrize(("params", "message"), [
     ("const double* x, double* y, int", "2:61: expected the parameter's name, found ')'"),
     ("double** x", "2:37: references and pointers to pointers"),

@@ -44,12 +44,13 @@ class KernelFile:
 
 def parse(
     text: str, name: str, kernel: str, defines: Mapping[str, Any],
-    template: Sequence[tuple[str, str, str]] = (), find: Find = lambda _: None, ahead: str = "",
+    template: Sequence[tuple[str, str, str]] = (), find: Find = lambda _: None,
+    ahead: Sequence[tuple[str, str]] = (),
 ) -> KernelFile:  # fmt: skip
     """Parse a kernel of a file of this name. Raises NotDifferentiable with line and column.
 
     template: name, kind and argument of each template parameter of the kernel; find: the text of an included file;
-    ahead: the text of the file that includes this one, up to there.
+    ahead: names and texts of the files that include this one, up to there.
     """
     tokens = tokenize(text, name, defines, find, ahead)
     defined = {name: [Token("number", str(value), Place(0, 0))] for name, value in defines.items() if name != "real"}
@@ -69,7 +70,7 @@ def parse(
             raise tokens.error(f.place, f"the name {f.name}_adjoint is taken in this file; the adjoint needs it.")
     values = _whole_numbers({**formulas, **{t.name: t.value for t in parser.tables}})
     definitions = parser.definitions | {s.short: s.text for s in parser.functions.structs.values()}
-    here = f"{ahead}\n{text}"  # the head includes all others
+    here = "\n".join([*(first for _, first in ahead), text])  # the head includes all others
     definitions = {n: own for n, own in definitions.items() if own in here}
     tables = [t for t in parser.tables if t.text in here]
     formulas = {name: e for name, e in formulas.items() if name not in values and e.type == "int"}

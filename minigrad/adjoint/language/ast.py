@@ -94,11 +94,16 @@ PRECEDENCE = {
 
 
 class Place(NamedTuple):
-    """Line and column in the kernel's file, from 1."""
+    """Line and column, from 1, in the kernel's file or in one that it includes."""
 
     line: int
     column: int
     copy: int = 0  # of a statement that the parser has written several times
+    file: str = ""  # empty for the kernel's own
+
+    @property
+    def words(self) -> str:
+        return f"line {self.line}{' of ' if self.file else ''}{self.file}"
 
 
 NOWHERE = Place(0, 0)
