@@ -85,6 +85,12 @@ def test_a_constant_is_as_good_as_a_macro():
         assert mg.adjoint(ahead(constant, f"double v = 1; {text}")).decisions["v_tape"].how == "local tape"
 
 
+def test_assembly_that_reads_a_clock():
+    """Only a GPU runs it."""
+    code = 'unsigned long long t; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t)); at[i] = t; y[i] = x[i] * x[i];'
+    assert "d_x[i] = 2 *" in mg.adjoint(source(code, params=f"{PARAMS}, unsigned long long* at")).source
+
+
 def test_a_header_of_the_project_is_read_whatever_its_brackets(tmp_path):
     (tmp_path / "include").mkdir()
     guard = "#include <unistd.h>\n#if _POSIX_VERSION > 1\n#else\n#error unknown\n#endif\n"

@@ -2,7 +2,7 @@
 
 from minigrad.adjoint.frontend.assignments import AssignmentParser
 from minigrad.adjoint.frontend.declarations import STORAGE
-from minigrad.adjoint.frontend.intrinsics import LEFT_OUT
+from minigrad.adjoint.frontend.intrinsics import LEFT_OUT, reads_clock
 from minigrad.adjoint.frontend.loops import for_loop, known, own_counters, shared_ahead, unique_places, with_steps
 from minigrad.adjoint.frontend.switch import switch
 from minigrad.adjoint.frontend.symbols import SymbolTable
@@ -168,6 +168,8 @@ class StatementParser(AssignmentParser):
             raise self.error(token.place, "of pragmas only #pragma unroll before a for is supported.")
         if token.kind == "end":
             raise self.error(token.place, f"the file ends within {self.symbols.function}; a }} is missing.")
+        if token.text in ("asm", "__asm__") and reads_clock(self):
+            return []
         if error := tokens.rejected(token, word=True):
             raise error
         if tokens.peek().text == ":" and tokens.peek(2).text != ":":

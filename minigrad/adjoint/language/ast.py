@@ -44,6 +44,7 @@ BINARY = ("max", "min", "fmax", "fmin", "pow", "atan2", "hypot", "fmod", "copysi
 TERNARY = ("fma",)
 TESTS = ("isnan", "isinf", "isfinite", "signbit")
 COUNTS = ("__popc", "__clz", "__ffs", "__popcll", "__clzll", "__ffsll", "__brev")  # functions of whole numbers
+CLOCKS = ("clock()", "clock64()")  # names of variables that the hardware changes; no derivative may depend on them
 BITS = {"int": "__float_as_int", "unsigned": "__float_as_uint", "long long": "__double_as_longlong"}  # of a float
 
 
