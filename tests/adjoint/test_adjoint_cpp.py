@@ -38,14 +38,6 @@ FORMS = {
         "double v = x[i]; switch (i % 4) { case 0: v *= v; break; case 1: case 2: { v = 3 * v * v; break; }\n"
         "default: v = -v; } y[i] = v;"
     ),
-    "cases that go on into the next": kernel(
-        "double v = x[i]; switch (i % 4) { case 0: v *= x[i]; case 1: v *= x[i]; }\n"
-        "switch (i) { case 7: v *= 2; [[fallthrough]]; default: v *= x[i]; case 3: case 2: if (v > 0.5) break;\n"
-        "  v *= 3; break; case 1: double t; t = v; v = sin(t); break; case 4: v = v * v; case 5: t = v + x[0]; v = t;\n"
-        "  for (int j = 0; j < 9; ++j) { if (j == 2) break; v *= x[j]; } }\n"
-        "for (int j = 0; j < 3; ++j) { switch (j + i) { case 2: continue; case 3: v *= 2; case 4: v += x[j]; }\n"
-        "  v *= x[i]; } y[i] = v;"
-    ),
     "types": kernel(
         "T v = x[i]; uint32_t u = 3; unsigned char c = (unsigned char)260; short s = -2; size_t z = sizeof(double);\n"
         "long m = 5; const unsigned int e = E_TWO; auto w = v * u; auto k = 7; volatile double o = w; char n = 1;\n"
@@ -218,12 +210,6 @@ FORMS = {
         "y[n] = x[n] * x[0] * (2 + across) * cg::this_thread_block().group_dim().x;",
         "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;",
     ),
-    "clocks": kernel(
-        "__shared__ long long t[8]; __shared__ double u[8]; const long long t0 = clock64(); y[i] = x[i] * square(x[i]);\n"
-        "int spent = clock() - (int)t0; t[i] = spent; u[i] = (double)spent * clock64();\n"
-        "while (clock64() - t0 < 10) { t[i] += 1; }",
-        "__device__ double square(double v) { long long t0 = clock64(), t1 = clock64() - t0; return v * v; }",
-    ),
     "intrinsics": kernel(
         'double s, c; sincos(x[i], &s, &c); if (i > 99) printf("%d", i); assert(i < 8); y[i] = s * c\n'
         "  + normcdf(x[i]) + __dmul_rn(x[i], x[i]) * norm3d(x[i], s, 1.0) * __mul24(2, 3) * __popc(i)\n"
@@ -270,11 +256,7 @@ REFUSED = {
     "y[i] = two(u[i]);": "two takes 2 arguments; got 1",
     "float4 v; y[i] = v.q;": "float4 has no member q; it has x, y, z, w",
     "float2 v = make_float2(1, 2); v = v * v;": "* of float2 and float2 is not defined in this file",
-    "for (;;) { switch (i) { case 0: if (u[i] > 1) break; continue; } break; }": "a break beside a continue or return",
     "extern __shared__ float s[]; extern __shared__ float t[];": "s and t are the same memory",
-    "y[i] = u[i] * clock64();": "y depends on clock64(), and its adjoint runs at another time; leave the clock out",
-    "if (clock() > 9) y[i] = ticks(u[i]);": "y depends on clock(), and its",
-    "y[i] = ticks(u[i]);": "depends on clock(), and its",
     "float* rows[3];": "rows is an array of pointers, which is outside the subset",
     "y[i] = M(1);": "the macro M takes 2 arguments; got 1",
     "float s = 1; auto g = [t = 2 * s](float v) { return v * t; }; y[i] = g(2);": "copy its value to a const variable",
@@ -293,7 +275,7 @@ REFUSED = {
 def test_refused(body, why):
     ahead = (
         "#define M(a, b) a\n__device__ float rec(float v) { return v > 0 ? 1 : rec(v); }\n"
-        "__device__ float two(float& v, int n) { return v * n; } __device__ float ticks(float v) { return v * clock(); }"
+        "__device__ float two(float& v, int n) { return v * n; }"
     )
     with pytest.raises(NotDifferentiable, match=rf"f.cu:7:\d+: .*{re.escape(why)}|f.cu:2:\d+: rec calls itself"):
         mg.adjoint(kernel(f"y[i] = u[i];\n{body}", ahead, "float* u, float* y"), name="f")

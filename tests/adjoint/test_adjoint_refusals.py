@@ -78,6 +78,9 @@ BODIES = {
     "y[0] = x[0] +;": "4:14: expected an operand, found ';'",
     "y[0] = blockDim;": "4:8: blockDim is used by its parts x, y and z",
     "y[0] = threadIdx.w;": "4:18: threadIdx.w does not exist",
+    "for (;;) { switch (i) { case 0: if (i > n) break; continue; } break; }": "4:33: a break beside a continue",
+    "y[i] = x[i] * clock64();": "4:1: y depends on clock64(), and its adjoint runs at another time; leave",
+    "if (clock() > n) y[i] = a;": "4:1: y depends on clock(), and its",
     "double tape_slots = x[i]; y[i] = tape_slots;": "4:8: the adjoint itself uses the name tape_slots; choose another",
 }  # fmt: skip
 
@@ -105,6 +108,7 @@ FILES = [
     ("__device__ double g(double v) { return v > 0 ? 1 : g(v); }", "1:52: g calls itself;"),
     ("__device__ double h(double v);", "4:8: h has no derivative rule here, and is no __device__", "y[i] = h(x[i]);"),
     ("__device__ double g(double v) { if (v > 1) return v; }", "1:1: g does not return a double on"),
+    ("__device__ double g(double v) { return v * clock(); }", "4:8: y depends on clock(), and its adjoint runs at"),
     ("__device__ double f_adjoint(double v) { return v; }", "2:1: the name f_adjoint is taken in this file", ""),
     ("__device__ double c;", "1:1: 'double' outside a function is outside the subset; make it a", "y[i] = c * x[i];"),
 ]  # fmt: skip

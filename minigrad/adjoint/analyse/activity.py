@@ -143,7 +143,9 @@ def check_clocks(file: KernelFile, active: set[str]) -> None:
     """Reject a value that has a derivative and depends on a clock, which the adjoint reads at another time."""
     body = file.kernel.body
     for s in flatten(body):
-        if (clocks := dataflow.names_in(own_expressions(s)) & {*ast.CLOCKS}) and (timed := dependents(body, clocks) & active):
+        if (clocks := dataflow.names_in(own_expressions(s)) & {*ast.CLOCKS}) and (
+            timed := dependents(body, clocks) & active
+        ):
             why = f"{min(timed)} depends on {min(clocks)}, and its adjoint runs at another time; leave the clock out."
             raise file.error(s.place, why)
 

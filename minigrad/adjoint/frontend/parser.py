@@ -4,7 +4,6 @@ from minigrad.adjoint.frontend.assignments import AssignmentParser
 from minigrad.adjoint.frontend.declarations import STORAGE
 from minigrad.adjoint.frontend.intrinsics import LEFT_OUT, reads_clock
 from minigrad.adjoint.frontend.loops import for_loop, known, own_counters, shared_ahead, unique_places, with_steps
-from minigrad.adjoint.frontend.switch import switch
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
@@ -13,7 +12,16 @@ from minigrad.adjoint.language.ast import (
     Place,
     Stmt,
 )
-from minigrad.adjoint.language.control_flow import leaves, normalize_jumps
+from minigrad.adjoint.language.control_flow import (
+    SwitchCase,
+    either,
+    groups_of,
+    joined,
+    leaves,
+    normalize_jumps,
+    variables_of_several,
+    without_breaks,
+)
 from minigrad.adjoint.language.dataflow import read, target_name
 from minigrad.adjoint.language.lexer import Token, way_out
 from minigrad.adjoint.language.rewrite import ZERO, flatten, logical_not, own_expressions
@@ -152,7 +160,7 @@ class StatementParser(AssignmentParser):
             case "do":
                 return self.do_loop()
             case "switch":
-                return switch(self)
+                return self.switch()
             case "namespace":
                 self.skip_to_semicolon()
                 return []
@@ -307,6 +315,47 @@ class StatementParser(AssignmentParser):
             return body
         body = with_steps(body, [*needed, leave(condition, token.place)])
         return [ast.For(None, ast.Number("true", "bool"), None, body, "", token.place, "do")]
+
+    def switch(self) -> list[Stmt]:
+        """A chain of branches: cases that go on into the next form one, in which each asks for its labels."""
+        tokens, token = self.tokens, self.tokens.take()
+        value, needed = self.condition()
+        outer, self.symbols.pending = self.symbols.pending, needed
+        value = self.simple(value, "selected", token.place)
+        self.symbols.pending = outer
+        tokens.expect("{")
+        cases: list[SwitchCase] = []
+        with self.symbols.scope():
+            while not tokens.accept("}"):
+                cases.append(case := self.labels(value))
+                self.symbols.bare += 1
+                while tokens.next.text not in ("case", "default", "}"):
+                    case.body += self.statement()
+                self.symbols.bare -= 1
+        needed += variables_of_several(cases)
+        made: list[Stmt] = []
+        for group in groups_of(cases):
+            body = without_breaks(joined(group, token.place), self.symbols.declared, tokens.words)
+            if body is None:
+                why = "a break beside a continue or return in one case is outside the subset; write if and else."
+                raise self.error(next(case.body[0].place for case in group if case.body), why)
+            tests, chosen = [test for case in group for test in case.tests], any(case.default for case in group)
+            made = body if chosen else [ast.If(either(tests), body, made, token.place, "switch")]
+        return [*needed, *made]
+
+    def labels(self, value: Expr) -> SwitchCase:
+        """`case 0: case 1:` or `default:`."""
+        tokens, made = self.tokens, SwitchCase([])
+        if tokens.next.text not in ("case", "default"):
+            raise self.error(tokens.next.place, "a statement of a switch follows its case.")
+        while tokens.next.text in ("case", "default"):
+            if tokens.take().text == "default":
+                made.default = True
+            else:
+                label = self.expression(ast.PRECEDENCE["||"])
+                made.tests.append(ast.Binary("==", value, label, "bool"))
+            tokens.expect(":")
+        return made
 
     def jump(self) -> list[Stmt]:
         tokens, start, token = self.tokens, self.tokens.at, self.tokens.take()

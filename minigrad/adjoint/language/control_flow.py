@@ -1,11 +1,12 @@
-"""Jumps turned into branches: return, break and continue at the end of a branch instead of anywhere."""
+"""Jumps and switches turned into branches: return, break and continue stand at the end of one instead of anywhere."""
 
 from collections.abc import Callable, Set
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import JUMPS, NOWHERE, Expr, Place, Stmt, unused_name
+from minigrad.adjoint.language.dataflow import names_used
 from minigrad.adjoint.language.rewrite import ZERO, flatten, logical_not, replace_each
 
 FLAGS = {"break": "stopped", "continue": "skipped", "return": "returned"}
@@ -135,3 +136,77 @@ def _flagged(s: ast.If | ast.For, returns: str, declared: Callable[[str, str, Ex
 
 def _name(d: ast.Declare) -> ast.Name:
     return ast.Name(d.name, d.type)
+
+
+# --- switch ---
+
+
+@dataclass
+class SwitchCase:
+    """Some statements of a switch, and the labels ahead of them, as tests; `default` among them."""
+
+    tests: list[Expr]
+    default: bool = False
+    body: list[Stmt] = field(default_factory=list)
+
+
+def groups_of(cases: list[SwitchCase]) -> list[list[SwitchCase]]:
+    """The cases that go on into one another; the group with `default` comes first."""
+    groups: list[list[SwitchCase]] = [[]]
+    for case in cases:
+        groups[-1].append(case)
+        if ends(case.body, JUMPS):
+            groups.append([])
+    return sorted(filter(None, groups), key=lambda group: all(not case.default for case in group))
+
+
+def variables_of_several(cases: list[SwitchCase]) -> list[Stmt]:
+    """The declarations of variables without a value that other cases use, too, taken out of theirs."""
+    found: list[Stmt] = []
+    for case in cases:
+        used = set[str]().union(*(names_used(other.body) for other in cases if other is not case))
+        found += (own := [s for s in case.body if isinstance(s, ast.Declare) and s.value is None and s.name in used])
+        case.body = [s for s in case.body if s not in own]
+    return found
+
+
+def joined(group: list[SwitchCase], place: Place) -> list[Stmt]:
+    """The statements of a group; those of a case run if the value is that of its label, or of one before it."""
+    made: list[Stmt] = []
+    for n, case in enumerate(group, 1):
+        before, after = ([test for each in part for test in each.tests] for part in (group[:n], group[n:]))
+        if n == len(group):
+            made += case.body
+        elif case.body:
+            enters = logical_not(either(after)) if any(each.default for each in group[:n]) else either(before)
+            made.append(ast.If(enters, case.body, [], place, "switch"))
+    return made
+
+
+def either(tests: list[Expr]) -> Expr:
+    return reduce(lambda a, b: ast.Binary("||", a, b, "bool"), tests)
+
+
+def without_breaks(body: list[Stmt], declared: dict[str, ast.Declare], words: Set[str]) -> list[Stmt] | None:
+    """The statements of a group, left by break as a function is by return; None where it has other jumps, too."""
+    if body and isinstance(body[-1], ast.Jump) and body[-1].kind == "break":
+        body = body[:-1]
+    if not leaves(body, ("break",)):
+        return body
+    if leaves(body, ("continue",)) or leaves(body, ("return",)):
+        return None
+    made = ast.Function("", "void", (), _returning(body), body[0].place, "", declared)
+    normalize_jumps(made, words)
+    return structured(made.body, ("return",))
+
+
+def _returning(body: list[Stmt]) -> list[Stmt]:
+    """Each break of a switch as a return; those of loops stay."""
+    made: list[Stmt] = []
+    for s in body:
+        if isinstance(s, ast.Jump) and s.kind == "break":
+            s = replace(s, kind="return")
+        elif isinstance(s, ast.If):
+            s = replace(s, then=_returning(s.then), orelse=_returning(s.orelse))
+        made.append(s)
+    return made
