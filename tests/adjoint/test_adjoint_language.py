@@ -81,6 +81,11 @@ RIGHT = {
         "y[i] = x[i] * square(x[i]); int spent = clock() - (int)t0; t[i] = spent; u[i] = (double)spent * clock64();\n"
         "while (clock64() - t0 < 10) { t[i] += 1; }",
     ),
+    "pointers to anything": source(
+        "double* out = static_cast<double*>(y); if (x != nullptr) out[i] = at(x, i) * ((const double*)x)[7 - i];",
+        ahead="__device__ double at(const void* p, int i) { return ((const double*)p)[i]; }",
+        params="const void* __restrict__ x, void* y",
+    ),
     "for ever": source("double v = x[i]; for (;;) { v = v * x[i]; if (v < 0.1) break; } y[i] = v;"),
     "names": ahead("#define REAL double\n#define TWO 2\n#define FOUR (TWO + 2)", "REAL v = x[i]; y[i] = v * FOUR;"),
     "a macro over lines": ahead("#define SUM (1 + \\\n  2 + \\\n  3)", "double v = x[i];\ny[i] = v * v * SUM;"),

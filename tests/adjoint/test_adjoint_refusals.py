@@ -140,10 +140,17 @@ def test_a_place_in_a_header_has_its_name(tmp_path):
     ("const double* x, double* y, int", "2:61: expected the parameter's name, found ')'"),
     ("double** x", "2:37: references and pointers to pointers"),
     ("double& x", "2:36: references and pointers to pointers"),
+    ("const View* x", "2:30: a parameter of type 'View' is outside"),
     ("View x", "2:30: a parameter of type 'View' is outside"),
 ])  # fmt: skip
 def test_refused_parameters(params, message):
     refused(source(params=params, body=""), message)
+
+
+def test_a_pointer_to_anything_has_one_type():
+    refused(
+        source("*(float*)p = *(double*)p;", params=f"{PARAMS}, void* p"), "4:15: p is cast to float* and to double*"
+    )
 
 
 def test_a_template_cannot_be_asked_for():

@@ -1,5 +1,7 @@
 """The parser of statements and functions."""
 
+from dataclasses import replace
+
 from minigrad.adjoint.frontend.assignments import AssignmentParser
 from minigrad.adjoint.frontend.declarations import STORAGE
 from minigrad.adjoint.frontend.intrinsics import LEFT_OUT, reads_clock
@@ -102,7 +104,8 @@ class StatementParser(AssignmentParser):
                 body = [*self.hoisted, *before, *body]
         text = tokens.line_since(start)
         tokens.accept(";")
-        known = self.symbols.declared
+        known, params = self.symbols.declared, self.cast_parameters(params)
+        own = [replace(p, type=str(self.symbols.cast.get(p.name, p.type))) for p in own]
         return ast.Function(
             name, returns, tuple(params), body, place, text, known, own=tuple(own), pointed=self.own_members
         )

@@ -44,6 +44,8 @@ class StructParser(TypeParser):
             return value
         if stars:
             pointer = self.pointer(value, place)
+            if stars == 1 and pointer.array and pointer.type == "void":
+                return self.cast_void(kind, pointer, place)
             if stars == 1 and isinstance(pointer.target, Bits):
                 return Pointer(BitsView("bits", kind, 1, pointer.target.numbers, self))
             if stars == 1 and isinstance(pointer.target, Struct) and isinstance(kind, str):

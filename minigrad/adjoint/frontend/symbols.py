@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from minigrad.adjoint.language import ast
@@ -43,6 +44,7 @@ class SymbolTable:
         self.function = ""  # the name of the function being parsed
         self.pending: list[Stmt] = []  # statements that an expression needs ahead of its own statement
         self.dynamic: dict[str, str] = {}  # shared arrays whose extent the launch gives, with its macro
+        self.cast: dict[str, Kind] = {}  # parameters void*: the types to which they are cast
         self.typed: dict[str, str] = {}  # those declared as chars: the type of the numbers in them
 
     @contextmanager
@@ -205,6 +207,16 @@ class TypeParser:
             return value  # type: ignore[return-value]
         what = "a struct" if isinstance(value, Struct) else "an array or a pointer"
         raise self.error(place, f"{what} stands here in place of a number; take an element or a member of it.")
+
+    def cast_void(self, kind: Kind, pointer: Pointer, place: Place) -> Pointer:
+        """A parameter `void* p` as the array that it is in the adjoint."""
+        array = pointer.array
+        assert array is not None
+        if (known := self.symbols.cast.setdefault(array.name, kind)) is not kind and known != kind:
+            why = f"{array.name} is cast to {known}* and to {kind}*; write a parameter for each type."
+            raise self.error(place, why)
+        struct = isinstance(kind, StructType)
+        return Pointer(replace(array, name=f"{array.name}[]" if struct else array.name, type=kind, joint="."))
 
     def isolated(self, parse: Callable[[], Value]) -> tuple[Value, list[Stmt]]:
         """A value, and the statements that it needs, which do not join the pending ones."""
