@@ -317,12 +317,12 @@ class Source:
             raise ValueError(f"{self.name} has a template<> of {self._name}; give that one a name of its own.")
         parameters = " ".join(head[2].split())
         declared = [each.partition("=") for each in split(parameters)]
-        given = split(self.template.partition("<")[2].rpartition(">")[0])
+        given = [each for each in split(self.template.partition("<")[2].rpartition(">")[0]) if each]
         values = [*given, *(default.strip() for _, _, default in declared[len(given) :])]
         if len(values) != len(declared) or not all(values) or "..." in parameters:
             raise ValueError(
-                f"{self._name} is a template of <{parameters}>; {self.template} gives it {len(given)} "
-                f"of {len(declared)} arguments."
+                f"{self._name} is a template of <{parameters}>; {self.template} gives it {len(given)} of "
+                f"{len(declared)} arguments. Write a type or a value for each, '{self._name}<..., ...>'."
             )
         words = [left.split() for left, _, _ in declared]
         return [(kind[-1], " ".join(kind[:-1]), value) for kind, value in zip(words, values, strict=True)]
