@@ -35,6 +35,7 @@ MAX_COPIED = 1 << 18  # elements in all copies of a gradient to which all blocks
 STATIC_SHARED = 48 * 1024  # bytes of shared memory of a block that a kernel may declare
 SLOTS = 64  # first guess for a tape whose length only the running kernel knows
 EXAMINED = 4096  # most threads of a launch that is searched for races
+USED = "and the kernel uses it without asking for it: `if (x != nullptr)`."
 DTYPES: dict[str, Any] = {c: dtype for dtype, c in C_NAMES.items()} | {"__nv_bfloat16": "bfloat16"}
 
 
@@ -243,25 +244,40 @@ def prepare(
     if len(args) == len(params):
         device = next((a.device.name for a in map(_array, args) if isinstance(a, Array)), kernel_device())
         args = [_argument(a, p.pointer, device) for p, a in zip(params, args, strict=True)]
-        for n, (p, a) in enumerate(zip(params, args, strict=True), 1):
-            if p.pointer and a is None:
-                raise TypeError(f"{primal.name}: argument {n} ({p}) is None, and an adjoint needs every array.")
     bind(primal.name, params, args)
     arrays, scalars = (
-        {p.name: a for p, a in zip(params, args, strict=True) if p.pointer == pointer} for pointer in (True, False)
+        {
+            p.name: a
+            for p, a in zip(params, args, strict=True)
+            if p.pointer == pointer and (a is not None or not pointer)
+        }
+        for pointer in (True, False)
     )
     function = derived.facts.function
     used = set(map(own_name, names_used(function.body)))
+    for n, p in enumerate(params, 1):
+        if p.pointer and p.name in used - arrays.keys():
+            raise TypeError(f"{primal.name}: argument {n} ({p}) is None, {USED}")
     for name, (struct, member) in function.pointed.items():
         array = _array(scalars[struct].get(member)) if isinstance(scalars[struct], Mapping) else None
         if array is None and name in used:
-            raise TypeError(f"{primal.name}: {struct} has no array {member}, and an adjoint needs every array.")
+            raise TypeError(f"{primal.name}: {struct} has no array {member}, {USED}")
         arrays |= {name: array} if array is not None else {}
     _check_separate(function, arrays)
     run = PrimalLaunch(derived, arrays, scalars, *primal.extents(grid, block, shared), shared)
     check_shared(run)
     check_conditions(run)
     return run
+
+
+def absent(primal: Kernel, kernel: Function, args: Sequence[Any]) -> frozenset[str]:
+    """The arrays, also those to which structs point, for which these arguments have None."""
+    given = dict(zip((p.name for p in primal.signature.params), args, strict=False))
+    null = {p.name for p in primal.signature.params if p.pointer and given.get(p.name, 0) is None}
+    for name, (struct, member) in kernel.pointed.items():
+        if isinstance(members := given.get(struct), Mapping) and members.get(member) is None:
+            null.add(name)
+    return frozenset(null)
 
 
 def _argument(value: Any, pointer: bool, device: str) -> Any:
@@ -351,7 +367,7 @@ def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> 
     known = {**arrays, **run.scalars}
     for name, (struct, member) in function.pointed.items():
         known[struct] = {**known[struct], member: arrays.get(name)}
-    args = [known[p.name] for p in kernel.signature.params]
+    args = [known.get(p.name) for p in kernel.signature.params]
     for problem in inspect(kernel, *args, grid=run.grid, block=run.block, shared=run.shared, blocks=0).problems:
         if problem.kind == "race":
             why = f"the kernel has a race and so no gradient: {problem.message}"

@@ -1,6 +1,6 @@
 """The parser of a file: macros, types, constants, functions and one kernel. `parse` is the entry point."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -46,17 +46,18 @@ class KernelFile:
 def parse(
     text: str, name: str, kernel: str, defines: Mapping[str, Any],
     template: Sequence[tuple[str, str, str]] = (), find: Find = lambda _: None,
-    ahead: Sequence[tuple[str, str]] = (),
+    ahead: Sequence[tuple[str, str]] = (), null: Set[str] = frozenset(),
 ) -> KernelFile:  # fmt: skip
     """Parse a kernel of a file of this name. Raises NotDifferentiable with line and column.
 
     template: name, kind and argument of each template parameter of the kernel; find: the text of an included file;
-    ahead: names and texts of the files that include this one, up to there.
+    ahead: names and texts of the files that include this one, up to there; null: arrays that a launch does not give.
     """
     tokens = tokenize(text, name, defines, find, ahead)
     defined = {name: [Token("number", str(value), Place(0, 0))] for name, value in defines.items() if name != "real"}
     macros, formulas = _typed_macros(tokens, tokens.macros | defined)
     parser = FileParser(tokens, SymbolTable(tokens, macros))
+    parser.symbols.null = null
     try:
         parser.items()
         parser.parse_kernel(kernel, template)

@@ -64,7 +64,8 @@ class Functions(ArgumentBinder):
                 whole = (
                     isinstance(a, Elements) and a.axes == 1 and not a.indices and a.type == p.type and a.joint == "_"
                 )
-                if not whole or a.name not in parser.symbols.parameters:  # type: ignore[union-attr]
+                known = parser.symbols.parameters.keys() - parser.symbols.null
+                if not whole or a.name not in known:  # type: ignore[union-attr]
                     return None
                 given.append(ast.Name(a.name, p.type, token.place))  # type: ignore[union-attr]
             else:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from minigrad.adjoint.frontend.assignments import AssignmentParser
 from minigrad.adjoint.frontend.declarations import STORAGE
 from minigrad.adjoint.frontend.intrinsics import LEFT_OUT, reads_clock
-from minigrad.adjoint.frontend.loops import for_loop, known, own_counters, shared_ahead, unique_places, with_steps
+from minigrad.adjoint.frontend.loops import for_loop, own_counters, shared_ahead, unique_places, with_steps
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
@@ -19,8 +19,10 @@ from minigrad.adjoint.language.control_flow import (
     either,
     groups_of,
     joined,
+    known,
     leaves,
     normalize_jumps,
+    settle,
     variables_of_several,
     without_breaks,
 )
@@ -28,8 +30,6 @@ from minigrad.adjoint.language.dataflow import read, target_name
 from minigrad.adjoint.language.lexer import Token, way_out
 from minigrad.adjoint.language.rewrite import ZERO, flatten, logical_not, own_expressions
 from minigrad.adjoint.language.values import (
-    Elements,
-    Pointer,
     StructType,
     Value,
 )
@@ -43,7 +43,7 @@ class StatementParser(AssignmentParser):
     def alike(self) -> "StatementParser":
         """A parser of another function of the same file."""
         symbols = SymbolTable(self.tokens, self.symbols.macros)
-        symbols.functions = self.symbols.functions
+        symbols.functions, symbols.null = self.symbols.functions, self.symbols.null
         symbols.scopes, symbols.types = [self.symbols.scopes[0]], [self.symbols.types[0]]
         return StatementParser(self.tokens, symbols, self.functions)
 
@@ -59,7 +59,7 @@ class StatementParser(AssignmentParser):
     def finish(self, made: ast.Function) -> None:
         """Bring a parsed function into the form that analyses expect. Rejects variables that get no value."""
         own_counters(made)
-        made.body = shared_ahead(made.body)
+        made.body = shared_ahead(settle(made.body) if self.symbols.tested else made.body)
         assigned = {target_name(s.target) for s in flatten(made.body) if isinstance(s, ast.Assign | ast.AtomicAdd)}
         for name in sorted(read(made.body) & set(made.declared) - assigned):
             variable = made.declared[name]
@@ -263,10 +263,8 @@ class StatementParser(AssignmentParser):
             value, needed = self.isolated(self.declared_condition)
         else:
             value, needed = self.isolated(self.full)
-        if isinstance(value, Pointer | Elements):
-            value = ast.Number("true", "bool")  # an adjoint needs every array
         self.tokens.expect(")")
-        return self.number(value, place), needed
+        return self.truth(value, place), needed
 
     def declared_condition(self) -> Value:
         name = self.tokens.peek(self.type_length(self.tokens.at)[1])

@@ -1,6 +1,6 @@
 """The names known at the cursor: the symbol table of variables and types, and the parser of types."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -44,6 +44,8 @@ class SymbolTable:
         self.function = ""  # the name of the function being parsed
         self.pending: list[Stmt] = []  # statements that an expression needs ahead of its own statement
         self.dynamic: dict[str, str] = {}  # shared arrays whose extent the launch gives, with its macro
+        self.null: Set[str] = frozenset()  # arrays that a launch does not give
+        self.tested = False  # true where the kernel asks for one
         self.cast: dict[str, Kind] = {}  # parameters void*: the types to which they are cast
         self.typed: dict[str, str] = {}  # those declared as chars: the type of the numbers in them
 
@@ -207,6 +209,17 @@ class TypeParser:
             return value  # type: ignore[return-value]
         what = "a struct" if isinstance(value, Struct) else "an array or a pointer"
         raise self.error(place, f"{what} stands here in place of a number; take an element or a member of it.")
+
+    def truth(self, value: Value, place: Place) -> Expr:
+        """A condition; of a pointer, whether the launch gives its array."""
+        if isinstance(value, Pointer | Elements):
+            return self.given(self.pointer(value, place))
+        return self.number(value, place)
+
+    def given(self, pointer: Pointer) -> Expr:
+        array, self.symbols.tested = pointer.array, True
+        null = array.name.removesuffix("[]") in self.symbols.null if array else pointer.target is None
+        return ast.Number("false" if null else "true", "bool")
 
     def cast_void(self, kind: Kind, pointer: Pointer, place: Place) -> Pointer:
         """A parameter `void* p` as the array that it is in the adjoint."""
