@@ -165,9 +165,10 @@ class Adjoint:
         kernels = self.built(run.shared_extents) if run.shared_extents else self.kernels
         self.set_constants(kernels)
         upstream = launches.upstream(run, self.outputs, dy)
-        launches.examine(self.primal, run, self._deciding, self._examined)
+        new = launches.examine(self.primal, run, self._deciding, self._examined)
         while True:
-            sums, needed = launches.launch(kernels, self.assembled, run, upstream, self.slots)
+            with launches.types_apart(run, new, self._examined):
+                sums, needed = launches.launch(kernels, self.assembled, run, upstream, self.slots)
             if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
                 break
             self.slots = slots  # the tapes were too short: discard this run

@@ -1,6 +1,7 @@
 """A launch of an adjoint: arguments and upstream gradients checked, gradients and tapes allocated, kernels run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import combinations
@@ -157,9 +158,12 @@ def check_shared(run: PrimalLaunch) -> None:
         raise LaunchError(
             f"{who}: {next(iter(run.file.dynamic))} lies in the launch's shared memory; give shared=bytes."
         )
-    if run.file.dynamic and 2 * run.shared > STATIC_SHARED:
+    declared, types = run.file.kernel.declared, len(run.file.dynamic)
+    gradients = sum(n not in declared or is_float(declared[n].type) for n in run.file.dynamic)
+    if (types + gradients) * run.shared > STATIC_SHARED:
         most = f"more than {STATIC_SHARED} bytes; launch smaller blocks."
-        raise LaunchError(f"{who}: shared={run.shared} and as much for its gradient are {most}")
+        what = "as much for its gradient" if types == 1 else f"as much for each of its {types} types and each gradient"
+        raise LaunchError(f"{who}: shared={run.shared} and {what} are {most}")
 
 
 def gradients_of(run: PrimalLaunch, upstream: Mapping[str, Array], code: AdjointFile) -> dict[str, Array]:
@@ -345,14 +349,14 @@ def _checked_gradient(who: str, value: Any, name: str, output: Array) -> Array:
     return d
 
 
-def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> None:
-    """Run a small launch on `sim` under the microscope, on copies. Raises NotDifferentiable at a race.
+def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> bool:
+    """Run a small launch on `sim` under the microscope, on copies; True if it ran. NotDifferentiable at a race.
 
     kinds: the `dtype.kind`s of arguments that decide which elements the kernel touches; `seen` holds the launches
     already examined, by grid, block, shapes and the content of these arguments.
     """
     if run.threads > EXAMINED or any(a.device.is_gpu for a in run.arrays.values()):
-        return
+        return False
     values = {name: a.numpy() for name, a in run.arrays.items()}
     for name, v in run.scalars.items():
         numbers = {own: n for own, n in v.items() if not isinstance(_array(n), Array)} if isinstance(v, Mapping) else v
@@ -360,7 +364,7 @@ def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> 
     hashes = [(name, a.shape, sha256(a.tobytes()).digest()) for name, a in values.items() if a.dtype.kind in kinds]
     key = (run.grid, run.block, run.shared, *hashes, *(a.shape for a in run.arrays.values()))
     if key in seen:
-        return
+        return False
     from minigrad.microscope import inspect
 
     arrays, function = {name: copied(a) for name, a in run.arrays.items()}, run.file.kernel
@@ -373,3 +377,24 @@ def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> 
             why = f"the kernel has a race and so no gradient: {problem.message}"
             raise run.file.error(Place(problem.line or 0, 1, file=problem.file), why)
     seen.add(key)
+    return True
+
+
+@contextmanager
+def types_apart(run: PrimalLaunch, new: bool, seen: set[tuple]) -> Iterator[None]:
+    """Run the adjoint of a new launch under the microscope if it keeps numbers of several types in shared memory.
+
+    Raises NotDifferentiable at a number that was stored as another type: each has an array of its own.
+    """
+    if not new or len(run.file.dynamic) < 2:
+        yield
+        return
+    from minigrad.microscope import watching
+
+    with watching() as report:
+        yield
+    read = {p.variable for p in report.problems if p.kind == "uninitialised"}
+    for kind in (run.file.kernel.declared[n].type for n in run.file.dynamic if n in read):
+        seen.clear()
+        why = f"bytes of the launch's shared memory are read as {kind} and stored as another type; keep types apart."
+        raise run.file.error(run.file.kernel.place, why)

@@ -63,6 +63,9 @@ class StatementParser(AssignmentParser):
         assigned = {target_name(s.target) for s in flatten(made.body) if isinstance(s, ast.Assign | ast.AtomicAdd)}
         for name in sorted(read(made.body) & set(made.declared) - assigned):
             variable = made.declared[name]
+            if whole := self.symbols.parts.get(name):
+                why = f"{whole} is read as {variable.type}, and nothing is stored in it as {variable.type}; convert "
+                raise self.error(variable.place, f"{why}the numbers, as by __float_as_int.")
             if variable.value is None and variable.values is None:
                 raise self.error(variable.place, f"{name} is read and never given a value; give it one.")
         for name, kind in self.symbols.typed.items():
