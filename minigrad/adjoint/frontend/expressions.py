@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from minigrad.adjoint.frontend import groups
-from minigrad.adjoint.frontend.calls import CHANGES, CallParser
+from minigrad.adjoint.frontend.calls import CHANGES, CallParser, literal
+from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.frontend.groups import Group
 from minigrad.adjoint.frontend.intrinsics import is_packed
-from minigrad.adjoint.frontend.items import constant
+from minigrad.adjoint.frontend.items import FunctionItem
 from minigrad.adjoint.frontend.structs import Flat
 from minigrad.adjoint.frontend.symbols import IGNORED, SymbolTable
 from minigrad.adjoint.language import ast
@@ -91,7 +92,8 @@ class ExpressionParser(CallParser):
     def binary(self, op: Token, left: Value, right: Value) -> Value:
         if isinstance(left, Struct) and isinstance(right, Struct) and op.text in "+-*/" and is_packed(left, right):
             return self.zipped(left, right, lambda a, b: ast.Binary(op.text, a, b, a.type))
-        if isinstance(left, Struct) or isinstance(right, Struct):
+        objects = isinstance(left, Struct) or isinstance(right, Struct)
+        if objects and not self.converts(f"operator{op.text}", [left, right]):
             return self.called(f"operator{op.text}", [left, right], op)
         if op.text in "+-" and isinstance(left, Elements | Pointer) and is_expression(right):
             by = self.number(right, op.place)
@@ -158,7 +160,7 @@ class ExpressionParser(CallParser):
         if token.text in ("-", "!", "~", "+"):
             self.tokens.take()
             value = self.unary()
-            if isinstance(value, Struct):
+            if isinstance(value, Struct) and not self.converts(f"operator{token.text}", [value]):
                 return self.called(f"operator{token.text}", [value], token)
             operand = self.number(value, token.place)
             if token.text == "~" and is_float(operand.type):
@@ -211,6 +213,9 @@ class ExpressionParser(CallParser):
             elif token.text in (".", "->"):
                 tokens.take()
                 value = self.member(value, token)
+            elif token.text == "(" and isinstance(value, Struct | FunctionItem):
+                tokens.take()
+                value = self.called_value(value, [self.argument() for _ in tokens.items(")")], token)
             elif token.text in ("++", "--"):
                 whole = tokens.at - 1 == self.statement_start or self.discarded
                 tokens.take()
@@ -330,6 +335,8 @@ class ExpressionParser(CallParser):
             return literal(tokens.take().text)
         if tokens.accept("("):
             return self.close(self.full())
+        if token.text == "[" and self.functions:
+            return self.functions.closure(self, token._replace(text="lambda"))
         if token.text in ("static_cast", "reinterpret_cast", "const_cast"):
             return self.named_cast()
         if token.text == "sizeof":
@@ -359,7 +366,7 @@ class ExpressionParser(CallParser):
             raise self.error(name.place, f"{name.text} is used by its parts x, y and z.")
         if name.text == "warpSize":
             return ast.Number("32", "int")
-        if name.text in ("tiled_partition", "this_thread_block", "this_grid", "reduce", "plus", "greater", "less"):
+        if name.text in groups.NAMES:
             known = self.group_call(name)
             if known is not None:
                 return known
@@ -375,17 +382,6 @@ def _name(value: Value) -> str:
     if isinstance(value, Pointer):
         return value.moves.name if value.moves else "pointer"
     return value.name.replace(".", "_") if isinstance(value, ast.Name) else "value"
-
-
-def literal(text: str) -> ast.Number:
-    low = text.lower()
-    if low.startswith("0x") and "p" in low:
-        return ast.Number(repr(float.fromhex(low.rstrip("f"))), "float" if low.endswith("f") else "double")
-    if low.startswith("0x") or not any(c in low for c in ".ef"):
-        wide = "l" in low
-        kind = ("unsigned long long" if wide else "unsigned") if "u" in low else "long long" if wide else "int"
-        return ast.Number(text, kind)
-    return ast.Number(text.rstrip("lL"), "float" if low.endswith("f") else "double")
 
 
 def parse_expression(text: str, variables: Iterable[str] = ()) -> Expr:
