@@ -146,12 +146,12 @@ class Source:
 
     def _members(self, text: str, struct: str, inside: tuple[str, ...]) -> tuple:
         """The members of a struct with their types; those of an empty one are its alignment."""
-        made = []
-        for its, name in ((its, name) for its, names in members(text, struct) or [] for name in names):
+        made, found = [], members(text, struct)
+        for its, name in ((its, name) for its, names in found or [] for name in names):
             each = self._parameter(f"{its or '?'} {name.partition('[')[0] or '?'}", (*inside, struct))
             extents = re.sub(r"\[([\d\s()*+-]+)\]", lambda found: f"[{eval(found[1], {})}]", self.expanded(name))
             made.append((each.type, "*" * ("*" in its) + (extents or "?"), each.members))
-        return tuple(made) or EMPTY
+        return tuple(made) if made or found is None else EMPTY
 
     def _of_template(self, param: Param, inside: tuple[str, ...]) -> Param:
         """A parameter whose type is a template's instance, as Pack<float, 4>, or lies in one, as vec4<float>::Type."""
