@@ -234,11 +234,15 @@ class Source:
         return [item for item in items(self.code) if is_host(self.code, item, self.device_words)]
 
     @cached_property
-    def device_words(self) -> frozenset[str]:  # and the macros that stand for them
-        device = set(_ON_DEVICE)
-        for text in () if self.words else self._texts:
-            device |= {name for name, value in _MACRO.findall(text) if device & set(_WORD.findall(value))}
-        return self.words or frozenset(device)
+    def device_words(self) -> frozenset[str]:
+        return self.words or self.standing_for(_ON_DEVICE)
+
+    def standing_for(self, words: Collection[str]) -> frozenset[str]:
+        """The words, and the macros of the text whose values have any of them."""
+        found = set(words)
+        for text in self._texts:
+            found |= {name for name, value in _MACRO.findall(text) if found & set(_WORD.findall(value))}
+        return frozenset(found)
 
     @property
     def host_names(self) -> list[str]:
@@ -333,12 +337,12 @@ class Source:
             raise ValueError(f"{self.name} has a template<> of {self._name}; give that one a name of its own.")
         parameters = " ".join(head[2].split())
         declared = [each.partition("=") for each in split(parameters)]
-        given = split(self.template.partition("<")[2].rpartition(">")[0])
+        given = [each for each in split(self.template.partition("<")[2].rpartition(">")[0]) if each]
         values = [*given, *(default.strip() for _, _, default in declared[len(given) :])]
         if len(values) != len(declared) or not all(values) or "..." in parameters:
             raise ValueError(
-                f"{self._name} is a template of <{parameters}>; {self.template} gives it {len(given)} "
-                f"of {len(declared)} arguments."
+                f"{self._name} is a template of <{parameters}>; {self.template} gives it {len(given)} of "
+                f"{len(declared)} arguments. Write a type or a value for each, '{self._name}<..., ...>'."
             )
         words = [left.split() for left, _, _ in declared]
         return [(kind[-1], " ".join(kind[:-1]), value) for kind, value in zip(words, values, strict=True)]

@@ -10,18 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.devices.dtypes import dtype_of
+from minigrad.devices import check, get
 from minigrad.errors import CompileError, DeviceError, LaunchError
 from minigrad.kernels.source_kernel import kernel as compiled
-from minigrad.lab.undefined import undefined
+from minigrad.lab.inspect_values import Values
 from minigrad.microscope import inspect
 
-FILLS = ("zeros", "ones", "range", "randn", "rand", "empty")
 WRONG = (ValueError, TypeError, ImportError, OSError, MemoryError, DeviceError, CompileError, LaunchError)
-EPILOG = """VALUE is a number, the path of a .npy file, null, or DTYPE:SHAPE:FILL, as float32:1000:randn, int8:4x4:range
-or uint8:64, where FILL is zeros, ones, range, randn, rand or empty, by default zeros; empty is undefined memory, which
-the kernel must write before it reads. Exit status: 0 nothing found but what is harmless, 1 a problem, 2 the file or
-the arguments do not fit."""
+EPILOG = """VALUE is a number, true, false, several numbers as 1,2,3 for a vector, null, the path of a .npy file, or
+DTYPE:SHAPE:FILL, as float32:1000:randn, int8:4x4:range or uint8:64, where FILL is zeros, ones, range, randn, rand or
+empty, by default zeros; empty is undefined memory, which the kernel must write before it reads. A struct is given by
+its members, as --arg p.dt=0.1 --arg p.x=float32:1000:randn; those without a value are 0. An array of structs is
+struct:SHAPE:FILL, as --arg ps=struct:1000:randn, of which --arg ps.mass=1 sets a member. Exit status: 0 nothing found
+but what is harmless, 1 a problem, 2 the file or the arguments do not fit."""
 
 
 def add_to(commands: Any) -> None:
@@ -38,6 +39,10 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE", help="a macro")
     parser.add_argument("--output", action="append", default=[], metavar="NAME", help="must be written whole, no NaN")
     parser.add_argument("--cooperative", action="store_true", help="all blocks run at once, as for grid.sync()")
+    parser.add_argument(
+        "--blocks", type=int, default=1, help="whose accesses are counted; all are checked (%(default)s)"
+    )
+    parser.add_argument("--timeout", type=float, default=20, metavar="SECONDS", help="for the kernel (%(default)g)")
     parser.add_argument("--seed", type=int, default=0, help="of random numbers (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="write problems and counts there; - prints them")
 
@@ -48,13 +53,14 @@ def run(options: argparse.Namespace) -> int:
     try:
         record = _record(options)
         rows = {"kernel": record.kernel, "problems": [asdict(each) for each in record.problems]}
-        rows["lines"] = [asdict(each) for each in record.lines]
+        rows["lines"] = [asdict(each) for each in record.lines] if record.counted else None
         text = json.dumps(rows, indent=1, default=_plain)
         if options.json and options.json != "-":
             Path(options.json).write_text(text + "\n", encoding="utf-8")
         print(text if options.json == "-" else record)
     except WRONG as error:
-        print(f"minigrad inspect: {error}", file=sys.stderr)
+        why = f"{error.filename}: {error.strerror}." if isinstance(error, OSError) and error.filename else str(error)
+        print(f"minigrad inspect: {why}", file=sys.stderr)
         return 2
     return int(any(not problem.harmless for problem in record.problems))
 
@@ -64,17 +70,14 @@ def _record(options: argparse.Namespace) -> Any:
     if not path.is_file():
         raise ValueError(f"there is no file {options.file}; give the path of a .cu file.")
     kernel = compiled(path, options.kernel or _only(path), dict(map(_pair, options.define)), options.cooperative)
-    given, params = dict(map(_pair, options.arg)), kernel.signature.params
-    wanted = [param.name for param in params]
-    if missing := [name for name in wanted if name not in given]:
-        lines = ", ".join(map(str, params))
-        raise ValueError(f"{kernel.name} takes ({lines}); give --arg {missing[0]}=...")
-    if unknown := [name for name in given if name not in wanted]:
-        raise ValueError(f"{kernel.name} has no parameter {unknown[0]}; it has {', '.join(wanted) or 'none'}.")
-    rng = np.random.default_rng(options.seed)
-    args = [_value(name, given[name], rng) for name in wanted]
+    kernel.check_types()
+    values = Values(kernel.name, kernel.signature.params, dict(map(_pair, options.arg)), options.seed)
+    args = [values.of(param) for param in kernel.signature.params]
     grid, block = (_extent(name, getattr(options, name)) for name in ("grid", "block"))
-    return inspect(kernel, *args, grid=grid, block=block, shared=options.shared, outputs=options.output)
+    simulator: Any = get(check("sim"))
+    simulator.timeout = options.timeout
+    given = {"shared": options.shared, "blocks": options.blocks, "outputs": options.output}
+    return inspect(kernel, *args, grid=grid, block=block, **given)
 
 
 def _only(path: Path) -> str:
@@ -91,7 +94,7 @@ def _only(path: Path) -> str:
 
 def _pair(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
-    if not (sign and name.strip().isidentifier()):
+    if not (sign and all(part.isidentifier() for part in name.strip().split("."))):
         raise ValueError(f"{text!r} is no NAME=VALUE, as x=float32:1000:randn or n=1000.")
     return name.strip(), value.strip()
 
@@ -102,39 +105,6 @@ def _extent(name: str, text: str) -> Any:
     except ValueError:
         raise ValueError(f"--{name} {text} is no extent; write 4, or 4,2 for two axes.") from None
     return numbers if len(numbers) > 1 else numbers[0]
-
-
-def _value(name: str, text: str, rng: np.random.Generator) -> Any:
-    """A number, an array in a file, or one that is filled here."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    if text == "null":
-        return None
-    if text.endswith(".npy"):
-        return np.load(text)
-    word, _, rest = text.partition(":")
-    shape, _, fill = rest.partition(":")
-    try:
-        dtype, extents = dtype_of(word), tuple(map(int, shape.split("x")))
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"--arg {name}={text} is no number, no .npy file and no array; write {name}=float32:1000:randn, with the "
-            "dtype, the shape as 16x16, and zeros, ones, range, randn, rand or empty."
-        ) from None
-    if fill not in ("", *FILLS):
-        raise ValueError(f"--arg {name}={text}: {fill} is none of {', '.join(FILLS)}.")
-    if fill == "empty":
-        return undefined(extents, dtype)
-    if fill == "randn":
-        return rng.standard_normal(extents).astype(dtype)
-    if fill == "rand":
-        return rng.random(extents).astype(dtype)
-    if fill == "range":
-        return np.arange(np.prod(extents)).astype(dtype).reshape(extents)
-    return (np.ones if fill == "ones" else np.zeros)(extents, dtype)
 
 
 def _plain(value: Any) -> Any:

@@ -1,23 +1,39 @@
 """CUDA C++ translated into C++ for the host compiler, line by line, and columns translated back.
 
 Includes are inlined, as they may have shared memory too; `__shared__` declarations become references into the block's
-shared memory; each kernel gets an entry point.
+shared memory, those outside of functions in each function that uses them; each kernel gets an entry point.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from minigrad.devices.unit import alone, numbered
-from minigrad.scan import INCLUDE, Edit, asked, blank, end_of, outside, split, without_directives
+from minigrad.errors import CompileError
+from minigrad.scan import (
+    INCLUDE,
+    Edit,
+    apply,
+    asked,
+    bare,
+    blank,
+    end_of,
+    is_function,
+    items,
+    matching,
+    outside,
+    split,
+    without_directives,
+)
 from minigrad.simulator.indices import indices
 from minigrad.simulator.updates import updates
 from minigrad.source import Source
 
 BEFORE, AFTER = "({auto minigrad_index=", ";minigrad_index;})"  # around an index that is evaluated once
+DEEPEST = 20  # times that a file may stand inside itself
 PTX = "MINIGRAD_PTX"  # an undefined name: an `asm` is an error only where it is compiled
 
 NATIVE = Path(__file__).parent / "native" / "include"
@@ -27,12 +43,19 @@ _SHARED = re.compile(
 # At the head of a header that is read once.
 _GUARD = r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1\b[^\n]*$"
 _ONCE = re.compile(rf"#[ \t]*pragma[ \t]+once|{_GUARD}", re.M)
-_DEVICE = re.compile(r"\b__(?:device|constant|managed)__\b")
+_DEVICE = frozenset({"__device__", "__constant__", "__managed__"})
 _ALIGNED = re.compile(r"\b(?:alignas|__align__)\s*\([^()]*\)")
 _HEAD = re.compile(rf"(?:{_ALIGNED.pattern}|[^(){{}}=\[;])*")  # of a declaration, up to its brackets
 _TOKEN = re.compile(r"\b(?:asm|__asm__|__asm)\b|(?<!\()\b__noinline__\b")
 _OPENS_NAMESPACE = re.compile(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"\s*")\s*$')
 _NAME = re.compile(r"(\w+)[\s)]*$")  # the last word, also of `float (*rows`
+_NO_EXTENT = re.compile(r"\[\s*\]")
+_STRUCT = re.compile(r"(?:struct|class|union)\b")
+_NESTED = r"\((?:[^()]|\([^()]*\))*\)"
+# Up to its body; one that captures by reference sees the variables themselves.
+_LAMBDA = re.compile(rf"\[(?!\s*&\s*[],])[^][]*\]\s*(?:{_NESTED})?\s*(?:(?:mutable|__\w+__)\s*)*(?:->[\w\s:*&<>]+)?\{{")
+
+Scope = tuple[int, dict[str, str]]  # an offset, and references to shared variables that are known behind it
 
 
 class Change(NamedTuple):
@@ -71,8 +94,10 @@ class Translation:
     text: str = ""
     parts: dict[str, str] = field(default_factory=dict)  # the source texts, by their names in messages
     files: list[Path] = field(default_factory=list)  # included
+    around: list[Path] = field(default_factory=list)  # those in which the present text stands
     missing: list[str] = field(default_factory=list)  # headers that are not here
     changes: dict[tuple[str, int], list[Change]] = field(default_factory=dict)  # by part and line
+    shared: dict[str, str] = field(default_factory=dict)  # the references of variables outside of functions, so far
 
 
 def translate(
@@ -89,9 +114,14 @@ def _translate(source: Source, here: Path, translation: Translation) -> str:
     translation.parts[source.name] = source.text
     text = source.text if translation.host else source.device_text
     code = blank(text)
-    edits = [*source.edits, *_edits(code, translation.evaluate_once, translation.note_updates)]
+    device = source.standing_for(_DEVICE)
+    edits = [*source.edits, *_edits(code, device, translation.evaluate_once, translation.note_updates)]
     edits += _entries(source, code, translation.kernel)
-    edits += _includes(source, text, code, here, translation)
+    _, outer, inner = _shared(code)
+    scopes = [(0, dict(translation.shared))]
+    edits += _includes(source, text, code, here, translation, outer, scopes)
+    edits += _in_functions(source, code, [*scopes, *outer], inner)
+    translation.shared.update(pair for _, pairs in outer for pair in pairs.items())
     chunks, at = [], 0
     for start, stop, replacement in sorted(edits):
         if start >= at:  # outside the previous replacement
@@ -103,8 +133,13 @@ def _translate(source: Source, here: Path, translation: Translation) -> str:
     return "".join([*chunks, text[at:]])
 
 
-def _includes(source: Source, whole: str, code: str, here: Path, translation: Translation) -> list[Edit]:
-    """`#include "common.cuh"` -> its text. The headers of others that are not here are left out and noted."""
+def _includes(
+    source: Source, whole: str, code: str, here: Path, translation: Translation, outer: list[Scope], scopes: list[Scope]
+) -> list[Edit]:
+    """`#include "common.cuh"` -> its text. The headers of others that are not here are left out and noted.
+
+    outer: the shared variables of the text outside of functions; those of the headers join `scopes`.
+    """
     edits = []
     for match in INCLUDE.finditer(whole):
         if code[match.start() : match.end()].lstrip()[:1] != "#":
@@ -121,10 +156,16 @@ def _includes(source: Source, whole: str, code: str, here: Path, translation: Tr
         text = path.read_text(errors="replace")
         line = source.text.count("\n", 0, match.start()) + 2
         again = path in translation.files and _ONCE.search(text)
+        if translation.around.count(path) > DEEPEST and not again:
+            raise CompileError(f"{source.name}({line - 1}): {name} includes itself. Put #pragma once at its top.")
         if path not in translation.files:
             translation.files.append(path)
         header = _header(replace(source, text=text, name=name, template="", before=None, words=source.device_words))
+        translation.shared.update(pair for at, pairs in outer if at < match.start() for pair in pairs.items())
+        translation.around.append(path)
         inner = "" if again else _translate(header, path.parent, translation)
+        translation.around.pop()
+        scopes.append((match.end(), dict(translation.shared)))
         edits.append((match.start(), match.end(), f'#line 1 "{name}"\n{inner}\n#line {line} "{source.name}"'))
     return [*edits, *numbered(code, source.name)] if edits else edits
 
@@ -136,9 +177,12 @@ def _header(read: Source) -> Source:
 
 
 @lru_cache(512)
-def _edits(code: str, evaluate_once: bool, note_updates: bool) -> list[Edit]:
-    """The edits that no wanted kernel changes. They are kept, as many files include the same headers."""
-    edits = [*_shared(code), *_device(code), *_tokens(code)]
+def _edits(code: str, device: frozenset[str], evaluate_once: bool, note_updates: bool) -> list[Edit]:
+    """The edits that no wanted kernel changes. They are kept, as many files include the same headers.
+
+    device: the words of a variable in the GPU's memory, among them macros of the file.
+    """
+    edits = [*_shared(code)[0], *_device(code, device), *_tokens(code)]
     if evaluate_once:
         edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
     return [*edits, *updates(code)] if note_updates else edits
@@ -166,24 +210,70 @@ def _entries(source: Source, code: str, kernel: str) -> list[Edit]:
     return [*edits, *alone(source, kernel, code)]
 
 
-def _shared(code: str) -> list[Edit]:
-    """Declarations with `__shared__` -> references into the block's shared memory."""
-    edits = []
+@lru_cache(512)
+def _shared(code: str) -> tuple[list[Edit], list[Scope], list[Scope]]:
+    """Declarations with `__shared__` -> references into the block's shared memory, and the references of these: those
+    outside of functions, which no edit has, and the others.
+    """
+    edits, outer, inner = list[Edit](), list[Scope](), list[Scope]()
     for match, stop in _declarations(_SHARED, code):
         declaration = " ".join(code[match.end() : stop].split()).replace("alignas", "__align__")
         kept = re.sub(r"\b(?:static|__shared__)\b", " ", match.group()).replace("alignas", "__align__")
-        text, dynamic = re.subn(r"^\s*(.*?)\bextern\b", r"\1", f"{kept} {declaration}")
-        made = _dynamic(text, _inside_function(code, match.start())) if dynamic else _static(text)
+        text, extern = re.subn(r"^\s*(.*?)\bextern\b", r"\1", f"{kept} {declaration}")
+        made, references = (_dynamic if extern and _NO_EXTENT.search(text) else _static)(text)
+        inside = _inside_function(code, match.start())
+        (inner if inside else outer).append((stop, references))
+        made += "".join(references.values() if inside else [])
         newlines = "\n" * code.count("\n", match.start(), stop)
-        edits.append((match.start(), stop + 1, made + newlines))
+        edits.append((match.start(), stop + 1, made.rstrip() + newlines))
+    return edits, outer, inner
+
+
+def _in_functions(source: Source, code: str, scopes: list[Scope], inner: list[Scope]) -> list[Edit]:
+    """The references at the head of each function that uses shared variables outside of it, around its own names.
+
+    Also at that of a lambda, which would capture a reference. scopes and inner: the variables outside of functions and
+    inside, each with the offset from which it is known.
+    """
+    edits: list[Edit] = []
+    for head, start, stop in _bodies(code, 0, len(code)) if inner or any(pairs for _, pairs in scopes) else []:
+        known = [pairs for at, pairs in scopes if at < start]
+        places = [(head, start, stop, known)]
+        for found in _LAMBDA.finditer(code, start, stop):
+            ahead = code[start : found.start()].rstrip()
+            if ahead.endswith("return") or not re.search(r"[\w)\]]$", ahead):  # it is no index
+                own = [pairs for at, pairs in inner if start < at < found.start()]
+                places.append((found[0], found.end(), matching(code, found.end() - 1, "{}"), [*known, *own]))
+        for before, first, last, several in places:
+            pairs = {name: text for each in several for name, text in each.items() if not _uses(before, {name})}
+            used = [text for name, text in pairs.items() if _uses(code[first:last], source.standing_for({name}))]
+            if used:
+                edits += [(first, first, f" {''.join(used)}{{"), (last, last, "}")]
     return edits
 
 
-def _device(code: str) -> list[Edit]:
+def _bodies(code: str, start: int, stop: int) -> Iterator[tuple[str, int, int]]:
+    """The functions between two offsets: the text ahead of the body, in a struct all of it, and where the body is."""
+    for item in items(code[start:stop]):
+        head, first, last = code[start + item.start : start + item.body], start + item.body + 1, start + item.stop - 1
+        if code[first - 1] == "{" and is_function(head):
+            yield head, first, last
+        elif code[first - 1] == "{" and _STRUCT.match(bare(head)):
+            inner = [*_bodies(code, first, matching(code, first - 1, "{}"))]
+            own = apply([(a - first, b - first, "") for _, a, b in inner], code[first:last])
+            yield from ((f"{own} {each}", a, b) for each, a, b in inner)
+
+
+def _uses(code: str, names: Collection[str]) -> bool:
+    """True if the code has one of these names, and not as a member's."""
+    return bool(re.search(rf"(?<![.\w])(?<!->)(?:{'|'.join(names)})\b", code))
+
+
+def _device(code: str, words: frozenset[str]) -> list[Edit]:
     """After each __device__ or __constant__ variable its address for the host, and of the first a note for a watch."""
     edits: list[Edit] = []
     code = without_directives(code)
-    for match, stop in _declarations(_DEVICE, code):
+    for match, stop in _declarations(re.compile(rf"\b(?:{'|'.join(sorted(words))})\b"), code):
         head = _HEAD.match(code, match.end())
         function = code[head.end() : head.end() + 1] in ("(", "{") or "operator" in head.group()  # type: ignore[union-attr]
         template = re.search(r"\btemplate\s*<[^;{}]*$", code[max(0, match.start() - 500) : match.start()])
@@ -207,25 +297,21 @@ def _declarations(start: re.Pattern, code: str) -> Iterator[tuple[re.Match, int]
             yield match, stop
 
 
-def _static(declaration: str) -> str:
-    """`float a[2][3], b` -> typedefs with the same declarators, and a slot and a reference for each name."""
+def _static(declaration: str) -> tuple[str, dict[str, str]]:
+    """`float a[2][3], b` -> typedefs with the same declarators and slots, and a reference for each name."""
     declarators = split(declaration)
     names = [_NAME.search(_head(each))[1] for each in declarators]  # type: ignore[index]
-    renamed = ", ".join(_rename(each) for each in declarators)
-    text = f"typedef {renamed}; "
-    for name in names:
-        text += f'static minigrad::Slot minigrad_{name}_slot = {{"{name}"}}; '
-        text += f"minigrad_{name}_type& {name} = minigrad::shared<minigrad_{name}_type>(minigrad_{name}_slot); "
-    return text.rstrip()
+    text = f"typedef {', '.join(map(_rename, declarators))}; "
+    text += "".join(f'static minigrad::Slot minigrad_{name}_slot = {{"{name}"}}; ' for name in names)
+    kinds = {name: f"minigrad_{name}_type" for name in names}
+    return text, {n: f"{kind}& {n} = minigrad::shared<{kind}>(minigrad_{n}_slot); " for n, kind in kinds.items()}
 
 
-def _dynamic(declaration: str, in_function: bool) -> str:
-    """`float s[]` -> a pointer to the dynamic shared memory."""
+def _dynamic(declaration: str) -> tuple[str, dict[str, str]]:
+    """`float s[]` -> a typedef, and a reference to the dynamic shared memory."""
     name = _NAME.search(_head(declaration))[1]  # type: ignore[index]
-    text = f"typedef {_rename(declaration)}; "
-    if in_function:
-        return text + f'auto* const {name} = minigrad::dynamic_shared<minigrad_{name}_type>("{name}");'
-    return text + f'static const minigrad::DynamicShared<minigrad_{name}_type> {name} = {{"{name}"}};'
+    reference = f'auto& {name} = minigrad::dynamic_shared<minigrad_{name}_type>("{name}"); '
+    return f"typedef {_rename(declaration)}; ", {name: reference}
 
 
 def _head(declarator: str) -> str:

@@ -202,6 +202,7 @@ FLOATS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("body", "examined"), FLOATS.items())
 def test_other_floats_are_examined_anew_where_they_decide(body, examined):
     """One x above 0 causes no race; three do, where x decides which elements are stored."""

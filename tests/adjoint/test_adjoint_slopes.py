@@ -7,6 +7,7 @@ import minigrad as mg
 
 N = 8
 I = "int i = threadIdx.x; "  # noqa: E741
+TWO = "__shared__ double s[16]; s[i] = x[i]; s[i + 8] = x[7 - i]; __syncthreads(); "
 KERNELS = {
     "a choice of the value itself": "double v = x[i] * x[i]; v = i < 5 ? v : 0.0; y[i] = v;",
     "a cast of the value itself": "double v = x[i] * x[i]; v = (double)v; y[i] = v;",
@@ -71,10 +72,21 @@ KERNELS = {
     "stopped *= x[j]; } y[i] = stopped;",
     "a return inside loops": "double v = 1; for (int j = 0; j < 2; ++j) { for (int k = 0; k < 4; ++k) { "
     "v = v * (0.5 + x[j + k]) + x[i]; if (v > 3) { y[i] = v * v; return; } } v += 0.2; } y[i] = 3 * v;",
+    "a number of the block that changes between sums": f"{TWO}int q = 0, m = q + i; q = 1; y[i] = s[m] * s[q + i];",
+    "a number of the block that changes in a loop": f"{TWO}double v = 1; for (int r = 0; r < 3; ++r) {{ "
+    "int q = (3 * r + 1) % 5; for (int k = 0; k < 2; ++k) { v += s[i + q]; __syncthreads(); } "
+    "v += s[i + q]; } y[i] = v;",
+    "an index from which a changing number cancels": "int e = 0; e += i / 8; int a = e; e = i; "
+    "y[i] = x[i + a - e] * x[i];",
+    "a barrier under a condition": f"{TWO}for (int k = 4; k > 0; k /= 2) {{ if (i < k) s[i] += s[i + k] * s[i]; "
+    "if (k > 1) __syncthreads(); } __syncthreads(); y[i] = s[0] * x[i];",
+    "a barrier in a loop of no other use": "__shared__ double s[8]; double v = 0; s[i] = x[i]; "
+    "for (int k = 0; k < 3; ++k) { v += x[k]; __syncthreads(); } y[i] = v + s[7 - i] * s[7 - i];",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("body", KERNELS.values(), ids=KERNELS)
 def test_slopes(body):
     check(f'extern "C" __global__ void f(const double* x, double* y) {{ {I}{body} }}')
@@ -155,6 +167,7 @@ def check(text):
     np.testing.assert_allclose(found, slopes, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("lo, hi, step", [(2, 2, -1), (2, 0, -1), (2, 2, 0), (9, 4, 1), (-1, 0, 1), (1, 8, 3)])
 @pytest.mark.parametrize("head", [
     "int j = lo; j < hi; j += step", "int j = hi; j > lo; j -= step", "int j = lo; j < blockDim.x; j += 2",

@@ -208,6 +208,33 @@ def test_the_microscope_sees_arrays_behind_the_pointers_of_a_struct():
     assert data["y"].tolist() == record.outputs["d.y"].tolist() == [0, 0, 0, 0]
 
 
+NESTED = """struct In { float* x; int n; };
+struct P { In in[2]; float* y; };
+union U { float* x; double d; int n; };
+__global__ void k(P p, U u, U* several) { p.y[0] = p.in[0].x[0] + p.in[1].x[1] + p.in[1].n + u.x[1] + several[1].x[0]; }
+"""
+
+
+def test_pointers_in_arrays_of_structs_and_in_unions(kernel_device):
+    a, b, y = np.array([1, 2], "f4"), np.array([30, 40], "f4"), np.zeros(1, "f4")
+    given = {"in": [{"x": a}, {"x": b, "n": 5}], "y": y}, {"x": a}, [{"d": 1.5}, {"x": b}]
+    record = mg.inspect(NESTED, *given, grid=1, block=1)
+    assert not record.problems and y[0] == record.outputs["p.y"][0] == 1 + 40 + 5 + 2 + 30
+    assert {"p.in[0].x", "p.in[1].x", "p.y", "u.x", "several[1].x"} <= record.outputs.keys()
+    one, two, out = (mg.tensor(each, device=kernel_device) for each in (a, b, 0 * y))
+    kernel = mg.kernel(NESTED, "k")
+    kernel({"in": ({"x": one}, {"x": two}), "y": out}, {"x": one}, [{"x": one}, {"x": two}], grid=1, block=1)
+    assert out.numpy()[0] == 1 + 40 + 2 + 30
+    leaf = mg.tensor(a, device=kernel_device, requires_grad=True)
+    with pytest.raises(RuntimeError, match="k changes a tensor that requires a gradient, in place"):
+        kernel({"in": ({"x": leaf}, {"x": two}), "y": out}, {"x": one}, [{"x": one}, {"x": two}], grid=1, block=1)
+    with pytest.raises(TypeError, match=r"its member in is an array of 2 structs; got 1\."):
+        kernel({"in": [{"x": one}], "y": out}, {"x": one}, [{"x": one}, {"x": two}], grid=1, block=1)
+    for number, words in ((1.5, "float 1.5 does not fit into int32"), (2**40, "does not fit into int32")):
+        with pytest.raises(TypeError, match=words):
+            kernel({"in": [{"n": number}, {}]}, {"x": one}, [{"x": one}, {}], grid=1, block=1)
+
+
 def test_a_struct_by_value_is_one_value_of_its_dtype():
     nodes, boxes = arrays()
     with pytest.raises(TypeError, match=r"takes one P; give np\.array\(\(\.\.\.\), np\.dtype\(.*align=True\)\)\."):

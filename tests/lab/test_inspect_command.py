@@ -67,9 +67,15 @@ def test_what_is_harmless_is_printed_and_no_failure(run):
         ([], "file.cu defines add, flag; choose one: --kernel add."),
         (["--kernel", "sub"], "file.cu has no kernel 'sub'; it defines add, flag."),
         (["--kernel", "flag"], "give it arguments in its name: 'flag<...>'"),
-        (["--kernel", "add"], "add takes (const float* x, float* y, int n); give --arg x=..."),
+        (
+            ["--kernel", "add"],
+            "add takes (const float* x, float* y, int n); give --arg x=float32:1000:randn --arg y=float32",
+        ),
         ([*ADD[:2], "--arg", "x"], "'x' is no NAME=VALUE"),
-        ([*ADD, "--arg", "x=float32:many"], "--arg x=float32:many is no number, no .npy file and no array; write"),
+        (
+            [*ADD, "--arg", "x=float32:many"],
+            "--arg x=float32:many is no array and no .npy file; write --arg x=float32:1000:randn,",
+        ),
         ([*ADD, "--arg", "x=float32:9:some"], "some is none of zeros, ones"),
         ([*ADD, "--arg", "x=float64:9"], "is float32; got float64"),
     ],
@@ -80,11 +86,93 @@ def test_what_does_not_fit_is_a_sentence_and_status_2(arguments, words, run):
     assert (status, out) == (2, "") and words in err and "Traceback" not in err
 
 
+STRUCTS = """struct Grid { int n; float3 origin; };
+struct P { float dt; int n; float v[3]; Grid grid; const float* x; bool on; };
+struct Body { float mass; float pos[3]; Grid grid; };
+__global__ void k(P p, Body* b, float4 w, unsigned char c, float* y) {
+    int i = threadIdx.x;
+    if (i >= p.n || !p.on) return;
+    y[i] = p.dt * p.x[i] + p.v[2] + p.grid.origin.y + b[i].mass + b[i].pos[1] + b[i].grid.n + w.z + c;
+    assert(y[i] == 1 + 3 + 6 + 2 + (3 * i + 1) + 7 + 4 + 5);
+}
+"""
+LAUNCH = ["--grid", "1", "--block", "32"]
+
+
+def words(text):
+    return [word for each in text.split() for word in ("--arg", each)]
+
+
+def test_structs_are_given_by_their_members(run):
+    p = "p.dt=1e0 p.n=32 p.v=1,2,3 p.grid.origin=5,6,7 p.x=float32:32:ones p.on=true"
+    b = "b=struct:32:ones b.mass=2 b.pos=range b.grid.n=7 w=0x1,2,4,-3 c=5 y=float32:32:empty"
+    status, out, err = run(*LAUNCH, *words(f"{p} {b}"), "--output", "y", text=STRUCTS)
+    assert (status, err) == (0, "") and "no problems" in out
+    short = p.replace("x=float32:32", "x=float32:20")
+    status, out, _ = run(*LAUNCH, *words(f"{short} {b}"), "--json", "-", text=STRUCTS)
+    problem = json.loads(out)["problems"][0]
+    assert status == 1 and (problem["kind"], problem["variable"], problem["element"]) == ("out-of-bounds", "p.x", 20)
+
+
+def test_the_advice_for_missing_values_can_be_followed(run):
+    status, _, err = run(*LAUNCH, text=STRUCTS.replace("    assert", "    // "))
+    assert status == 2 and "k takes (P p, Body* b, float4 w, unsigned char c, float* y); give --arg p.dt=1.0" in err
+    advice = err.partition("; give ")[2].rstrip(".\n").split()
+    assert run(*LAUNCH, *advice, text=STRUCTS.replace("    assert", "    // "))[0] == 0
+
+
+def test_a_kernel_without_end_is_a_problem_and_counts_need_not_be(run):
+    endless = "__global__ void k(float* x) { while (true) x[0] += 1; }\n"
+    status, out, _ = run(
+        *LAUNCH, *words("x=float32:1"), "--timeout", "0.5", "--blocks", "0", "--json", "-", text=endless
+    )
+    found = json.loads(out)
+    assert status == 1 and found["lines"] == [] and found["problems"][0]["kind"] == "timeout"
+    many = "__global__ void k(float* x) { for (int i = 0; i < 1 << 19; ++i) x[threadIdx.x] += 1; }\n"
+    status, out, _ = run(*LAUNCH, *words("x=float32:1"), "--json", "-", text=many)
+    found = json.loads(out)
+    assert status == 1 and found["lines"] is None and found["problems"][0]["kind"] == "out-of-bounds"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("p=5", "--arg p=5: P p is a struct; give --arg p.dt=1.0 --arg p.n=1000 --arg p.v=1.0,1.0,1.0 --arg p.grid.n="),
+        ("p.dtt=1", "--arg p.dtt: P has no member dtt; it has dt, n, v, grid, x, on."),
+        ("p.grid.m=1", "--arg p.grid.m: Grid has no member m; it has n, origin."),
+        ("p.grid=1", "Grid p.grid is a struct; give --arg p.grid.n=1000 --arg p.grid.origin=1.0,1.0,1.0."),
+        ("p.n=1.5", "argument 1 (P p): its member n: float 1.5 does not fit into int32."),
+        ("p.n=99999999999", "does not fit into int32."),
+        ("p.v=1,2", "its member v: list [1, 2] does not fit into 3 numbers of float32."),
+        ("p.x=1", "--arg p.x=1 is no array and no .npy file; write --arg p.x=float32:1000:randn"),
+        ("p.x=float64:3", "float* p.x is float32; got float64; give --arg p.x=float32:1000:randn."),
+        ("p.dt.z=3", "float p.dt has no members; give --arg p.dt=1.0."),
+        ("b.mass=1", "Body* b is an array of structs; give --arg b=struct:1000:zeros as well."),
+        ("b=float32:3", "Body* b is an array of Body; got float32; give --arg b=struct:1000:zeros."),
+        ("b=struct:3 b.mas=1", "Body has no member mas; it has mass, pos, grid."),
+        ("b=struct:3 b.grid=1", "Grid b.grid is a struct; give --arg b.grid.n=1000"),
+        ("b=struct:3 b.mass=float32:4", "does not fit into float32."),
+        ("b=struct:3 w=1,2", "argument 3 (float4 w) takes 4 numbers"),
+        ("b=struct:3 c=300", "300 does not fit into unsigned char."),
+        ("b=struct:3 c=many", "unsigned char c is a number; give --arg c=1."),
+        ("b=struct:3 y=object:3", "is no array and no .npy file"),
+        ("b=struct:3 y=lost.npy", "--arg y=lost.npy: No such file or directory."),
+    ],
+)
+def test_a_member_that_does_not_fit_is_a_sentence(given, sentence, run):
+    others = {"p": "p.n=0", "b": "b=struct:3", "w": "w=1,2,3,4", "c": "c=1", "y": "y=float32:3"}
+    heads = {each.partition("=")[0].partition(".")[0] for each in given.split()}
+    rest = [value for name, value in others.items() if name not in heads]
+    status, out, err = run(*LAUNCH, *words(" ".join([given, *rest])), text=STRUCTS)
+    assert (status, out) == (2, "") and sentence in err and err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("int main() { return 0; }\n", "defines no kernel; a kernel is __global__ void"),
         ('#include "lost.cuh"\n__global__ void k() { lost(); }\n', "There is no file lost.cuh. Put"),
+        ('#include "lost.cuh"\n__global__ void k(Foo* x) { }\n', "not known here, and there is no file lost.cuh. Put"),
     ],
 )
 def test_a_file_without_a_kernel_or_a_header(text, words, run):

@@ -1,6 +1,6 @@
 """Index expressions as polynomials; the thread that an index determines, as a number in a mixed radix."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import gcd, prod
 from typing import Any, NamedTuple
@@ -340,13 +340,16 @@ class IndexFacts:
         self.upper_bounds["@offset"] = [*map(constant, (row.length, row.room)), *map(variable, wider)]
         return p + row.unit * variable("@offset")
 
-    def unique(self, indices: tuple[Expr, ...], shared: bool, row: IndexRow | None = None) -> dict[str, Expr] | None:
+    def unique(
+        self, indices: tuple[Expr, ...], shared: bool, row: IndexRow | None = None, changing: Container[str] = ()
+    ) -> dict[str, Expr] | None:
         """The limits of the launch within which no two threads, of a block or of the grid, share an index; else None.
 
-        row: the elements that belong to the thread, from the index on.
+        row: the elements that belong to the thread, from the index on. changing: names that are not the same in all
+        threads of a block meanwhile.
         """
-        before = dict(self.limits)
-        found, self.assumed_uniform = set(self.pinned), self.uniform | (self.block_uniform if shared else set())
+        before, of_block = dict(self.limits), {n for n in self.block_uniform if shared and n not in changing}
+        found, self.assumed_uniform = set(self.pinned), self.uniform | of_block
         for e in indices:
             p = self.index(e, row)
             found |= (self.determined(p) if p is not None else None) or set()

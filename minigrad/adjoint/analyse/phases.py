@@ -1,6 +1,6 @@
 """Barriers: the phases between them, and the branches in which the threads of a block diverge."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 
 from minigrad.adjoint.analyse.indices import EXTENTS, IDS
 from minigrad.adjoint.analyse.trip_counts import count
@@ -40,6 +40,7 @@ class Phases:
         self.flow: list[set[int]] = [set()]
         self.starts = [0]  # the phases that begin at a barrier, or with the kernel
         self.of: dict[int, int] = {}  # the phase of a statement, by its id
+        self.writes: list[tuple[int, int, set[str]]] = []  # in order: place and phase of a statement, names it writes
         self.uses: dict[int, set[Use]] = {}
         self.barriers: list[tuple[list[Stmt], Stmt, int, int]] = []  # with its body and the phases before and after
         self.visit(body, 0)
@@ -54,19 +55,24 @@ class Phases:
     def visit(self, body: list[Stmt], phase: int) -> int:
         """Assign phases to the statements of a body. Returns the last phase."""
         for s in body:
-            self.of[id(s)] = phase
+            if not has_barrier([s]):
+                self.record(s, phase, {})
+                continue
+            self.enter(s, phase)
             if isinstance(s, Barrier):
                 before, phase = phase, self.new()
                 self.starts.append(phase)
                 self.barriers.append((body, s, before, phase))
-            elif not has_barrier([s]):
-                self.record(s, phase, {})
             elif isinstance(s, If):
                 self.record_own(s, phase, {})
                 phase = self.new(*(self.visit(side, self.new(phase)) for side in bodies(s)))
             elif isinstance(s, For):
                 first = self.new(phase)
+                if s.start:
+                    self.enter(s.start, phase)
                 last = self.visit(s.body, first)
+                if s.step:
+                    self.enter(s.step, last)
                 self.flow[last].add(first)
                 for at in (phase, last):
                     self.record_own(s, at, {})
@@ -74,9 +80,14 @@ class Phases:
                 phase = self.new(last) if header and header.runs(self.values) else self.new(phase, last)
         return phase
 
+    def enter(self, s: Stmt, phase: int) -> None:
+        self.of[id(s)] = phase
+        if names := own_writes(s):
+            self.writes.append((len(self.of), phase, names))
+
     def record(self, s: Stmt, phase: int, equal: dict[Expr, str]) -> None:
         """Record the uses of a statement without a barrier. equal: axes of threadIdx by the value they have here."""
-        self.of[id(s)] = phase
+        self.enter(s, phase)
         self.record_own(s, phase, equal)
         for part in with_header(s)[1:]:
             self.record(part, phase, equal)
@@ -112,6 +123,26 @@ class Phases:
     def concurrent(self, phase: int) -> set[int]:
         """The phases that other threads may execute at the same time."""
         return set().union(*(found for found in map(self.before_barrier, self.starts) if phase in found))
+
+    def changing(self, statements: Sequence[Stmt]) -> set[str]:
+        """The names that a thread may write after one of these statements and before another, with no barrier between.
+
+        Other threads may be at the one statement and at the other in the meantime.
+        """
+        places = {key: n for n, key in enumerate(self.of, 1)}
+        first, last = dict[int, int](), dict[int, int]()
+        for place, phase in ((places[id(s)], self.of[id(s)]) for s in statements):
+            first[phase], last[phase] = min(first.get(phase, place), place), max(last.get(phase, place), place)
+        behind = set().union(*(self.before_barrier(p) for phase in first for p in self.flow[phase]))
+        ahead = {n for n, ways in enumerate(self.flow) if any(self.before_barrier(p) & set(first) for p in ways)}
+        return set().union(
+            *(
+                names
+                for place, phase, names in self.writes
+                if (phase in behind or place > first.get(phase, place))
+                and (phase in ahead or place < last.get(phase, place))
+            )
+        )
 
     def drop_barriers(self, memory: set[str]) -> None:
         """Remove each barrier between accesses of which no two conflict in this memory.

@@ -64,6 +64,7 @@ class Accumulate:
     def decide(self, body: list[Stmt], facts: IndexFacts, phases: Phases) -> list[Choice]:
         """Rewrite the sums of a body. Returns the rows of the decision table."""
         self.visit(body, facts)
+        self.phases = phases
         self.uniform = facts.uniform | facts.block_uniform
         self.passed_on = {name for s in flatten(body) if isinstance(s, ast.CallStmt) for name in s.writes}
         choices = []
@@ -158,7 +159,8 @@ class Accumulate:
             if elements is None:
                 return None
             low = (elements.low,)
-        found = [site.facts.unique(low, shared, elements) for site in sites]
+        changing = self.phases.changing([site.statement for site in sites]) if shared else ()
+        found = [site.facts.unique(low, shared, elements, changing) for site in sites]
         limits = {name: e for needed in found if needed for name, e in needed.items()}
         return None if None in found else (limits, elements)
 

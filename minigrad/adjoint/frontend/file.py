@@ -6,13 +6,14 @@ from itertools import pairwise
 from typing import Any
 
 from minigrad.adjoint.frontend.assignments import by_name
+from minigrad.adjoint.frontend.declarations import STORAGE
 from minigrad.adjoint.frontend.expressions import ExpressionParser
 from minigrad.adjoint.frontend.inline import Functions
 from minigrad.adjoint.frontend.items import FunctionItem, StructTemplate, constant
 from minigrad.adjoint.frontend.parser import StatementParser
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language.ast import TYPES, Declare, Expr, Function, Name, Number, Place
-from minigrad.adjoint.language.dataflow import called, merge_copies
+from minigrad.adjoint.language.dataflow import called, merge_copies, names_used
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.preprocessor import Find, tokenize
 from minigrad.adjoint.language.rewrite import int_literal, int_value
@@ -132,6 +133,7 @@ class FileParser:
         self.kernel: Function | None = None
         self.kernels: dict[str, FunctionItem] = {}
         self.tables: list[Declare] = []
+        self.shared: list[tuple[int, int]] = []  # the tokens of `__shared__` arrays outside of functions
         self.definitions: dict[str, str] = {}
         self.open_braces = 0  # of extern "C" and namespaces
         self.stray: Token | None = None  # a brace that closes nothing
@@ -162,6 +164,9 @@ class FileParser:
             self.statements.skip_to_semicolon()
         elif self.opens_namespace() or self.opens_c():
             self.open_braces += 1
+        elif self.is_shared():
+            self.statements.skip_to_semicolon()
+            self.shared.append((start, tokens.at))
         elif (function := self.functions.function_item(start)) is not None:
             tokens.at = min(self.statements.matching(function.body) + 1, len(tokens.tokens) - 1)
             if function.kernel:
@@ -174,6 +179,15 @@ class FileParser:
             self.statements.skip_to_semicolon()
         else:
             self.constants(start)
+
+    def is_shared(self) -> bool:
+        """True for `extern __shared__ float s[];`."""
+        found, n = self.tokens.tokens, self.tokens.at
+        while found[n].text in (*STORAGE, "__align__", "alignas", "(", ")") or found[n].kind == "number":
+            if found[n].text == "__shared__":
+                return True
+            n += 1
+        return False
 
     def close(self, brace: Token) -> None:
         if not self.open_braces:
@@ -365,17 +379,38 @@ class FileParser:
                 raise tokens.unsupported[name]
             self.broken(name)
             return
+        parser.symbols.declared, parser.symbols.joined = {}, set()
+        shared = self.shared_arrays(item)
         parser.symbols.scopes.append({})
         parser.symbols.types.append({})
         for own, kind, value in template:
             self.bind(own, kind, value)
         tokens.at = item.params
-        parser.symbols.declared, parser.symbols.joined = {}, set()
         made = parser.function(tokens.tokens[item.start].place, name, "void")
         assert made is not None
+        used = names_used(made.body)
+        for d in (d for d in shared if d.name not in used):
+            del made.declared[d.name]
+        extents = {n for d in made.declared.values() for e in d.dims for n in e.names}
+        parser.symbols.dynamic = {n: macro for n, macro in parser.symbols.dynamic.items() if macro in extents}
+        made.body = [*(d for d in shared if d.name in used), *made.body]
         parser.finish(made)
         made.text = tokens.since(item.start)
         self.kernel = made
+
+    def shared_arrays(self, kernel: FunctionItem) -> list[Declare]:
+        """The arrays in shared memory of the file, as though declared in the kernel; without those of other kernels."""
+        tokens, parser = self.tokens, self.statements
+        close = parser.matching
+        other = [(k.start, close(k.body)) for k in self.kernels.values() if k is not kernel] + self.shared
+        words = {t.text for n, t in enumerate(tokens.tokens) if not any(a <= n < b for a, b in other)}
+        for start, stop in self.shared:
+            names = {t.text for t in tokens.tokens[start:stop] if t.kind == "name"} - {*STORAGE, *TYPES}
+            if words & names:
+                tokens.at = start
+                parser.declaration()
+                self.functions.shared |= names
+        return parser.taken_pending()  # type: ignore[return-value]
 
     def broken(self, name: str) -> None:
         """Raise the error in the braces of a kernel that has no end."""

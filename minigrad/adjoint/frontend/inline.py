@@ -109,7 +109,7 @@ class Functions(ArgumentBinder):
         text = self.tokens.text[self.tokens.tokens[item.start].start : self.tokens.tokens[self.tokens.at - 1].stop]
         words = set(re.findall(r"\w+", text))  # a macro with several meanings has the last one in the adjoint's file
         members = any(n in ("[", ".") for p in made.params for n in p.name)
-        if members or re.search(r"\b(?!std\b)\w+::", text) or self.tokens.redefined & words:
+        if members or re.search(r"\b(?!std\b)\w+::", text) or (self.tokens.redefined | self.shared) & words:
             return None
         made.text = text
         made.inactive = inactive_parameters(made)

@@ -63,6 +63,7 @@ class FileItems:
         self.stack: list[FunctionItem] = []
         self.outside: list[set[str]] = []  # for each call on the stack, the variables from before it
         self.plain: dict[str, ast.Function | None] = {}
+        self.shared: set[str] = set()  # the arrays in shared memory of the file
         self.inlined = 0  # calls so far
         self.parser: Any = None  # of the file
 

@@ -107,11 +107,18 @@ def elements_read(body: Iterable[Stmt]) -> list[ast.Index]:
 
 
 def assigned_once(body: Iterable[Stmt]) -> dict[str, Expr]:
-    """The variables that no statement writes after their declaration, with their values."""
+    """The variables that no statement writes after their declaration, with their values.
+
+    Without those whose value names a variable that may change: after `int j = k; ++k` j is not k. The variable of a
+    loop is one thing while what its body declares lives.
+    """
     body = flatten(body)
     writes = Counter(n for s in body for n in own_writes(s))
+    headers = [part for s in body if isinstance(s, ast.For) for part in (s.start, s.step) if part]
+    counted = Counter(n for part in headers for n in own_writes(part))
+    changing = {n for n, count in writes.items() if count > max(counted[n], 1)}
     values = {s.name: s.value for s in body if isinstance(s, ast.Declare) and s.value is not None}
-    return {name: value for name, value in values.items() if writes[name] == 1}
+    return {name: value for name, value in values.items() if writes[name] == 1 and not value.names & changing}
 
 
 def merge_copies(body: list[Stmt], temporary: Callable[[str], bool]) -> None:

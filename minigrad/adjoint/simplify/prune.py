@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Stmt
-from minigrad.adjoint.language.dataflow import names_in, own_reads, own_writes, target_name, written
+from minigrad.adjoint.language.dataflow import has_barrier, names_in, own_reads, own_writes, target_name, written
 from minigrad.adjoint.language.rewrite import flatten, with_header
 
 Live = set[str]  # names that are read further on
@@ -71,7 +71,7 @@ class Prune:
         orelse, live_else = self.body(s.orelse, live)
         both = [*then, *orelse]
         if not _has_effect(both) and not any(isinstance(t, ast.Jump) for t in flatten(both)):
-            return None, live
+            return _barrier(s), live
         self.used |= s.condition.names
         return ast.If(s.condition, then, orelse, s.place, s.text), live_then | live_else | s.condition.names
 
@@ -86,7 +86,7 @@ class Prune:
             kept, before = self.iterations(s, live)
         self.jumps = jumps
         if not kept and not counts:
-            return None, live
+            return _barrier(s), live
         live, start = before, s.start
         self.used |= own_reads(s)
         if start:
@@ -115,6 +115,11 @@ class Prune:
             more = before - filled
         self.after = outer
         return kept, following | more
+
+
+def _barrier(s: Stmt) -> ast.Barrier | None:
+    """One barrier in place of those of a dead branch or loop, as they may order the statements around it."""
+    return ast.Barrier(s.place, added=True) if has_barrier([s]) else None
 
 
 def _has_effect(body: list[Stmt]) -> bool:

@@ -56,23 +56,13 @@ MINIGRAD_INLINE T& shared(Slot& slot) {
     return *reinterpret_cast<T*>(self->shared_end - slot.offset);
 }
 
-template <class T> struct Element;
-template <class T> struct Element<T[]> { using type = T; };
-
-// `extern __shared__ T s[]`: dynamic shared memory ends at the guard page.
+// `extern __shared__ float s[]`: dynamic shared memory ends at the guard page.
 template <class T>
-MINIGRAD_INLINE typename Element<T>::type* dynamic_shared(const char* name) {
+MINIGRAD_INLINE T& dynamic_shared(const char* name) {
     Thread* self = minigrad_self();
     MINIGRAD_NOTE_SHARED(T, name, self->shared_end - self->dynamic);
-    return reinterpret_cast<typename Element<T>::type*>(self->shared_end - self->dynamic);
+    return *reinterpret_cast<T*>(self->shared_end - self->dynamic);
 }
-
-// The same, declared outside every function.
-template <class T> struct DynamicShared {
-    using E = typename Element<T>::type;
-    const char* name;
-    operator E*() const { return dynamic_shared<T>(name); }
-};
 
 // The offset of parameter number `which` in CUDA's parameter buffer: the next multiple of its alignment.
 template <class... P>

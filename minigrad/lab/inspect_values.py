@@ -1,0 +1,201 @@
+"""Values of a kernel's parameters from the words of a command line: n=1000, x=float32:1000:randn, p.dt=0.1."""
+
+import re
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minigrad.devices.dtypes import dtype_of
+from minigrad.kernels import structs
+from minigrad.kernels.types import BFLOATS, ELEMENTS, plain
+from minigrad.lab.undefined import undefined
+from minigrad.source import Param
+
+FILLS = ("zeros", "ones", "range", "randn", "rand", "empty")
+WORDS = {"null": None, "true": True, "false": False}
+
+
+class Values:
+    """The values of parameters by their names; the members of a struct have dotted names.
+
+    Raises ValueError for a name that no parameter has, for a parameter without a value, and for words that do not fit.
+    """
+
+    def __init__(self, kernel: str, params: tuple[Param, ...], given: Mapping[str, str], seed: int):
+        self.given, self.rng = given, np.random.default_rng(seed)
+        heads = {name.partition(".")[0]: name for name in given}
+        if missing := [param for param in params if param.name not in heads]:
+            lines = ", ".join(map(str, params))
+            raise ValueError(f"{kernel} takes ({lines}); give {' '.join(map(example, missing))}.")
+        names = [param.name for param in params]
+        if unknown := [name for name in heads if name not in names]:
+            raise ValueError(f"{kernel} has no parameter {unknown[0]}; it has {', '.join(names) or 'none'}.")
+
+    def of(self, param: Param) -> Any:
+        """The value of a parameter, or of a struct's member, whose name has the struct's name and a dot ahead."""
+        text, inner = self.given.get(param.name), [name for name in self.given if name.startswith(f"{param.name}.")]
+        if inner and not param.members:
+            raise ValueError(f"--arg {inner[0]}: {param} has no members; give {example(param)}.")
+        if param.pointer:
+            return self._array(param, text)
+        if param.members and text is None:
+            own = (each for each in members(param).values() if self._is_given(each))
+            self._check_members(param, inner)
+            return {each.name.rpartition(".")[2]: self.of(each) for each in own}
+        if param.members and not (text or "").endswith(".npy"):
+            raise ValueError(f"--arg {param.name}={text}: {param} is a struct; give {example(param)}.")
+        return self._numbers(
+            param, text or "", structs.value_layout(param)[0] if structs.is_value(param) else _dtype(param)
+        )
+
+    def _is_given(self, param: Param) -> bool:
+        return any(name == param.name or name.startswith(f"{param.name}.") for name in self.given)
+
+    def _array(self, param: Param, text: str | None) -> np.ndarray | None:
+        """The array for a pointer, with the members of its structs that have values of their own."""
+        where = f"--arg {param.name}={text}"
+        if text is None:
+            raise ValueError(f"{param} is an array of structs; give {example(param)} as well.")
+        if text == "null":
+            return None
+        if structs.holds_pointers(param.members):
+            raise ValueError(
+                f"{where}: {param.type} holds pointers; only mg.inspect in Python takes an array of these."
+            )
+        wanted = _dtype(param)
+        made = _load(param.name, text) if text.endswith(".npy") else self._filled(param, where, text, wanted)
+        if wanted is not None and made.dtype != wanted and not made.dtype.names:
+            what = f"an array of {param.type}" if param.members else wanted
+            raise ValueError(f"{where}: {param} is {what}; got {made.dtype}; give {example(param)}.")
+        for name in (name for name in self.given if name.startswith(f"{param.name}.")):
+            self._set_member(made, param, name)
+        return made
+
+    def _set_member(self, made: np.ndarray, param: Param, name: str) -> None:
+        """Set a member of all structs of an array."""
+        self._check_members(param, [name])
+        own, place = next(each for each in members(param).values() if f"{name}.".startswith(f"{each.name}.")), made
+        last = own.name.rpartition(".")[2]
+        if own.members and own.name == name:
+            raise ValueError(f"--arg {name}: {own} is a struct; give {example(own)}.")
+        if own.members:
+            return self._set_member(place[last], own, name)
+        kind = place.dtype[last]
+        value = self._numbers(own, self.given[name], np.dtype((kind.base, (*place.shape, *kind.shape))))
+        structs.put(f"--arg {name}={self.given[name]}", place, last, value)
+
+    def _numbers(self, param: Param, text: str, wanted: np.dtype | None) -> Any:
+        """A number, several for a vector or an array in a struct, or such an array as DTYPE:SHAPE:FILL or FILL."""
+        if (found := _numbers(text)) != []:
+            return found
+        where, array = f"--arg {param.name}={text}", wanted is not None and bool(wanted.shape)
+        if array and wanted is not None and text in FILLS:
+            return self._fill(text, wanted.shape, wanted.base)
+        if text.endswith(".npy"):
+            return _load(param.name, text)
+        if array and ":" in text:
+            return self._filled(param, where, text, None)
+        raise ValueError(f"{where}: {param} is a number; give {example(param)}.")
+
+    def _check_members(self, param: Param, names: list[str]) -> None:
+        known = members(param)
+        for name in names:
+            head = ".".join(name.split(".")[: param.name.count(".") + 2])
+            if head not in known:
+                listed = ", ".join(each.rpartition(".")[2] for each in known)
+                raise ValueError(
+                    f"--arg {name}: {param.type} has no member {head.rpartition('.')[2]}; it has {listed}."
+                )
+
+    def _filled(self, param: Param, where: str, text: str, wanted: np.dtype | None) -> np.ndarray:
+        """An array from DTYPE:SHAPE:FILL."""
+        word, _, rest = text.partition(":")
+        shape, _, fill = rest.partition(":")
+        try:
+            dtype = wanted if word == "struct" and param.members and wanted is not None else dtype_of(word)
+            extents = tuple(map(int, shape.split("x")))
+            if min(extents) < 0 or dtype.kind not in "biufV":
+                raise ValueError
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{where} is no array and no .npy file; write {example(param)}, with the dtype, the shape as 16x16, "
+                f"and {', '.join(FILLS)}."
+            ) from None
+        if fill not in ("", *FILLS):
+            raise ValueError(f"{where}: {fill} is none of {', '.join(FILLS)}.")
+        return self._fill(fill or "zeros", extents, dtype)
+
+    def _fill(self, fill: str, extents: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """An array of structs is filled member by member."""
+        if fill == "empty":
+            return undefined(extents, dtype)
+        if dtype.names:
+            made = np.zeros(extents, dtype)
+            for name in dtype.names:
+                made[name] = self._fill(fill, (*extents, *dtype[name].shape), dtype[name].base)
+            return made
+        if fill == "range":
+            return np.arange(np.prod(extents)).astype(dtype).reshape(extents)
+        if fill in ("randn", "rand"):
+            draw = self.rng.standard_normal if fill == "randn" else self.rng.random
+            return np.asarray(draw(extents)).astype(dtype)
+        return (np.ones if fill == "ones" else np.zeros)(extents, dtype)
+
+
+def members(param: Param) -> dict[str, Param]:
+    """The members of a struct as parameters, by their dotted names."""
+    found = {}
+    for own, (kind, declarator, inner) in structs.fields(param.members).items():
+        extents, pointer = "".join(re.findall(r"\[.*", declarator)), declarator.startswith("*")
+        found[f"{param.name}.{own}"] = Param(f"{param.name}.{own}", kind.rstrip(" *") + extents, pointer, False, inner)
+    return found
+
+
+def example(param: Param) -> str:
+    """The option that gives a parameter a value; for a struct one for each member."""
+    kind, *extents = param.type.replace("]", "").split("[")
+    dtype, lanes = ELEMENTS.get(plain(kind), (np.dtype("float32" if kind in ("real", "wide") else "uint8"), 1))
+    if param.members:
+        several = " ".join(map(example, members(param).values()))
+        return f"--arg {param.name}=struct:1000:zeros" if param.pointer else several
+    if param.pointer:
+        shape = "x".join(["1000", *extents, *([str(lanes)] if lanes > 1 else [])])
+        name = "bfloat16" if plain(kind) in BFLOATS else dtype
+        return f"--arg {param.name}={name}:{shape}:{'randn' if dtype.kind == 'f' else 'zeros'}"
+    count = lanes * prod(map(int, extents))
+    number = "1.0" if dtype.kind == "f" else "1000" if dtype.itemsize > 2 and count == 1 else "1"
+    return f"--arg {param.name}={','.join([number] * count)}"
+
+
+def _dtype(param: Param) -> np.dtype | None:
+    """The dtype of the arrays that a pointer takes; None where it takes several, or none is known here."""
+    if param.members:
+        return structs.layout(param.type, param.members)[0]
+    kind = plain(param.type.partition("[")[0])
+    return dtype_of("bfloat16") if kind in BFLOATS else ELEMENTS.get(kind, (None, 1))[0]
+
+
+def _load(name: str, path: str) -> np.ndarray:
+    try:
+        return np.load(path)
+    except (OSError, ValueError, EOFError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "it is no file of np.save"
+        raise ValueError(f"--arg {name}={path}: {why}.") from None
+
+
+def _numbers(text: str) -> Any:
+    """A number, a word such as true, or several numbers; [] where the text is none of these."""
+    if text in WORDS:
+        return WORDS[text]
+    try:
+        found = [_number(word) for word in text.split(",")]
+    except ValueError:
+        return []
+    return found if len(found) > 1 else found[0]
+
+
+def _number(word: str) -> int | float:
+    digits = word.strip().lstrip("+-")
+    return int(word, 16) if digits.startswith("0x") else int(word) if digits.isdigit() else float(word)

@@ -1,0 +1,100 @@
+"""Shared memory that is declared outside of functions: every use of it, on `sim` and under the microscope."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+
+FILE = """extern __shared__ unsigned char s[];
+#define FLOATS ((float*)s)
+__shared__ float tile[32], one;
+extern __shared__ int fixed[32];  // with an extent: as if it were static
+__device__ unsigned char* same(unsigned char* p) { return p; }
+template <class T> __device__ T* deduced(T* p) { return p; }
+template <class T> __device__ T* all() { return reinterpret_cast<T*>(s); }
+template <class T> struct Shared { __device__ operator T*() { return (T*)s; } };
+__device__ float parameter(float s) { return s; }
+struct Sum { float s; __device__ float plus(float v) { s += v; return s; } };
+__global__ void k(const float* x, float* y) {
+    int i = threadIdx.x;
+    %s
+    f[i] = x[i];
+    __syncthreads();
+    y[i] = f[(i + 1) %% 32];
+    Sum sum{2};
+    y[i] += parameter(sum.plus(1)) - 3;
+}
+"""
+USES = [
+    "float* f = reinterpret_cast<float*>(s);",
+    "float* f = (float*)s;",
+    "float* f = reinterpret_cast<float*>(s + 0);",
+    "float* f = (float*)&s[0];",
+    "float* f = (float*)&s;",
+    "float* f = reinterpret_cast<float*>(&s);",
+    "float (&f)[32] = *reinterpret_cast<float (*)[32]>(s);",
+    "auto p = s; p += 0; float* f = (float*)p;",
+    "auto* p = s; float* f = (float*)p;",
+    "float* f = (float*)(i < 0 ? s + 4 : s);",
+    "float* f = (float*)same(s);",
+    "float* f = (float*)deduced(s);",
+    "float* f = all<float>();",
+    "Shared<float> all; float* f = all;",
+    "float* f = FLOATS;",
+    "size_t at = (size_t)s; float* f = (float*)at;",
+    "float* f = (float*)s; { float s = 1; f[i] = s; }",
+    "auto at = [&](int n) { return (float*)s + n; }; float* f = at(0);",
+    "auto at = [](int n) { return [=](int m) { return (float*)s + n + m; }; }; float* f = at(0)(0);",
+    "float* f = tile; one = 1;",
+    "float* f = (float*)fixed;",
+    "auto row = [=](int n) { return tile + n; }; float* f = row(0);",
+    "auto row = [](float* tile) { return tile; }; float* f = row((float*)s);",
+    "__shared__ float own[32]; auto row = [](int n) -> float* { return own + n; }; float* f = row(0);",
+]
+X = np.arange(32, dtype=np.float32)
+
+
+def look(text, shared=128):
+    y = np.zeros_like(X)
+    return mg.inspect(text, X, y, grid=1, block=32, shared=shared, name="k"), y
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_use_is_right_and_watched(use):
+    text = FILE % use
+    x, y = mg.tensor(X, device="sim"), mg.zeros(32, device="sim")
+    mg.kernel(text, "k")(x, y, grid=1, block=32, shared=128)
+    assert (y.numpy() == np.roll(X, -1)).all()
+    record, y = look(text)
+    assert [each for each in record.problems if not each.harmless] == [] and (y == np.roll(X, -1)).all()
+    record, _ = look(text.replace("__syncthreads();", ""))
+    assert "race" in {each.kind for each in record.problems if not each.harmless}
+
+
+@pytest.mark.parametrize(
+    "use",
+    [use for use in USES if "tile" not in use.replace("float* tile", "") and "own" not in use and "fixed" not in use],
+)
+def test_an_access_behind_its_end_is_seen(use):
+    record, _ = look(FILE % use, shared=124)
+    problem = record.problems[0]
+    assert (problem.kind, problem.variable, problem.element) == ("out-of-bounds", "s", 124)
+
+
+def test_a_declaration_in_a_header_counts_behind_its_include(tmp_path):
+    (tmp_path / "own.cuh").write_text(
+        "__device__ float twice(float s) { float t = s; return 2 * t; }\n"
+        "__device__ float third(int i) { float s[3] = {1, 2, 3}; return s[i]; }\n"
+    )
+    (tmp_path / "memory.cuh").write_text(
+        '#include "own.cuh"\nextern __shared__ float s[];\n#define PUT(i, v) s[i] = v\n'
+    )
+    (tmp_path / "user.cuh").write_text("__device__ float read(int i) { return s[i] + t[i]; }\n")
+    text = (
+        '__shared__ float t[4];\n#include "memory.cuh"\n#include "user.cuh"\n'
+        "__global__ void k(float* y) { PUT(0, 3); t[0] = third(1); y[0] = twice(read(0)); }\n"
+    )
+    (tmp_path / "main.cu").write_text(text)
+    y = mg.zeros(1, device="sim")
+    mg.kernel(tmp_path / "main.cu", "k")(y, grid=1, block=1, shared=4)
+    assert y.numpy()[0] == 10
