@@ -1,12 +1,18 @@
 """Structs, classes and enums in CUDA C++ text: their members, a template's instances, and values by name."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from minigrad.scan import ATTRIBUTE, items, matching, parameter, renamed, split
 
 BYTES = {"char": 1, "bool": 1, "short": 2, "half": 2, "__half": 2, "int": 4, "unsigned": 4, "float": 4, "double": 8}
+EMPTY = (("alignas", "1", ()),)  # the members of a struct without any, which has one byte
+_PACK = re.compile(r"#\s*pragma\s+pack\s*\(([^)]*)\)")
+_EXTENT = re.compile(r"\[((?:[\d\s()*/%+-]|<<|>>)+)\]")
+_CONSTANT = re.compile(
+    r"\b(?:const|constexpr)\s+(?:unsigned\s+)?(?:int|unsigned|size_t)\s+(\w+)\s*=\s*([\w\s()*/%+-]+?)\s*;"
+)
 _ENUM = re.compile(r"\benum\b[^{};()]*\{([^{}]*)\}")
 _REAL = re.compile(r"(?<![.>:\w])real\b")
 _OWN_REAL = re.compile(  # a variable, a member or a function of that name
@@ -16,16 +22,19 @@ _OWN_REAL = re.compile(  # a variable, a member or a function of that name
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
 
 
-def members(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
+def of_struct(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
     """The type and the declarators of each line of a struct, e.g. ("float", ["x", "v[3]"]); None: it is not here.
 
-    A pointer's type ends with *; those of a base come first. A bit-field or a pointer to pointers has an empty type:
-    its layout is not read. An alignment and the word union come first, as ("alignas", ["16"]) and ("union", [""]).
+    A pointer's type ends with *; those of a base come first. A bit-field, a pointer to pointers and a macro's call have
+    an empty type, and so have packed members: their layout is not read. An alignment and the word union come first, as
+    ("alignas", ["16"]) and ("union", [""]).
     """
     word, code = re.escape(struct), ATTRIBUTE.sub(_alignment, code)
-    head = re.search(
-        rf"\b(?P<key>struct|class|union)\s+(?P<more>[^{{}};()=<]*?)\b{word}(?P<base>[^{{}};()=]*)\{{", code
-    )
+    pattern = rf"\b(?P<key>struct|class|union)\s+(?P<more>[^{{}};()=<:]*?)\b{word}\b(?P<base>[^{{}};()=]*)\{{"
+    heads = [*re.finditer(pattern, code)]
+    if len(heads) > 1:
+        return [("", [""])]  # of one name in several namespaces
+    head = heads[0] if heads else None
     if not head and (alias := re.search(rf"\}}\s*{word}\s*;", code)):  # typedef struct { ... } Name;
         typedefs = re.finditer(
             r"\btypedef\s+(?P<key>struct|union)(?P<more>(?:\s+minigrad_align_\d+)?)(?P<base>)[^{};]*\{", code
@@ -33,35 +42,44 @@ def members(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
         head = next((each for each in typedefs if matching(code, each.end() - 1, "{}") == alias.start()), None)
     if not head:
         return None
-    body = code[head.end() : matching(code, head.end() - 1, "{}")]
+    end = matching(code, head.end() - 1, "{}")
+    body = code[head.end() : end]
     aligned, more = re.fullmatch(r"minigrad_align_(\d+)", head["more"].strip()), head["more"].strip()
-    unread = bool(more) or re.search(r"\bvirtual\b", body)
-    found = [("alignas", [aligned[1]])] if aligned else [("", [""])] * bool(unread)
+    packed = [each[1] for each in _PACK.finditer(code, 0, head.start())][-1:] or [""]
+    unread = bool(more and not aligned) or re.search(r"\bvirtual\b", body) or re.search(r"\d", packed[0])
+    found = [("", [""])] * bool(unread or "minigrad_align" in code[end : code.find(";", end)])
+    found += [("alignas", [aligned[1]])] if aligned else []
     found += [("union", [""])] * (head["key"] == "union")
     found += _of_base(code, head["base"])
     body = re.sub(r"\b(?:public|private|protected)\s*:", " ", body)
     for item in items(body):
         text = body[item.start : item.stop].rstrip("; \n")
-        declared = "(" in text and not re.match(r"[^(]*\(\s*\*", text)  # a method, and no pointer (*f)(int)
-        if declared or re.match(r"static\b|using\b|typedef\b", text):
+        call = re.match(rf"(?!{word}\b|operator\b|static_assert\b)\w+\s*\(", text)  # of a macro
+        if call or re.match(r"(?:struct|class|union|enum)\b[^;]*\{", text):
+            found.append(("", [""]))
             continue
-        first, *others = split(text)
-        bare = re.sub(r"\[[^\]]*\]", "", text)
+        plain = re.sub(r"\[[^\]]*\]", "", text).partition("=")[0]
+        declared = "(" in plain and not re.match(r"[^(]*\(\s*\*", plain)  # a method, and no pointer (*f)(int)
+        if not text or declared or re.match(r"static\b|using\b|typedef\b|friend\b", text):
+            continue
+        first, *others = (re.sub(r"\s*(?:=.*|\{.*\})$", "", each, flags=re.S) for each in split(text))
+        bare = re.sub(r"\[[^\]]*\]", "", ", ".join((first, *others)))
         if "*" in bare and "[" not in text and not re.search(r"[&{=:(<]|\*\s*(?:const\s*)?\*", bare):
             kind, star, name = first.partition("*")
             for each in (parameter(f"{kind} {declarator}") for declarator in (star + name, *others)):
                 found.append((each.type + " *" * each.pointer, [each.name]))
             continue
-        line = re.fullmatch(r"([\w\s:<>,]*?)\s*(\w+(?:\s*\[[^\]]*\])*)", first)
-        plain = not re.search(r"[*&{=]|\b(?:minigrad_)?align", bare)
-        found.append((line[1], [line[2], *others]) if line and plain else ("", [""]))
-    return found
+        line = re.fullmatch(r"(?:mutable\s+)?([\w\s:<>,]*?)\s*(\w+(?:\s*\[[^\]]+\])*)", first)
+        known = line and not re.search(r"[*&{=]|\b(?:minigrad_)?align", bare)
+        found.append((line[1], [line[2], *others]) if line and known else ("", [""]))
+    rest = body[max((item.stop for item in items(body)), default=0) :].strip()  # such as macros without semicolons
+    return [*found, *([("", [""])] * bool(rest))] or [("alignas", ["1"])]
 
 
 def _of_base(code: str, clause: str) -> list[tuple[str, list[str]]]:
     """The members of a base, as in `: public Base`; unread where more than one type of them lets C++ pad in between."""
     base = re.fullmatch(r"\s*:\s*(?:public\s+)?(\w+)\s*", clause)
-    found = members(code, base[1]) if base else None
+    found = of_struct(code, base[1]) if base else None
     alike = found is not None and len({kind for kind, _ in found}) <= 1
     return found if found is not None and alike else [("", [""])] * bool(clause.strip())
 
@@ -97,11 +115,14 @@ def _alignment(found: re.Match[str]) -> str:
     """An alignment as a word, other attributes as none."""
     said = re.sub(r"\bsizeof\s*\(\s*([\w ]+?)\s*\)", lambda kind: str(BYTES.get(kind[1], kind[0])), found[0])
     size = re.fullmatch(r"(?:alignas|__align__)\s*\(([\d\s()*+-]+)\)", said)
-    return f"minigrad_align_{eval(size[1], {})}" if size else " "
+    other = "align" in found[0] or "packed" in found[0]
+    return f"minigrad_align_{eval(size[1], {})}" if size else " minigrad_align_as_said " if other else " "
 
 
-def enumerators(code: str) -> Iterator[tuple[str, str]]:
-    """The names in enums with their values, up to one that is not written in digits."""
+def constants(code: str) -> Iterator[tuple[str, str]]:
+    """The names of whole numbers with their values: constants, and those in enums up to one that is no number."""
+    for name, value in _CONSTANT.findall(code):
+        yield name, value if value.isdigit() else f"({value})"
     for each in _ENUM.finditer(code):
         value = 0
         for name, sign, said in (one.partition("=") for one in split(each[1])):
@@ -110,6 +131,12 @@ def enumerators(code: str) -> Iterator[tuple[str, str]]:
             value = int(said) if sign else value
             yield name.strip(), str(value)
             value += 1
+
+
+def extents(declarator: str, values: Mapping[str, int]) -> str:
+    """`v[N * 2]` -> `v[6]`; ? for one that is not read."""
+    text = _WORD.sub(lambda found: str(values.get(found[0], found[0])), declarator)
+    return _EXTENT.sub(lambda found: f"[{eval(found[1].replace('/', '//'), {})}]", text) or "?"
 
 
 @lru_cache(64)

@@ -15,11 +15,11 @@ _MACRO = re.compile(r"(\w+)(\(?)(?:\\\n|\s)*(.*)", re.S)
 DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
 _SIGN = re.compile(rf"[()\[\]{{}};]|{DIRECTIVE.pattern}", re.M)
 _OPENS = re.compile(r'\s*(?:(?:inline\s+)?namespace\b[^;=()]*|extern\s*" "\s*)$')
-ATTRIBUTE = re.compile(r"\b(?:alignas|__align__|__attribute__)\s*\((?:[^()]|\([^()]*\))*\)|\[\[[^\]]*\]\]")
 _TEMPLATE = re.compile(r"\btemplate\s*<[^{};]*?>(?=\s*[A-Za-z_\[])")
 _NESTED = r"[^()]"
 for _ in range(5):
     _NESTED = rf"(?:[^()]|\({_NESTED}*\))"
+ATTRIBUTE = re.compile(rf"\b(?:alignas|__align__|__attribute__)\s*\({_NESTED}*\)|\[\[[^\]]*\]\]")
 BOUNDS = re.compile(rf"__(?:launch_bounds|cluster_dims|attribute)__\s*\({_NESTED}*\)")
 _TYPE = re.compile(r"\s*(?:typedef\s+)?(?:struct|class|union|enum)\b[^()]*$")
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 
+from minigrad import members
 from minigrad.display import MARK
 from minigrad.display import Listing as Listing
 from minigrad.display import regions as regions
 from minigrad.errors import CompileError
-from minigrad.members import enum_type, enumerators, instance, meanings, members, takes_real, type_words
 from minigrad.scan import (
     BOUNDS,
     INCLUDE,
@@ -50,8 +50,6 @@ _WORD = re.compile(r"\b[A-Za-z_]\w*")
 _NO_BODY = re.compile(r"\s*;")
 _HEADERS = ("include", "inc", "common", "Common", "src")
 _ON_DEVICE = {"__global__", "__device__", "__constant__", "__managed__", "__shared__", "constexpr"}
-_CONSTANT = re.compile(r"\b(?:const|constexpr)\s+(?:unsigned\s+)?(?:int|unsigned|size_t)\s+(\w+)\s*=\s*(\d+)\s*;")
-EMPTY = (("alignas", "1", ()),)  # the members of a struct without any, which has one byte
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TUNABLE = re.compile(r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+(\d+)[ \t]*$", re.M)
 
@@ -92,8 +90,8 @@ class Source:
         macros: dict[str, str | None] = tunables | dict(self.macros)
         left = {*self.included}
         found = [code for s in self.chain for code in live_files(s.text, s.folder, macros, self.find, left)]
-        constants = dict(each for code in found for each in (*_CONSTANT.findall(code), *enumerators(code)))
-        return found, constants | {name: value for name, value in macros.items() if value}
+        known = dict(each for code in found for each in members.constants(code))
+        return found, known | {name: value for name, value in macros.items() if value}
 
     @cached_property
     def _kernel(self) -> re.Pattern[str]:
@@ -130,37 +128,37 @@ class Source:
         param, seen = parameter(text), set[str]()
         while (kind := param.type) in self.aliases and kind not in seen:
             seen.add(kind)
-            param = parameter(f"{'const ' * param.const}{self.aliases[kind]} {'*' * param.pointer} {param.name}")
+            text = f"{'const ' * param.const}{self.aliases[kind]} {'*' * param.pointer} "
+            param = parameter(self.expanded(text) + param.name)
         if "::" in param.type and "<" not in param.type and not param.type.startswith("std::"):
             return self._parameter(text.replace(param.type, param.type.rpartition("::")[2]), inside)
         if "<" in kind:
             return self._of_template(param, inside)
         ours = kind in READ and (kind not in OWN_STRUCTS or any(CUDA in path.parents for path in self.included))
-        known = ours or not kind.isidentifier() or kind not in type_words(self._all)
-        if not known and (base := enum_type(self._all, kind)):
+        known = ours or not kind.isidentifier() or kind not in members.type_words(self._all)
+        if not known and (base := members.enum_type(self._all, kind)):
             return param._replace(type=base)
         struct = rf"\b(?:struct|class|union)\b[^{{}};<]*\b{kind}\b|\}}\s*{kind}\s*;"
         if not known and kind not in inside and re.search(struct, self._all):
-            return param._replace(members=self._members(self._all, kind, inside))
+            return param._replace(members=self._members(self._expanded, kind, inside))
         return param
 
     def _members(self, text: str, struct: str, inside: tuple[str, ...]) -> tuple:
-        """The members of a struct with their types; those of an empty one are its alignment."""
-        made, found = [], members(text, struct)
+        made, found = [], members.of_struct(text, struct)
         for its, name in ((its, name) for its, names in found or [] for name in names):
             each = self._parameter(f"{its or '?'} {name.partition('[')[0] or '?'}", (*inside, struct))
-            extents = re.sub(r"\[([\d\s()*+-]+)\]", lambda found: f"[{eval(found[1], {})}]", self.expanded(name))
-            made.append((each.type, "*" * ("*" in its) + (extents or "?"), each.members))
-        return tuple(made) if made or found is None else EMPTY
+            own = members.extents("*" * ("*" in its) + self.expanded(name), self.tunables)
+            made.append((each.type, own, each.members))
+        return tuple(made) if made or found is None else members.EMPTY
 
     def _of_template(self, param: Param, inside: tuple[str, ...]) -> Param:
         """A parameter whose type is a template's instance, as Pack<float, 4>, or lies in one, as vec4<float>::Type."""
         values = {name: value for name, _, value in self.template_values}
         kind = _WORD.sub(lambda word: values.get(word[0], word[0]), param.type)
         if kind.startswith(("std::bool_constant<", "std::integral_constant<")):
-            return param._replace(members=EMPTY)
+            return param._replace(members=members.EMPTY)
         found = re.fullmatch(r"(?:\w+\s*::\s*)*(\w+)\s*<(.*)>\s*(?:::\s*(\w+))?", kind, re.S)
-        text = instance(self._all, found[1], split(found[2])) if found else ""
+        text = members.instance(self._expanded, found[1], split(found[2])) if found else ""
         if not (found and text) or kind in inside:
             return param
         if found[3]:
@@ -177,9 +175,8 @@ class Source:
             text = _WORD.sub(lambda found: found[0] if found[0] in own else values.get(found[0], found[0]), text)
         return text
 
-    @cached_property
-    def _all(self) -> str:
-        return "\n".join(self._compiled[0])
+    _all = cached_property(lambda self: "\n".join(self._compiled[0]))
+    _expanded = cached_property(lambda self: self.expanded(self._all))
 
     @cached_property
     def aliases(self) -> dict[str, str]:
@@ -188,7 +185,7 @@ class Source:
         A macro with a default has this where an #if asks for it.
         """
         mine = {name: value for name, kind, value in self.template_values if kind in ("class", "typename")}
-        found = meanings(self._compiled[0])
+        found = members.meanings(self._compiled[0])
         if self.tunables and not self.macros and any(len(kinds) > 1 for kinds in found.values()):
             defaults = tuple((name, str(value)) for name, value in self.tunables.items())
             return replace(self, macros=defaults).aliases | mine
@@ -197,7 +194,7 @@ class Source:
     @property
     def open_types(self) -> set[str]:
         """The types that a launch defines: `real`, where the text uses it and has no meaning of its own for it."""
-        return {"real"} - self.aliases.keys() if takes_real(self._all) else set()
+        return {"real"} - self.aliases.keys() if members.takes_real(self._all) else set()
 
     @cached_property
     def device_text(self) -> str:
@@ -367,8 +364,8 @@ class Source:
         found = self.kernels[kernel]
         if len(found.lines) > 1:
             lines = " and ".join(map(str, found.lines))
-            ways = f"its namespace, 'a::{kernel}', or its parameters, '{kernel}(float*, int)'"
-            raise ValueError(f"{self.name} defines {kernel} in the lines {lines}; say which by {ways}.")
+            ways = f"by its namespace, 'a::{kernel}', or its parameters, '{kernel}(float*, int)', or take one away"
+            raise ValueError(f"{self.name} defines {kernel} in the lines {lines}; say which {ways}.")
         if self.is_open(kernel):
             values = " ".join(self._head(kernel)[2].split())  # type: ignore[index]
             raise ValueError(f"{kernel} is a template of <{values}>; give it arguments in its name: '{kernel}<...>'.")

@@ -61,6 +61,11 @@ def _element(struct: str, kind: str) -> tuple[np.dtype, int]:
 
 
 def _unread(struct: str, member: str) -> LaunchError:
+    if member in ("real", "wide"):
+        return LaunchError(
+            f"struct {struct} has a member of type {member}, which only a launch defines; give it a type or a macro of "
+            "your own."
+        )
     return LaunchError(
         f"struct {struct}: the layout of {'a member' if member == '?' else member!r} is not read here; members are "
         "numbers, vectors, structs of these, and arrays with extents in digits. Take a void* and cast it in the kernel."

@@ -254,3 +254,14 @@ class CallParser(StructParser):
         """The expression, with its closing parenthesis stepped over."""
         self.tokens.expect(")")
         return e
+
+
+def literal(text: str) -> ast.Number:
+    low = text.lower()
+    if low.startswith("0x") and "p" in low:
+        return ast.Number(repr(float.fromhex(low.rstrip("f"))), "float" if low.endswith("f") else "double")
+    if low.startswith("0x") or not any(c in low for c in ".ef"):
+        wide = "l" in low
+        kind = ("unsigned long long" if wide else "unsigned") if "u" in low else "long long" if wide else "int"
+        return ast.Number(text, kind)
+    return ast.Number(text.rstrip("lL"), "float" if low.endswith("f") else "double")

@@ -13,10 +13,9 @@ from typing import Any
 from minigrad.adjoint.frontend.arguments import ArgumentBinder, storage
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS
 from minigrad.adjoint.frontend.items import MODIFIERS, FunctionItem
-from minigrad.adjoint.language import ast
+from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Place, base_name
 from minigrad.adjoint.language.control_flow import normalize_jumps, structured
-from minigrad.adjoint.language.dataflow import inactive_parameters
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token
 from minigrad.adjoint.language.rewrite import ZERO, flatten
 from minigrad.adjoint.language.values import (
@@ -65,7 +64,8 @@ class Functions(ArgumentBinder):
                 whole = (
                     isinstance(a, Elements) and a.axes == 1 and not a.indices and a.type == p.type and a.joint == "_"
                 )
-                if not whole or a.name not in parser.symbols.parameters:  # type: ignore[union-attr]
+                known = parser.symbols.parameters.keys() - parser.symbols.null
+                if not whole or a.name not in known:  # type: ignore[union-attr]
                     return None
                 given.append(ast.Name(a.name, p.type, token.place))  # type: ignore[union-attr]
             else:
@@ -104,6 +104,8 @@ class Functions(ArgumentBinder):
             if made is None or own.symbols.dynamic or any(d.shared for d in made.declared.values()):
                 return None
             own.finish(made)
+            if dataflow.read(made.body) & {*ast.CLOCKS}:
+                return None
         finally:
             self.stack.pop()
         text = self.tokens.text[self.tokens.tokens[item.start].start : self.tokens.tokens[self.tokens.at - 1].stop]
@@ -112,7 +114,7 @@ class Functions(ArgumentBinder):
         if members or re.search(r"\b(?!std\b)\w+::", text) or (self.tokens.redefined | self.shared) & words:
             return None
         made.text = text
-        made.inactive = inactive_parameters(made)
+        made.inactive = dataflow.inactive_parameters(made)
         return made
 
     def method(self, parser: Any, of: Struct | StructType, name: str, arguments: list[Value], token: Token) -> Value:
