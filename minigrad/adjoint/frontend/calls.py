@@ -238,7 +238,7 @@ class CallParser(StructParser):
             value, _ = self.isolated(self.full)
             kind = value.type
             if isinstance(value, Elements):
-                dims = value.dims[len(value.indices) :]
+                dims = value.left
             if isinstance(value, Pointer) or (isinstance(value, Elements) and not dims):
                 kind = "size_t"  # of the bytes of an address
         tokens.expect(")")

@@ -57,7 +57,7 @@ def parse(
     defined = {name: [Token("number", str(value), Place(0, 0))] for name, value in defines.items() if name != "real"}
     macros, formulas = _typed_macros(tokens, tokens.macros | defined)
     parser = FileParser(tokens, SymbolTable(tokens, macros))
-    parser.symbols.null = null
+    parser.symbols.null, parser.symbols.formulas = null, formulas
     try:
         parser.items()
         parser.parse_kernel(kernel, template)

@@ -38,6 +38,7 @@ class SymbolTable:
 
     def __init__(self, tokens: TokenStream, macros: dict[str, ast.Name] | None = None):
         self.tokens, self.macros = tokens, macros or {}
+        self.formulas: dict[str, Expr] = {}  # of macros
         self.functions: dict[str, ast.Function] = {}
         self.types: list[dict[str, Kind | Pointer]] = [{}]  # typedefs and templates' arguments; the innermost last
         self.scopes: list[dict[str, Symbol]] = [{}]  # the innermost last
