@@ -114,7 +114,13 @@ def test_assembly_that_reads_a_clock():
 def test_a_header_of_the_project_is_read_whatever_its_brackets(tmp_path):
     (tmp_path / "include").mkdir()
     guard = "#include <unistd.h>\n#if _POSIX_VERSION > 1\n#else\n#error unknown\n#endif\n"
-    (tmp_path / "include" / "square.h").write_text(f"{guard}__device__ double square(double v) {{ return v * v; }}\n")
+    (tmp_path / "include" / "own").mkdir()
+    (tmp_path / "include" / "own" / "power.h").write_text('#include "number.h"\n')  # its own one
+    (tmp_path / "include" / "own" / "number.h").write_text("#define NUMBER 1\n")
+    (tmp_path / "include" / "number.h").write_text("#define NUMBER_OF_ANOTHER 3\n")
+    guard += '#include "own/power.h"\n#include "number.h"\n'
+    square = "__device__ double square(double v) { return v * v * NUMBER; }"
+    (tmp_path / "include" / "square.h").write_text(f"{guard}{square}\n")
     path = tmp_path / "src" / "k.cu"
     path.parent.mkdir()
     path.write_text(source("y[i] = square(x[i]);", "#include <square.h>"))

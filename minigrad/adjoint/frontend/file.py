@@ -45,7 +45,7 @@ class KernelFile:
 
 def parse(
     text: str, name: str, kernel: str, defines: Mapping[str, Any],
-    template: Sequence[tuple[str, str, str]] = (), find: Find = lambda _: None,
+    template: Sequence[tuple[str, str, str]] = (), find: Find = lambda *_: None,
     ahead: Sequence[tuple[str, str]] = (), null: Set[str] = frozenset(),
 ) -> KernelFile:  # fmt: skip
     """Parse a kernel of a file of this name. Raises NotDifferentiable with line and column.

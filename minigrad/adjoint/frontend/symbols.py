@@ -138,7 +138,7 @@ class SymbolTable:
             return ast.Name(name, self.macros[name].type, token.place)
         if name in ast.CONSTANTS:
             return ast.Name(name, ast.CONSTANTS[name], token.place)
-        raise self.tokens.rejected(token) or self.tokens.error(token.place, f"{name} is not declared here.")
+        raise self.tokens.rejected(token) or self.tokens.unknown(token.place, f"{name} is not declared here.")
 
 
 class TypeParser:
@@ -220,7 +220,7 @@ class TypeParser:
 
     def unknown_type(self, token: Token) -> NotDifferentiable:
         why = f"the type {token.text} is outside the differentiable subset; {ALLOWED_TYPES}."
-        return self.tokens.rejected(token) or self.error(token.place, why)
+        return self.tokens.rejected(token) or self.tokens.unknown(token.place, why)
 
     def expression(self, rank: int = 0) -> Expr:
         """An expression that is a number, of operators that bind more tightly than `rank`."""
