@@ -101,7 +101,7 @@ RIGHT = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.filterwarnings("ignore:.*code for the host is left out")
 @pytest.mark.parametrize("case", RIGHT)
 def test_right(case):

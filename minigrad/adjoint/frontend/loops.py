@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from minigrad.adjoint.frontend.items import constant
+from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, is_float, unused_name
 from minigrad.adjoint.language.control_flow import TRUE, leaves

@@ -230,6 +230,8 @@ class TypeParser:
     def number(self, value: Value, place: Place) -> Expr:
         if is_expression(value):
             return value  # type: ignore[return-value]
+        if isinstance(value, Struct) and self.conversions(value):
+            return self.conversion(value, place)
         what = "a struct" if isinstance(value, Struct) else "an array or a pointer"
         raise self.error(place, f"{what} stands here in place of a number; take an element or a member of it.")
 
@@ -327,6 +329,14 @@ class TypeParser:
         return found
 
     # Methods of the parsers that extend this one.
+
+    def conversions(self, value: Value) -> list[str]:
+        """The methods by which C++ makes a number of an object: `operator double()`."""
+        methods = value.type.methods if isinstance(value, Struct) and self.functions else {}
+        return [name for name, items in methods.items() if items[0].returns]
+
+    def conversion(self, value: Struct, place: Place) -> Expr:
+        raise NotImplementedError  # the parser of calls has it
 
     def full(self) -> Value:
         raise NotImplementedError

@@ -34,6 +34,7 @@ class StructType:
     types: dict[str, "Kind"] = field(default_factory=dict)
     values: dict[str, "Value"] = field(default_factory=dict)
     arguments: tuple = ()
+    bases: tuple["StructType", ...] = ()  # that it extends: their members are the first of its own
 
     def __str__(self) -> str:
         return self.name
@@ -42,6 +43,9 @@ class StructType:
     def short(self) -> str:
         """Its name without the arguments of a template, which constructors have."""
         return self.name.partition("<")[0]
+
+    def extends(self, other: "Kind | None") -> bool:
+        return any(base is other or base.extends(other) for base in self.bases)
 
     def member(self, name: str) -> Member | None:
         return next((m for m in self.members if m.name == name), None)
@@ -80,6 +84,10 @@ class Struct:
     members: dict[str, "Value"]
     origin: "Pointer | None" = None  # its address, where it is an element of an array
     temporary: bool = False  # its variables belong to no name yet
+
+    def seen_as(self, base: StructType) -> "Struct":
+        """The part of it that is the struct `base`, which its own type extends."""
+        return replace(self, type=base, members={m.name: self.members[m.name] for m in base.members})
 
 
 @dataclass(frozen=True, eq=False)

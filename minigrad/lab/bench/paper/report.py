@@ -157,7 +157,7 @@ class PaperReport(Tabular):
 
 
 def _program(title: str) -> str:
-    """What runs together: the kernels of LULESH, but each setting of XSBench's one kernel by itself."""
+    """The name that kernels of one run share: LULESH for its eight; each setting of XSBench's kernel has its own."""
     name, _, kernel = title.partition(", ")
     return name if kernel == APPLICATIONS[title].kernel else title
 
