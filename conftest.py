@@ -8,6 +8,7 @@ skipped for lack of them.
 import gc
 import os
 import shutil
+from collections import Counter
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -31,6 +32,7 @@ os.environ["MINIGRAD_PROGRESS"] = "off"  # also for the notebooks' kernels: what
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    sample(items)
     for item in items:
         for tag in {"gpu", "mpi"}.intersection(cell_tags(item)):
             item.add_marker(tag)
@@ -49,6 +51,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skipif(not chromium(), reason="no Chromium, or no playwright"))
         if item.get_closest_marker("mpi") and (reason := no_mpi()):
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def sample(items: list[pytest.Item]) -> None:
+    """Leave to `make soak`, of a test marked `sample(n)`, all but every n-th case, those of a GPU counted apart."""
+    numbers: Counter[tuple] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("sample")
+        if marker and not item.get_closest_marker("soak"):
+            test = item.nodeid.partition("[")[0], item.get_closest_marker("gpu") is None
+            if numbers[test] % marker.args[0]:
+                item.add_marker("soak")
+            numbers[test] += 1
 
 
 @cache

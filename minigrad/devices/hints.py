@@ -10,6 +10,10 @@ _HINTS = (
     ("bfloat16", "",
      "`real` is bfloat16 here, a type of memory alone: a number that is computed, a sum above all, is a `wide`, which "
      "is float for it; and 0 is real(0) next to an element, after ? or :."),
+    (r"'_*half2?'|\"_*half2?\"", "", "Half precision is in a header: write #include <cuda_fp16.h> at the top."),
+    ("(nv_bfloat162?|__nv_bfloat162?)", "", "It is in a header: write #include <cuda_bf16.h> at the top."),
+    (r"extended character|\\U|[Uu]nicode|<U\+|unrecognized token", r"[^\x00-\x7f]",
+     "The line has a sign that only looks like one of C++, as quotes and spaces of a web page do: type it again."),
     ("directive", r"^#", "A comment begins with //."),
     ("", r"\b(np|numpy|math)\.", "NumPy is not available here; use expf, logf, sqrtf, powf, fabsf, fminf and fmaxf."),
     ("", r"\*\*|\^", "There is no power operator: write x * x, or powf(x, 3.0f)."),

@@ -30,6 +30,8 @@ WAYS_OUT |= dict.fromkeys(
     ("cudaTexture", "cudaSurface", "CUtex", "CUsurf"),
     " Textures and surfaces run only on a GPU; read the array itself.",
 )
+WAYS_OUT["std::"] = " C++'s library is for the host: pass the address of the numbers, and how many they are."
+WAYS_OUT[""] = " If it is a struct, put its text beside the kernel's; a reference is a pointer here."
 
 
 class BoundArguments(NamedTuple):
@@ -57,7 +59,7 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
             several = isinstance(arg, list | tuple) and structs.holds_pointers(param.members)
             if several:
                 array = structs.array_of(_place(kernel, i, param), param, arg, behind)
-                written += [x for each in arg for x in each.values() if hasattr(x, "written_by")]
+                written += structs.tensors(arg)
             else:
                 array = _array(kernel, i, param, arg)
                 _check_array(kernel, i, param, array, real)
@@ -70,7 +72,7 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
         if not param.pointer:
             if _is_struct(param):
                 values[i] = structs.by_value(_place(kernel, i, param), param, arg, behind)
-                written += [x for x in arg.values() if hasattr(x, "written_by")] if isinstance(arg, Mapping) else []
+                written += structs.tensors(arg) if isinstance(arg, Mapping) else []
             else:
                 values[i] = _scalar(kernel, i, param, c_type(param.type, real), arg)
         if param.type == "TensorMap":

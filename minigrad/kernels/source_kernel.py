@@ -14,6 +14,7 @@ from minigrad.devices import for_launch
 from minigrad.devices.device import Dim3
 from minigrad.errors import require, require_bool
 from minigrad.kernels import arguments
+from minigrad.kernels.chosen_kernel import chosen, parse
 from minigrad.kernels.included_kernel import defining
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.types import BFLOATS, ELEMENTS, SCALARS, plain
@@ -35,12 +36,13 @@ class SourceKernel(Kernel):
         It is this kernel's own value: another kernel of the file has another copy. Raises ValueError.
         """
         require(f"mg.kernel {self.name}: constant", name, str, "a variable's name")
-        if not re.search(rf"\b__(?:constant|device)__\b[^;(){{}}]*\b{re.escape(name)}\b", "\n".join(self.source.texts)):
+        words = "|".join(self.source.standing_for({"__constant__", "__device__"}))
+        if not re.search(rf"\b(?:{words})\b[^;]*?\b{re.escape(name)}\b", "\n".join(self.source.texts)):
             raise ValueError(f"{self.source.name} has no __constant__ or __device__ variable {name}.")
         self._constants[name] = np.array(value.numpy() if hasattr(value, "numpy") else value)
         self._stored = {(module, other) for module, other in self._stored if other != name}
 
-    def _check_types(self) -> None:
+    def check_types(self) -> None:
         """Raise TypeError for a parameter whose type a header may define that is not here."""
         for param in self.signature.params if not self._modules else ():
             known = param.members or plain(param.type) in (*ELEMENTS, *SCALARS, *BFLOATS, "real", "wide", "void")
@@ -53,7 +55,7 @@ class SourceKernel(Kernel):
 
     def run(self, args: Sequence[Any], grid: Dim3, block: Dim3, shared: int, values: Mapping[str, int]) -> None:
         """Set the variables where they are not yet, then run."""
-        self._check_types()
+        self.check_types()
         if self._constants:
             bound = arguments.bind(self.name, self.signature.params, args)
             device: Any = for_launch(bound.device)
@@ -69,8 +71,10 @@ def kernel(
 ) -> SourceKernel:
     """Your own CUDA C++: `k = kernel(text, "scale"); k(x, y, 3.0, n, grid=4, block=256)`.
 
-    A template is named with its arguments: `kernel("sgemm.cu", "sgemm<64, 8>")`. Host code and headers that are not
-    here are left out; on sim also what does not compile there, such as PTX, where the kernel needs none of it.
+    A template is named with its arguments, `kernel("sgemm.cu", "sgemm<64, 8>")`, and one of several kernels of a name
+    with its namespace or the types of its parameters, "a::scale" or "scale(float*, int)".
+    Host code and headers that are not here are left out; on sim also what does not compile there, such as PTX, where
+    the kernel needs none of it.
     source_or_path is the text itself or the path of a `.cu` file. Arguments are tensors and Python scalars; a pointer
     that is not const is an output and is written in place. It runs on the device of its tensors, `sim` or `cuda`.
     A struct with pointers is given as its members, {"x": tensor, "n": 3}, an array of such structs as a list of these;
@@ -80,15 +84,15 @@ def kernel(
     require("mg.kernel", name, str, "the name of a kernel as its second argument")
     require(f"mg.kernel {name}: defines", defines, Mapping | None, "macros by name, e.g. {'TILE': 16}")
     for macro, value in (defines or {}).items():
-        if not (isinstance(macro, str) and macro.isidentifier()) or value is None:
+        if not (isinstance(macro, str) and macro.isidentifier()) or value is None or "\n" in str(value):
             raise ValueError(f"mg.kernel {name}: defines={{{macro!r}: {value!r}}} is no macro; write {{'TILE': 16}}.")
     require_bool(f"mg.kernel {name}", "cooperative", cooperative)
-    head, less, given = name.partition("<")
-    plain = head.rpartition("::")[2].strip()
-    name = plain + less + given
+    said = parse(name)
+    plain, name = said.kernel, said.kernel + said.arguments
     macros = tuple((key, str(int(v) if isinstance(v, bool) else v)) for key, v in (defines or {}).items())
     source = replace(source_of(f"mg.kernel {name}", source_or_path, plain), macros=macros)
-    source = wanted(defining(source, plain), plain, name if plain != name else "")
+    source, template = chosen(defining(source, plain), said)
+    source = wanted(source, plain, template)
     made = SourceKernel(source, plain, defines=defines, cooperative=cooperative)
     made.waits = True
     _ = made.signature  # raises where the text has no such kernel
@@ -120,4 +124,7 @@ def source_of(who: str, source_or_path: str | Path, name: str = "kernel") -> Sou
     if not os.path.isfile(path):  # Path.is_file raises where the text is too long for a name
         shown = text if len(text) < 100 else f"{text[:100]}..."
         raise FileNotFoundError(f"no file {shown!r}; give the path of a .cu file or CUDA C++ with a __global__ kernel.")
-    return Source(path.read_text("utf-8-sig", "replace"), path.name, path.parent)
+    text = path.read_text("utf-8-sig", "replace")
+    if "\0" in text:
+        raise ValueError(f"{path.name} is no text in UTF-8, as a compiler reads it; save it in that encoding.")
+    return Source(text, path.name, path.parent)

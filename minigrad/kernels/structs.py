@@ -45,7 +45,7 @@ def layout(struct: str, members: tuple) -> tuple[np.dtype, int]:
         names.append(name)
         formats.append((dtype, shape) if shape else dtype)
         offsets.append(offset)
-    size = -(-end // most) * most
+    size = -(-max(end, 1) // most) * most
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size}), most
 
 
@@ -61,6 +61,11 @@ def _element(struct: str, kind: str) -> tuple[np.dtype, int]:
 
 
 def _unread(struct: str, member: str) -> LaunchError:
+    if member in ("real", "wide"):
+        return LaunchError(
+            f"struct {struct} has a member of type {member}, which only a launch defines; give it a type or a macro of "
+            "your own."
+        )
     return LaunchError(
         f"struct {struct}: the layout of {'a member' if member == '?' else member!r} is not read here; members are "
         "numbers, vectors, structs of these, and arrays with extents in digits. Take a void* and cast it in the kernel."
@@ -132,8 +137,11 @@ def by_value(place: str, param: Param, value: Any, arrays: list[tuple[str, Any]]
     if param.members:
         given = isinstance(value, Mapping)
         host = filled(place, param, value, arrays) if given else np.asarray(value)
-        if host.ndim or not host.dtype.names:
-            raise TypeError(f"{place} takes one {param.type}; give np.array((...), {_words(dtype)}).")
+        if host.ndim or host.dtype.names is None:
+            way = f"np.array((...), {_words(dtype)})"
+            if holds_pointers(param.members):
+                way = f"its members, {{'{next(iter(fields(param.members)))}': ...}}, with a tensor for a pointer"
+            raise TypeError(f"{place} takes one {param.type}; give {way}.")
         if not given:
             check(place, param, host.dtype)
     else:
@@ -147,12 +155,13 @@ def by_value(place: str, param: Param, value: Any, arrays: list[tuple[str, Any]]
 def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tuple[str, Any]]) -> np.ndarray:
     """A struct of these members; missing ones are 0. Raises TypeError."""
     made = np.zeros((), layout(param.type, param.members)[0])
-    known = {re.findall(r"\w+", name)[0]: (kind, name, inner) for kind, name, inner in param.members if name}
+    known = fields(param.members)
     for own, value in values.items():
         if own not in known:
             raise TypeError(f"{place} has no member {own!r}; it has {', '.join(known)}.")
         kind, name, inner = known[own]
-        within, member = f"{place}: its member {own}", Param(own, kind, name.startswith("*"), False, inner)
+        within = f"{place}: its member {own}"
+        member = Param(f"{param.name}.{own}", kind, name.startswith("*"), False, inner)
         array = getattr(value, "array", value)
         if member.pointer and value is not None:
             if not isinstance(array, Array):
@@ -161,12 +170,34 @@ def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tup
             if array.dtype != wanted and not _alike(array.dtype, wanted):
                 raise TypeError(f"{within} is {_words(wanted)}; got {_words(array.dtype)}.")
             made[own] = array.address
-            arrays.append((f"{param.name}.{own}", array))
+            arrays.append((member.name, array))
         elif isinstance(value, Mapping):
             made[own] = filled(within, member, value, arrays)
+        elif inner and isinstance(value, list | tuple) and all(isinstance(each, Mapping) for each in value):
+            if made[own].shape != (len(value),):
+                raise TypeError(
+                    f"{within} is an array of {' x '.join(map(str, made[own].shape))} structs; got {len(value)}."
+                )
+            for n, each in enumerate(value):
+                made[own][n] = filled(within, member._replace(name=f"{member.name}[{n}]"), each, arrays)
         elif not member.pointer:
             put(within, made, own, array.numpy() if isinstance(array, Array) else value)
     return made
+
+
+def fields(members: tuple) -> dict[str, tuple]:
+    """The members that have names, by these: type, declarator, and the members of that type."""
+    named = [each for each in members if each[0] not in ("union", "alignas")]
+    return {next(iter(re.findall(r"[A-Za-z_]\w*", each[1])), "?"): each for each in named}
+
+
+def tensors(value: Any) -> Iterator[Any]:
+    """The tensors to which a struct, or an array of structs, points."""
+    if isinstance(value, Mapping | list | tuple):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from tensors(each)
+    elif hasattr(value, "written_by"):
+        yield value
 
 
 def put(place: str, host: np.ndarray, member: str, value: Any) -> None:
@@ -207,10 +238,8 @@ def holds_pointers(members: tuple) -> bool:
 
 def addresses(members: tuple, host: np.ndarray) -> Iterator[np.ndarray]:
     """The pointers in an array of structs, as arrays of their addresses."""
-    for kind, declarator, inner in members:
-        if kind not in ("union", "alignas"):
-            field = host[re.findall(r"\w+", declarator)[0]]
-            yield from (field,) if declarator.startswith("*") else addresses(inner, field)
+    for name, (_, declarator, inner) in fields(members).items():
+        yield from (host[name],) if declarator.startswith("*") else addresses(inner, host[name])
 
 
 def is_value(param: Param) -> bool:

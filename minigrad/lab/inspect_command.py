@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.devices import check, get
 from minigrad.errors import CompileError, DeviceError, LaunchError
 from minigrad.kernels.source_kernel import kernel as compiled
 from minigrad.lab.inspect_values import Values
@@ -38,6 +39,10 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE", help="a macro")
     parser.add_argument("--output", action="append", default=[], metavar="NAME", help="must be written whole, no NaN")
     parser.add_argument("--cooperative", action="store_true", help="all blocks run at once, as for grid.sync()")
+    parser.add_argument(
+        "--blocks", type=int, default=1, help="whose accesses are counted; all are checked (%(default)s)"
+    )
+    parser.add_argument("--timeout", type=float, default=20, metavar="SECONDS", help="for the kernel (%(default)g)")
     parser.add_argument("--seed", type=int, default=0, help="of random numbers (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="write problems and counts there; - prints them")
 
@@ -48,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         record = _record(options)
         rows = {"kernel": record.kernel, "problems": [asdict(each) for each in record.problems]}
-        rows["lines"] = [asdict(each) for each in record.lines]
+        rows["lines"] = [asdict(each) for each in record.lines] if record.counted else None
         text = json.dumps(rows, indent=1, default=_plain)
         if options.json and options.json != "-":
             Path(options.json).write_text(text + "\n", encoding="utf-8")
@@ -65,10 +70,14 @@ def _record(options: argparse.Namespace) -> Any:
     if not path.is_file():
         raise ValueError(f"there is no file {options.file}; give the path of a .cu file.")
     kernel = compiled(path, options.kernel or _only(path), dict(map(_pair, options.define)), options.cooperative)
+    kernel.check_types()
     values = Values(kernel.name, kernel.signature.params, dict(map(_pair, options.arg)), options.seed)
     args = [values.of(param) for param in kernel.signature.params]
     grid, block = (_extent(name, getattr(options, name)) for name in ("grid", "block"))
-    return inspect(kernel, *args, grid=grid, block=block, shared=options.shared, outputs=options.output)
+    simulator: Any = get(check("sim"))
+    simulator.timeout = options.timeout
+    given = {"shared": options.shared, "blocks": options.blocks, "outputs": options.output}
+    return inspect(kernel, *args, grid=grid, block=block, **given)
 
 
 def _only(path: Path) -> str:

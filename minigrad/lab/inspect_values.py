@@ -147,11 +147,9 @@ class Values:
 def members(param: Param) -> dict[str, Param]:
     """The members of a struct as parameters, by their dotted names."""
     found = {}
-    for kind, declarator, inner in param.members:
-        if kind not in ("union", "alignas"):
-            own, *extents = re.split(r"(?=\[)", declarator.lstrip("*"), maxsplit=1)
-            name = f"{param.name}.{own.strip()}"
-            found[name] = Param(name, kind.rstrip(" *") + "".join(extents), declarator.startswith("*"), False, inner)
+    for own, (kind, declarator, inner) in structs.fields(param.members).items():
+        extents, pointer = "".join(re.findall(r"\[.*", declarator)), declarator.startswith("*")
+        found[f"{param.name}.{own}"] = Param(f"{param.name}.{own}", kind.rstrip(" *") + extents, pointer, False, inner)
     return found
 
 

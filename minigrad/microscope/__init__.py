@@ -95,8 +95,9 @@ def inspect(
     in both branches of an if; different masks of the lanes of one shuffle, where no lane is left to wait for; an
     integer that a shuffle reads from a lane that is not in the mask, as it may remain unused (a float is NaN). Of a
     thread's own variable that nobody has set, only statements that read and change it are seen (s += x, s = f(s, x),
-    s++), and of an array of undefined memory (mg.empty) only elements of at least four bytes that are read and changed
-    (y[i] += x, atomicAdd). With Clang, setting a bit-field reads it first: in undefined shared memory that is reported.
+    s++, if (x > s) s = x), and of an array of undefined memory (mg.empty) only elements of at least four bytes that are
+    read and changed (y[i] += x, atomicAdd). With Clang, setting a bit-field reads it first: in undefined shared memory
+    that is reported.
 
     Counts are of the text as written, with lanes reconverged after each branch and iteration. nvcc may merge loads
     of two branches or of adjacent members, or unroll a loop whose lanes stay diverged. Of 116 counts of small kernels

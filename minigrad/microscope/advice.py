@@ -198,7 +198,13 @@ def missed_barrier(call: str, count: int, thread: Dim3) -> str:
     )
 
 
-def returned_lane(call: str, thread: Dim3, source: Dim3) -> str:
+def returned_lane(call: str, thread: Dim3, source: Dim3 | None) -> str:
+    if source is None:
+        return (
+            f"thread {thread} takes by {call} a value from a lane that the block does not have: the value is "
+            "undefined. Launch blocks of a multiple of 32 threads, with values of the others that change nothing: "
+            "v = i < n ? x[i] : 0."
+        )
     return (
         f"thread {thread} takes by {call} a value from the lane of thread {source}, which has returned: the value is "
         "undefined. Let every lane of the mask reach the call, with a value that changes nothing: v = i < n ? x[i] : 0."

@@ -96,7 +96,8 @@ class Finder:
             name = re.split(r"\W", what)[0]
             message = advice.unset(what, name)
             return Problem("uninitialised", message, *place, name, None, None, *where, count=finding.count)
-        message = advice.returned_lane(what, where[1], self.at(finding.block, finding.other_thread)[1])
+        source = self.at(finding.block, finding.other_thread)[1] if finding.other_thread < prod(self.block) else None
+        message = advice.returned_lane(what, where[1], source)
         return Problem("returned-lane", message, *place, None, None, None, *where, count=finding.count)
 
     def _race(self, me: Access, finding: Finding, at: str, variable: Variable | None, element: int | None) -> Problem:

@@ -67,6 +67,8 @@ class Inspection:
             raise MemoryError(self._missing)
         return self._seen.records
 
+    counted = property(lambda self: not self._missing, doc="False where there were more accesses than the limit.")
+
     @property
     def _missing(self) -> str:
         limit = f"there are more than {self._seen.full} accesses to record; give fewer blocks="

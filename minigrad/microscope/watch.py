@@ -208,7 +208,8 @@ class MovedArguments:
                 at, count = (self._moved(arrays[param.name]), arrays[param.name].size) if param.pointer else (place, 1)
                 memory = (ctypes.c_ubyte * (dtype.itemsize * count)).from_address(at)
                 for pointers in structs.addresses(param.members, np.ndarray((count,), dtype, memory)):  # type: ignore[arg-type]
-                    pointers[...] = [new.get(address, address) for address in pointers.tolist()]
+                    moved = [new.get(address, address) for address in pointers.ravel().tolist()]
+                    pointers[...] = np.reshape(np.array(moved, structs.ADDRESS), pointers.shape)
 
     def leave(self) -> list[bytes]:
         """Copy the results back. Returns the buffers' contents before the launch."""

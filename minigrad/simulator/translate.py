@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minigrad.devices.unit import alone, numbered
+from minigrad.errors import CompileError
 from minigrad.scan import (
     INCLUDE,
     Edit,
@@ -32,6 +33,7 @@ from minigrad.simulator.updates import updates
 from minigrad.source import Source
 
 BEFORE, AFTER = "({auto minigrad_index=", ";minigrad_index;})"  # around an index that is evaluated once
+DEEPEST = 20  # times that a file may stand inside itself
 PTX = "MINIGRAD_PTX"  # an undefined name: an `asm` is an error only where it is compiled
 
 NATIVE = Path(__file__).parent / "native" / "include"
@@ -41,7 +43,7 @@ _SHARED = re.compile(
 # At the head of a header that is read once.
 _GUARD = r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1\b[^\n]*$"
 _ONCE = re.compile(rf"#[ \t]*pragma[ \t]+once|{_GUARD}", re.M)
-_DEVICE = re.compile(r"\b__(?:device|constant|managed)__\b")
+_DEVICE = frozenset({"__device__", "__constant__", "__managed__"})
 _ALIGNED = re.compile(r"\b(?:alignas|__align__)\s*\([^()]*\)")
 _HEAD = re.compile(rf"(?:{_ALIGNED.pattern}|[^(){{}}=\[;])*")  # of a declaration, up to its brackets
 _TOKEN = re.compile(r"\b(?:asm|__asm__|__asm)\b|(?<!\()\b__noinline__\b")
@@ -92,6 +94,7 @@ class Translation:
     text: str = ""
     parts: dict[str, str] = field(default_factory=dict)  # the source texts, by their names in messages
     files: list[Path] = field(default_factory=list)  # included
+    around: list[Path] = field(default_factory=list)  # those in which the present text stands
     missing: list[str] = field(default_factory=list)  # headers that are not here
     changes: dict[tuple[str, int], list[Change]] = field(default_factory=dict)  # by part and line
     shared: dict[str, str] = field(default_factory=dict)  # the references of variables outside of functions, so far
@@ -111,7 +114,8 @@ def _translate(source: Source, here: Path, translation: Translation) -> str:
     translation.parts[source.name] = source.text
     text = source.text if translation.host else source.device_text
     code = blank(text)
-    edits = [*source.edits, *_edits(code, translation.evaluate_once, translation.note_updates)]
+    device = source.standing_for(_DEVICE)
+    edits = [*source.edits, *_edits(code, device, translation.evaluate_once, translation.note_updates)]
     edits += _entries(source, code, translation.kernel)
     _, outer, inner = _shared(code)
     scopes = [(0, dict(translation.shared))]
@@ -152,11 +156,15 @@ def _includes(
         text = path.read_text(errors="replace")
         line = source.text.count("\n", 0, match.start()) + 2
         again = path in translation.files and _ONCE.search(text)
+        if translation.around.count(path) > DEEPEST and not again:
+            raise CompileError(f"{source.name}({line - 1}): {name} includes itself. Put #pragma once at its top.")
         if path not in translation.files:
             translation.files.append(path)
         header = _header(replace(source, text=text, name=name, template="", before=None, words=source.device_words))
         translation.shared.update(pair for at, pairs in outer if at < match.start() for pair in pairs.items())
+        translation.around.append(path)
         inner = "" if again else _translate(header, path.parent, translation)
+        translation.around.pop()
         scopes.append((match.end(), dict(translation.shared)))
         edits.append((match.start(), match.end(), f'#line 1 "{name}"\n{inner}\n#line {line} "{source.name}"'))
     return [*edits, *numbered(code, source.name)] if edits else edits
@@ -169,9 +177,12 @@ def _header(read: Source) -> Source:
 
 
 @lru_cache(512)
-def _edits(code: str, evaluate_once: bool, note_updates: bool) -> list[Edit]:
-    """The edits that no wanted kernel changes. They are kept, as many files include the same headers."""
-    edits = [*_shared(code)[0], *_device(code), *_tokens(code)]
+def _edits(code: str, device: frozenset[str], evaluate_once: bool, note_updates: bool) -> list[Edit]:
+    """The edits that no wanted kernel changes. They are kept, as many files include the same headers.
+
+    device: the words of a variable in the GPU's memory, among them macros of the file.
+    """
+    edits = [*_shared(code)[0], *_device(code, device), *_tokens(code)]
     if evaluate_once:
         edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
     return [*edits, *updates(code)] if note_updates else edits
@@ -258,11 +269,11 @@ def _uses(code: str, names: Collection[str]) -> bool:
     return bool(re.search(rf"(?<![.\w])(?<!->)(?:{'|'.join(names)})\b", code))
 
 
-def _device(code: str) -> list[Edit]:
+def _device(code: str, words: frozenset[str]) -> list[Edit]:
     """After each __device__ or __constant__ variable its address for the host, and of the first a note for a watch."""
     edits: list[Edit] = []
     code = without_directives(code)
-    for match, stop in _declarations(_DEVICE, code):
+    for match, stop in _declarations(re.compile(rf"\b(?:{'|'.join(sorted(words))})\b"), code):
         head = _HEAD.match(code, match.end())
         function = code[head.end() : head.end() + 1] in ("(", "{") or "operator" in head.group()  # type: ignore[union-attr]
         template = re.search(r"\btemplate\s*<[^;{}]*$", code[max(0, match.start() - 500) : match.start()])

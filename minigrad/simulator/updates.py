@@ -12,15 +12,20 @@ _TYPE = r"(?!(?:return|goto|else|case|typedef|using|delete|throw|new|extern|stat
 _DECLARATION = re.compile(rf"[;{{}})]\s*(?:{_TYPE})+([A-Za-z_][^;{{}}]*)(?=;)")
 _UNSET = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*")
 _REFERENCE = re.compile(r"[(,]\s*(?!const\b)[\w:]+\s*&\s*(\w+)\s*(?=[,)])")
-_PLACE = r"((?P<name>[A-Za-z_]\w*)(?:\[(?:(?!\+\+|--)[^\[\]()=;{}\"])+\]|\.\w+)*)"  # its index calls and reads nothing
+# Its index calls and reads nothing.
+_PLACE = r"(?P<place>(?P<name>[A-Za-z_]\w*)(?:\[(?:(?!\+\+|--)[^\[\]()=;{}\"])+\]|\.\w+)*)"
 _BEGIN = r"(?<=[;{})])\s*(?:else\s+)?"
 _CHANGE = re.compile(rf"{_BEGIN}{_PLACE}\s*(?:(?:[-+*/%&|^]|<<|>>)=|\+\+|--)")
 _COUNT = re.compile(rf"{_BEGIN}(?:\+\+|--)\s*{_PLACE}")
 _ASSIGNMENT = re.compile(rf"{_BEGIN}{_PLACE}\s*=(?!=)(?=(?P<value>[^;{{}}]*);)")
+# `if (x > m) m = x`, with the condition's parentheses two deep
+_CHOICE = re.compile(rf"\bif\s*\((?P<value>(?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)\s*\{{?\s*{_PLACE}\s*=(?!=)")
 
 
 def updates(code: str) -> Iterator[Edit]:
-    """`s += x` -> `MINIGRAD_UPDATED(s) += x`, the same of `s++` and `++s`, and in `s = s + x` of the s that is read."""
+    """`s += x` -> `MINIGRAD_UPDATED(s) += x`, the same of `s++` and `++s`, and of the s that is read in
+    `s = s + x` and in `if (x > s) s = x`.
+    """
     code = without_directives(code)
     declared = [one for each in _DECLARATION.finditer(code) for one in split(each[1])]
     names = {found[1] for one in declared if (found := _UNSET.fullmatch(one))}
@@ -29,11 +34,11 @@ def updates(code: str) -> Iterator[Edit]:
         for found in pattern.finditer(code):
             if found["name"] in names:
                 yield _noted(found.start(1), found[1])
-    for found in _ASSIGNMENT.finditer(code):
+    for found in (each for pattern in (_ASSIGNMENT, _CHOICE) for each in pattern.finditer(code)):
         if found["name"] in names:
-            place = rf"(?<![\w.>&:]){re.escape(found[1])}(?!\s*[\w\[.(])"
+            place = rf"(?<![\w.>&:]){re.escape(found['place'])}(?!\s*[\w\[.(])"
             for read in re.compile(place).finditer(code, *found.span("value")):
-                yield _noted(read.start(), found[1])
+                yield _noted(read.start(), found["place"])
 
 
 def _noted(start: int, place: str) -> Edit:

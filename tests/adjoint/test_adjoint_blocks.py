@@ -32,6 +32,7 @@ def tiles(m, n, k):
     return [rng.random(m * k), rng.random(k * n), np.zeros(m * n), m, n, k]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_tiles(form):
     inner, last, launches = FORMS[form]
@@ -148,6 +149,7 @@ STORES = {  # a body, and whether it fills d_a in a launch of 3 blocks of 8 thre
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", STORES)
 def test_zeros_are_left_out_where_all_is_stored(form):
     body, filled = STORES[form]

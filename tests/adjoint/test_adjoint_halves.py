@@ -113,6 +113,7 @@ def gradients(kernel, names, dtype, device):
     return dict(zip(made.wrt, [d.numpy().astype(np.float64) for d in found], strict=True))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(("kind", "error"), [("half", 2e-3), ("bfloat16", 2e-2)])
 def test_gradients_are_those_of_the_kernel_in_float(kernel, kind, error, kernel_device):

@@ -67,12 +67,32 @@ RIGHT = {
                        "y[i] = x[i] * x[i] * (u > 5u ? 2 : 3) * f * (-1 < u ? 1 : 2) * (k - 3u > 9 ? 5 : 7);"),
     "down": source("double s = 0; for (unsigned j = 2; j < 3; --j) s += x[j] * x[j]; y[i] = s;"),
     "whole numbers": source("y[i] = x[i] * x[i] * ((i - 5) % 3) * ((i - 5) / 2) * (1 << i) * (x[i] > 0.75) * 0x10;"),
+    "cases that go on into the next": source(
+        "double v = x[i]; switch (i % 4) { case 0: v *= x[i]; case 1: v *= x[i]; }\n"
+        "switch (i) { case 7: v *= 2; [[fallthrough]]; default: v *= x[i]; case 3: case 2: if (v > 0.5) break;\n"
+        "  v *= 3; break; case 1: double t; t = v; v = sin(t); break; case 4: v = v * v; case 5: t = v + x[0]; v = t;\n"
+        "  for (int j = 0; j < 9; ++j) { if (j == 2) break; v *= x[j]; } }\n"
+        "for (int j = 0; j < 3; ++j) { switch (j + i) { case 2: continue; case 3: v *= 2; case 4: v += x[j]; }\n"
+        "  v *= x[i]; } y[i] = v;"
+    ),
+    "clocks": ahead(
+        "__device__ double square(double v) { long long t0 = clock64(), t1 = clock64() - t0; return v * v; }",
+        "__shared__ long long t[8]; __shared__ double u[8]; const long long t0 = clock64();\n"
+        "y[i] = x[i] * square(x[i]); int spent = clock() - (int)t0; t[i] = spent; u[i] = (double)spent * clock64();\n"
+        "while (clock64() - t0 < 10) { t[i] += 1; }",
+    ),
+    "pointers to anything": source(
+        "double* out = static_cast<double*>(y); if (x != nullptr) out[i] = at(x, i) * ((const double*)x)[7 - i];",
+        ahead="__device__ double at(const void* p, int i) { return ((const double*)p)[i]; }",
+        params="const void* __restrict__ x, void* y",
+    ),
     "for ever": source("double v = x[i]; for (;;) { v = v * x[i]; if (v < 0.1) break; } y[i] = v;"),
     "names": ahead("#define REAL double\n#define TWO 2\n#define FOUR (TWO + 2)", "REAL v = x[i]; y[i] = v * FOUR;"),
     "a macro over lines": ahead("#define SUM (1 + \\\n  2 + \\\n  3)", "double v = x[i];\ny[i] = v * v * SUM;"),
 }  # fmt: skip
 
 
+@pytest.mark.sample(4)
 @pytest.mark.filterwarnings("ignore:.*code for the host is left out")
 @pytest.mark.parametrize("case", RIGHT)
 def test_right(case):
@@ -83,6 +103,12 @@ def test_a_constant_is_as_good_as_a_macro():
     text = "for (int j = 0; j < K; ++j) { v = v * x[j]; } y[i] = v;"
     for constant in ("#define K 4", "const int K = 4;"):
         assert mg.adjoint(ahead(constant, f"double v = 1; {text}")).decisions["v_tape"].how == "local tape"
+
+
+def test_assembly_that_reads_a_clock():
+    """Only a GPU runs it."""
+    code = 'unsigned long long t; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t)); at[i] = t; y[i] = x[i] * x[i];'
+    assert "d_x[i] = 2 *" in mg.adjoint(source(code, params=f"{PARAMS}, unsigned long long* at")).source
 
 
 def test_a_header_of_the_project_is_read_whatever_its_brackets(tmp_path):

@@ -49,6 +49,7 @@ BODIES = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", BODIES)
 def test_arrays_that_an_outer_loop_overwrites(name):
     made = mg.adjoint(f"{HEAD}{BODIES[name]}\n{LAST}", wrt=["x", "c"])

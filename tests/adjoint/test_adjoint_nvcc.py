@@ -28,6 +28,7 @@ def unit():
     return "\n".join(parts)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
 @pytest.mark.parametrize("real", ["float", "double"])
 def test_adjoints_compile(real, tmp_path):

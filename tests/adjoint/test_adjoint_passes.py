@@ -24,6 +24,7 @@ def check(rung, off, known=()):
     return made.source
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_plain_adjoint_is_right(name):
     """Only the passes that are required: every sum in memory that no statement owns is an atomic."""
@@ -37,6 +38,7 @@ OTHERS = [name for name in oracle.OPTIONAL if name != "keep rolled"]
 EACH = [pytest.param(name, marks=[pytest.mark.soak] * (i % 3 > 0)) for i, name in enumerate(OTHERS)]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", EACH)
 def test_each_pass_can_be_left_out(name):
     """On three kernels of the ladder that it changes, and there is none that changes nothing."""

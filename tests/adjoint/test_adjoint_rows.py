@@ -33,6 +33,7 @@ SUMS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", SUMS)
 def test_sums_to_a_row(name):
     body, how = SUMS[name]
@@ -60,6 +61,7 @@ STORES = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", STORES)
 def test_stores_into_a_row(name):
     """A gradient is cleared where a thread may store the element again, and not otherwise."""

@@ -86,6 +86,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("body", KERNELS.values(), ids=KERNELS)
 def test_slopes(body):
     check(f'extern "C" __global__ void f(const double* x, double* y) {{ {I}{body} }}')
@@ -166,6 +167,7 @@ def check(text):
     np.testing.assert_allclose(found, slopes, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("lo, hi, step", [(2, 2, -1), (2, 0, -1), (2, 2, 0), (9, 4, 1), (-1, 0, 1), (1, 8, 3)])
 @pytest.mark.parametrize("head", [
     "int j = lo; j < hi; j += step", "int j = hi; j > lo; j -= step", "int j = lo; j < blockDim.x; j += 2",

@@ -85,6 +85,7 @@ def tiled(name):
     return mg.adjoint(text.replace("LAST", LOWER if "more" in rounds else ""), wrt=["a", "b"])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", TILES)
 def test_tiles_of_a_product(name):
     made = tiled(name)

@@ -31,8 +31,8 @@ FORMS = {
     "xor": "double v = sin(x[i]); for (int d = 16; d > 0; d /= 2) v = fmax(v, __shfl_xor_sync(~0u, v, d)); "
     "y[i] = exp(x[i] - v);",
     "a broadcast and a permutation": "double v = x[i] * x[i]; y[i] = __shfl_sync(~0u, v, 3) * "
-    "__shfl_sync(~0u, v, i * 5) + __shfl_sync(~0u, v, i + 1, 8) * __shfl_up_sync(~0u, v, 2, 16)"
-    " * __shfl_down_sync(~0u, v, 3, 4);",
+    "__shfl_sync(~0u, v, i * 5 % (blockDim.x < 32 ? blockDim.x : 32)) + __shfl_sync(~0u, v, i + 1, 8) * "
+    "__shfl_up_sync(~0u, v, 2, 16) * __shfl_down_sync(~0u, v, 3, 4);",
     "a block": "double v = block_sum(x[i] * x[i]); if (i == 0) y[0] = v * x[0]; else y[i] = x[i];",
     "loops of warps": "double s = 0; for (int r = i / 32; r < 4; r += 2) { double v = warp_sum(x[i] * x[r]); "
     "if (i % 32 == 0) s += v * v; } y[i] = s;",
@@ -46,6 +46,7 @@ def text(body):
     return f"{HEAD}{AHEAD}__global__ void f(const double* x, double* y) {{ int i = threadIdx.x;\n{body}\n}}"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("form", "threads"), [*((f, 64) for f in FORMS), ("up", 40), ("a broadcast and a permutation", 24)]
 )

@@ -16,6 +16,7 @@ def sgd(parameters):
     return mg.optim.SGD(parameters, lr=0.2, momentum=0.9)
 
 
+@pytest.mark.soak  # notebook 09 trains the same on both
 def test_digits_reach_97_percent_with_the_same_losses_on_every_device():
     losses, accuracy = train("numpy", 15, sgd)
     assert accuracy >= 0.97

@@ -52,6 +52,7 @@ def weighted(results):
     return sum(parts[1:], parts[0])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("name", CELLS)
 def test_it_gives_the_numbers_of_the_reference_at_ragged_sizes(name, dtype, device):
@@ -67,6 +68,7 @@ def test_it_gives_the_numbers_of_the_reference_at_ragged_sizes(name, dtype, devi
             np.testing.assert_allclose(got.numpy(), truth, rtol=0, atol=TOLERANCE[dtype])
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
 @pytest.mark.parametrize("name", CELLS)
@@ -111,6 +113,7 @@ def test_the_reference_is_the_formula_for_one_unit():
     assert [float(part.ravel()[-1]) for part in found] == pytest.approx([h, h], rel=1e-14)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
 @pytest.mark.parametrize("name", CELLS)
 def test_central_differences_confirm_the_gradients(name, lengths):
@@ -139,6 +142,7 @@ def test_the_gradients_are_those_of_numpy(name, kernel_device):
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-12)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", CELLS)
 def test_nothing_beyond_a_length_is_read(name, device):
     """Neither the values nor the gradients know what lies there, even NaN."""
@@ -171,6 +175,7 @@ def test_weights_start_as_pytorchs():
         assert 0.15 < np.abs(p.numpy()).max() <= 0.2 and abs(p.numpy().mean()) < 0.04
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", ["npz", "safetensors"])
 @pytest.mark.parametrize("name", CELLS)
 def test_weights_are_saved_and_loaded(name, kind, device, tmp_path):
@@ -229,6 +234,7 @@ class Sine:
         return loss.item(), norm.item()
 
 
+@pytest.mark.soak  # notebook 14 trains it
 def test_an_lstm_learns_the_next_value_of_a_noisy_sine():
     sine = Sine("numpy")
     losses, norms = zip(*(sine.step(at) for at in range(0, 1000, 10)), strict=True)

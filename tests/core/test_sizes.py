@@ -155,6 +155,7 @@ def test_inputs_and_gradients_beyond_what_a_kernel_indexes_are_refused(device):
 HIGH = 4 * MAX_GRID[1] + 3  # at TILE = 4
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("a", "b"), [((HIGH, 2), (2, 3)), ((2, HIGH), (HIGH, 3)), ((2, HIGH), (HIGH,)), ((2, HIGH // 2 + 1, 2), (2,))]
 )

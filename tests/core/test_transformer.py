@@ -140,6 +140,7 @@ def losses(device, steps):
     return found
 
 
+@pytest.mark.soak  # notebook 13 compares the losses, too
 def test_it_learns_and_kernels_train_as_numpy_does(kernel_device):
     by_numpy = losses("numpy", 60)
     assert np.mean(by_numpy[-5:]) < 0.75 * np.mean(by_numpy[:5])

@@ -32,6 +32,7 @@ def results(op, hosts, dy, device, **params):
     return [x.numpy().astype(float) for x in (y, *(x.grad for x in xs))]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("short", [flash.SHORT, 100])
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_output_and_gradients(size, short, monkeypatch):
@@ -46,6 +47,7 @@ def test_output_and_gradients(size, short, monkeypatch):
         np.testing.assert_allclose(got, right, atol=2**-6 * np.abs(right).max())
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("spoiled", [False, True])
 @pytest.mark.parametrize(("width", "causal"), [(64, True), (24, False), (128, True)])
 def test_heads_side_by_side(width, causal, spoiled, monkeypatch):

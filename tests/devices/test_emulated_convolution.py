@@ -66,6 +66,7 @@ STRIDED = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", STRIDED, ids=str)
 def test_the_gradient_of_x(case):
     close(*gradient("wgmma_tf32", *case), "wgmma_tf32")
@@ -74,6 +75,7 @@ def test_the_gradient_of_x(case):
 TILES = [(name, pixels, down) for name in HOPPER for pixels in wgmma.STAGE[name] for down in (1, 2)]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("name", "pixels", "down"), TILES)
 def test_the_gradient_of_x_in_every_tile(name, pixels, down):
     """Each parity has several tiles, of which the last is not full."""
@@ -81,6 +83,7 @@ def test_the_gradient_of_x_in_every_tile(name, pixels, down):
     close(*gradient(name, *case, PIXELS=pixels, DOWN=down), name)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("split", [1, 3])
 @pytest.mark.parametrize("name", HOPPER)
 def test_y_with_bias_residual_and_relu(name, split):

@@ -25,6 +25,7 @@ def product_of(name, x, y, shape, sizes, views, instead=None, columns=256, chunk
     return out.numpy().astype(np.float64)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("sizes", [(1, 8, 8), (130, 264, 72), (200, 72, 328)])
 @pytest.mark.parametrize("columns", mg.matmul["wgmma"].tunables["COLUMNS"])
 @pytest.mark.parametrize("end", ["", "_backward_a", "_backward_b"])
@@ -65,6 +66,7 @@ def test_rows_of_a_result_that_begin_anywhere():
     np.testing.assert_allclose(got, dy.astype(float) @ b.astype(float).T, rtol=2**-8, atol=1e-4)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("n", [264, 131])
 @pytest.mark.parametrize("columns", mg.matmul["wgmma_tf32"].tunables["COLUMNS"])
 def test_a_product_of_tf32(columns, n):

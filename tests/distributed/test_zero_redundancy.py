@@ -81,7 +81,8 @@ done = repr(own)
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("ranks", [3, 2])
 def test_parameters_and_states_are_those_without_ranks(ranks):
     done = launch(ranks, HEAD + AS_WITHOUT, get="done")["done"]
     assert done[0].startswith("ZeroRedundancyOptimizer of 6 parameters: lr=0.0025, betas=(0.8, 0.9), eps=1e-08")

@@ -25,6 +25,7 @@ EDGES = np.array([0.0, -0.0, 1.0, -2.0, 3.0, inf, -inf, nan])
 # --- values ---
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("op", "dtype"),
     [
@@ -39,6 +40,7 @@ def test_every_elementwise_op_alone(op, dtype, kernel_device):
         same(op, case.arrays(dtype), kernel_device, dtype, fused)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("op", STEPS, ids=lambda op: op.name)
 def test_every_comparison_as_a_condition(op, kernel_device):
     def fn(a, b):
@@ -51,6 +53,7 @@ def test_every_comparison_as_a_condition(op, kernel_device):
             same(fn, case.arrays("float64"), kernel_device, "float64")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("op", ELEMENTWISE, ids=lambda op: op.name)
 def test_edge_cases_are_those_of_the_op(op, kernel_device):
     several = len(op.inputs.names) > 1
@@ -89,6 +92,7 @@ def random_chain(seed):
 SHAPES = [((33, 65), (65,), (33, 1)), ((), (3,), (2, 3)), ((1025,), (1025,), ()), ((2, 3, 4), (3, 1), (0, 3, 4)[1:])]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("seed", "dtype"),
     [
@@ -108,6 +112,7 @@ def average(x):
     return (x - 0.5).tanh().mean()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("fn", [chain, squashed, mixed, average], ids=lambda fn: fn.__name__)
 def test_value_gradient_and_bounds_at_every_block(fn, kernel_device):
     assert fn.__name__ in repr(check.op(mg.fuse(fn), kernel_device))
@@ -177,6 +182,7 @@ def test_the_microscope_finds_nothing(fn):
 NVCC = find_nvcc()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
 @pytest.mark.parametrize("real", ["float", "double"])
 def test_nvcc_compiles_the_generated_code(real, tmp_path):

@@ -28,6 +28,22 @@ def test_constants_are_set(kernel_device):
     assert y.numpy().tolist() == [45, 35, 25, 15, 45, 35, 0, 0]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__constant__ __align__(16) float table[4];",
+        "__constant__ float other[2] = {1, 2}, table[4];",
+        "#define CONST __constant__\nCONST float table[4];",
+    ],
+)
+def test_a_constant_is_found_however_it_is_declared(text, kernel_device):
+    y = mg.tensor(np.zeros(4, np.float32), device=kernel_device)
+    kernel = mg.kernel(f"{text}\n__global__ void look(float* y) {{ y[threadIdx.x] = table[threadIdx.x]; }}", "look")
+    kernel.constant("table", [1, 2, 3, 4.0])
+    kernel(y, grid=1, block=4)
+    assert y.numpy().tolist() == [1, 2, 3, 4]
+
+
 def test_the_microscope_sees_them():
     y, kernel = np.zeros(8, np.float32), mg.kernel(TEXT, "look")
     kernel.constant("p", np.array((1, 8), [("scale", "f4"), ("n", "i4")]))

@@ -157,6 +157,7 @@ def test_nvcc_compiles_what_the_simulator_does(tmp_path):
     assert all(f".text.{name}\0".encode() in names for name in ("scale", "last", "row_sum"))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("type_", "dtype", "values"),
     [

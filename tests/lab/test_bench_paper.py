@@ -53,9 +53,14 @@ def test_the_record_and_its_table(tmp_path):
     assert kept.applications == {"LBM": cost} and not kept.costs
     (row,) = report.PaperReport(kept).table().rows
     assert row[:5] == ("LBM", "100 cells", "2.000", "9.000", "4.50")
-    kept.applications["LBM, again"] = replace(cost, sizes=Growth({100: Ratio(ratio.primal, ratio.primal)}))
-    (row,) = report.PaperReport(kept).summary.rows
-    assert row == ("LBM", "2", "4.00", "11.00", "2.75", "4.50", "10")
+    kernels, settings = ["LULESH, material", "LULESH, viscosity"], ["XSBench, nuclide grid", "XSBench, unionized grid"]
+    kept.applications.clear()
+    for first, second in (kernels, settings):
+        kept.applications[first] = cost
+        kept.applications[second] = replace(cost, sizes=Growth({100: Ratio(ratio.primal, ratio.primal)}))
+    program, *alone = report.PaperReport(kept).summary.rows
+    assert program == ("LULESH", "2", "4.00", "11.00", "2.75", "4.50", "10")
+    assert [row[:2] for row in alone] == [(setting, "1") for setting in settings]
 
 
 def test_names_of_applications():

@@ -133,6 +133,7 @@ def small(op, way):
     return work_of(op, SMALL.get(op.name, ((1000,),) * len(op.inputs.names)), way, **PARAMS.get(op.name, {}))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("way", ["forward", "backward"])
 @pytest.mark.parametrize("op", [op for op in OPS.values() if op.kernels], ids=lambda op: op.name)
 def test_every_op_is_right_on_every_set_of_inputs(op, way, kernel_device):

@@ -24,6 +24,7 @@ ADD = """extern "C" __global__ void add_forward(const real* a, const real* b, re
 """
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("op", "name"), [("matmul", "tiled"), ("matmul", "split_k_backward_b"), ("sum", "tree"), ("softmax", "forward")]
 )
@@ -43,6 +44,7 @@ class Empty(Kernel):
         pass
 
 
+@pytest.mark.sample(5)
 @pytest.mark.usefixtures("small_files_at_once")
 @pytest.mark.parametrize("op", mg.OPS.values(), ids=mg.OPS.keys())
 def test_every_kernel_that_sim_runs_is_needed_for_a_right_answer(op):
@@ -72,6 +74,7 @@ def test_a_kernel_for_tensor_cores_cannot_be_tried(op, name, why):
     assert f"{op}_{name} cannot be tried here" in found.text and why in found.text
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [("mma_3xtf32", "Tf32x3", "Tf32"), ("mma_tf32", "DOWN>", "ALONG>"), ("mma_tf32_backward_b", "DOWN,", "ALONG,")],
@@ -204,6 +207,7 @@ def test_what_this_machine_lacks_is_answered(monkeypatch):
     assert (found.kind, found.text) == ("device", "Not yet: no compiler here")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -327,6 +331,7 @@ def relu_of(line):
     return check.kernel(mg.relu, "forward", f"{head}\n    {line}\n}}\n")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("line", "words"), HINTS, ids=[line.splitlines()[0] for line, _ in HINTS])
 def test_a_python_habit_is_answered_in_cpp(line, words):
     found = relu_of(line)

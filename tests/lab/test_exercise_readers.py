@@ -12,6 +12,7 @@ from minigrad.lab.exercises.course import all_exercises, best_edge
 EXERCISES = all_exercises()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "changes", "kind", "words"),
     [

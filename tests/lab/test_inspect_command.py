@@ -121,6 +121,19 @@ def test_the_advice_for_missing_values_can_be_followed(run):
     assert run(*LAUNCH, *advice, text=STRUCTS.replace("    assert", "    // "))[0] == 0
 
 
+def test_a_kernel_without_end_is_a_problem_and_counts_need_not_be(run):
+    endless = "__global__ void k(float* x) { while (true) x[0] += 1; }\n"
+    status, out, _ = run(
+        *LAUNCH, *words("x=float32:1"), "--timeout", "0.5", "--blocks", "0", "--json", "-", text=endless
+    )
+    found = json.loads(out)
+    assert status == 1 and found["lines"] == [] and found["problems"][0]["kind"] == "timeout"
+    many = "__global__ void k(float* x) { for (int i = 0; i < 1 << 19; ++i) x[threadIdx.x] += 1; }\n"
+    status, out, _ = run(*LAUNCH, *words("x=float32:1"), "--json", "-", text=many)
+    found = json.loads(out)
+    assert status == 1 and found["lines"] is None and found["problems"][0]["kind"] == "out-of-bounds"
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
@@ -159,6 +172,7 @@ def test_a_member_that_does_not_fit_is_a_sentence(given, sentence, run):
     [
         ("int main() { return 0; }\n", "defines no kernel; a kernel is __global__ void"),
         ('#include "lost.cuh"\n__global__ void k() { lost(); }\n', "There is no file lost.cuh. Put"),
+        ('#include "lost.cuh"\n__global__ void k(Foo* x) { }\n', "not known here, and there is no file lost.cuh. Put"),
     ],
 )
 def test_a_file_without_a_kernel_or_a_header(text, words, run):

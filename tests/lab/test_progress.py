@@ -114,6 +114,7 @@ def test_the_help_taken_before_the_first_pass_is_kept(path, shell, monkeypatch):
     assert "1 hint, solution seen" in repr(mg.progress())
 
 
+@pytest.mark.soak
 def test_no_solution_counts_as_seen_before_a_reader_asks_for_one():
     """In a new process: every exercise is loaded and shown, and those in Python are checked."""
     script = """

@@ -96,6 +96,7 @@ PICTURES = {
 ONE_OF_EACH = "32 sectors", "conflicts", "tile", "idle row", "branches"
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_fits_and_is_the_same_each_time(name):
     picture, again = PICTURES[name](), PICTURES[name]()
@@ -105,6 +106,7 @@ def test_a_picture_fits_and_is_the_same_each_time(name):
     assert png.startswith(base64.b64decode("iVBORw0KGgo=")) and len(png) < 60_000
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["sectors", "banks", "phases", "idle", "divergence"])
 def test_a_step_of_a_slider_takes_less_than_a_second(name):
     def draw():

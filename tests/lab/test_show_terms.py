@@ -28,6 +28,7 @@ def pairs(stride, padding):
             yield {"y": (p, q), "x": (h, v), "w": (r, s)}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("stride, padding", [(1, 0), (1, 1), (2, 1)])
 @pytest.mark.parametrize(
     "kernel, made, of", [("naive", "y", "xw"), ("backward_x", "x", "yw"), ("backward_w", "w", "xy")]

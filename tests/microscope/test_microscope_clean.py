@@ -54,12 +54,19 @@ def uploaded(hosts) -> list[Array]:
     return [Array.upload(SIM, x, is_last(x)) for x in hosts]
 
 
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.soak)])
-@pytest.mark.parametrize("op", mg.OPS.values(), ids=mg.OPS.keys())
+FAMILIES = (  # an op of each: one of those whose kernels are alike
+    "relu", "add", "where", "sum", "softmax", "layer_norm", "batch_norm", "cross_entropy", "matmul", "transpose",
+    "conv2d", "max_pool2d", "embedding", "attention", "getitem", "concatenate",
+)  # fmt: skip
+WATCHED = [pytest.param(mg.OPS[name], 3, id=name) for name in FAMILIES]
+WATCHED += [pytest.param(op, 1, id=f"{name}-1", marks=pytest.mark.soak) for name, op in mg.OPS.items()]
+
+
+@pytest.mark.parametrize("op, every", WATCHED)
 def test_no_kernel_of_the_package_has_a_problem(op, every):
-    """The op as it is in each case; its other kernels, and its smallest blocks, in every third one."""
+    """The op as it is in each case; its other kernels in every third one, or in all and with its smallest blocks."""
     smallest = {key: min(legal) for kernel in op.kernels.values() for key, legal in kernel.tunables.items()}
-    others = [*map(op.using, check.variants(op)), op.using(**smallest)]
+    others = [*map(op.using, check.variants(op)), *([op.using(**smallest)] if every == 1 else [])]
     with clean() as report:
         for number, case in enumerate(op.cases):
             for chosen in (op, *others[number % every :: every]):
@@ -86,6 +93,7 @@ def test_the_products_on_tensor_cores_have_no_problem(rung):
             mg.matmul.using(rung)(a, b).backward(mg.tensor(np.ones((m, n), dtype), device="sim"))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("rung", [rung for rung in RUNGS_IN_TILES if "wgmma" not in rung])
 def test_attention_in_tiles_has_no_problem(rung):
     """Blocks whose warps see different numbers of tiles, and two tiles; gradients by two kernels and by one."""
@@ -107,6 +115,7 @@ def test_the_sums_of_a_residual_stream_and_their_norms_have_no_problem():
             (h.sum() + n.sum()).backward()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("m, k, n", [(5, 4200, 12), (4200, 5, 12), (12, 5, 4200)])
 def test_the_parts_of_a_long_sum_have_no_problem(m, k, n):
     a, b = (mg.randn(*shape, device="sim", requires_grad=True) for shape in ((m, k), (k, n)))
@@ -168,6 +177,7 @@ def test_the_loss_of_a_readers_own_softmax_has_no_problem():
     assert {"cross_entropy_of_softmax", "cross_entropy_of_softmax_backward"} <= names
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("rung", RUNGS)
 def test_no_kernel_of_the_ladder_has_a_problem(rung):
     kernel, arguments, grid, block = RUNGS[rung]
@@ -194,7 +204,8 @@ def test_the_kernels_of_benchmarks_have_no_problem():
         assert arrived.item() == 2 * 3
 
 
-@pytest.mark.parametrize("rung", ["mma_tf32", "mma_3xtf32", "mma_bf16"])
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("rung", ["mma_3xtf32", "mma_tf32", "mma_bf16"])
 def test_the_rungs_on_tensor_cores_have_no_problem(rung):
     """And the conversions between the dtypes of arrays, which the smallest of them take."""
     dtype = "bfloat16" if rung == "mma_bf16" else "float32"
@@ -271,6 +282,7 @@ def test_the_applications_of_the_paper_have_no_problem():
             application(file, name)(*on_sim, grid=grid, block=block)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "work",
     [pytest.param(w, id=f"{w[0]} {w[1]}", marks=[pytest.mark.soak] * (w[1] in LONGER)) for w in applications()],
@@ -299,8 +311,9 @@ def test_the_conversions_of_halves_have_no_problem():
         mg.tensor(np.ones(1025, np.float16), device="sim").astype("float32").astype("float16")
 
 
+@pytest.mark.soak
 def test_every_kernel_was_looked_at():
-    """Runs after the other tests of this file: of a file with kernels that none of them launched, PTX is the reason."""
+    """Runs after all other tests of this file: of a file with kernels that none of them launched, PTX is the reason."""
     files = [Source.read(path.relative_to(CUDA).as_posix()) for path in CUDA.rglob("*.cu")]
     missed = {file.name: missing for file in files if (missing := file.kernels.keys() - RAN) and runs_here(file)}
     assert RAN and not missed
@@ -313,6 +326,7 @@ BARRIERS = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name, at", BARRIERS)
 def test_every_barrier_is_missed(name, at):
     """A kernel without one of its barriers has a race, whatever the order of its threads."""

@@ -175,6 +175,20 @@ extern "C" __global__ void k(const float* x, float* y) {{
     assert "a shuffle from a lane that has returned" in " ".join(str(seen[0]).split())
 
 
+@pytest.mark.parametrize(("block", "thread"), [(20, 4), (48, 32), (64, None)])
+def test_a_shuffle_from_a_lane_that_the_block_lacks_is_named(block, thread):
+    text = """__global__ void k(const float* x, float* y) {
+        float v = x[threadIdx.x];
+        for (int d = 16; d; d /= 2) v += __shfl_down_sync(~0u, v, d);
+        if (threadIdx.x == 0) *y = v;
+    }"""
+    x, y = np.ones(block, np.float32), np.zeros(1, np.float32)
+    problems = mg.inspect(mg.kernel(text, "k"), x, y, grid=1, block=block).problems
+    assert [(one.kind, one.line, one.thread[0]) for one in problems] == [("returned-lane", 3, thread)] * (
+        thread is not None
+    )
+
+
 def test_a_copy_by_a_block_is_waited_for():
     assert look(COPY).ok
     text = without(COPY, "wait")

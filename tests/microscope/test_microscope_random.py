@@ -89,6 +89,7 @@ HEADS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("space", HEADS)
 @pytest.mark.parametrize("partial", [False, True], ids=["whole warps", "some lanes"])
 def test_the_races_of_random_kernels_are_those_that_clocks_find(space, partial):

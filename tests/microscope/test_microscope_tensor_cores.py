@@ -55,6 +55,7 @@ IN_THE_LOOP = "                copy_wait<STAGES - 2>();\n                __synct
 BEFORE_IT = "    copy_wait<STAGES - 2>();\n    __syncthreads();\n    fetch"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("place", "lost"),
     [(IN_THE_LOOP, "__syncthreads();"), (BEFORE_IT, "__syncthreads();"), (IN_THE_LOOP, "copy_wait<STAGES - 2>();")],

@@ -95,6 +95,7 @@ def test_a_shuffle_from_a_lane_outside_its_mask_is_among_the_causes_of_nan():
         ("float a = 1, s;\nfor (int i = 0; i < n; ++i) {\n    s = fmaf(a, x[i], s);  // wrong\n}\ny[0] = s;", "s"),
         ("int i, count;\nfor (i = 0; i < n; i++)\n    if (x[i] > 9) count++;  // wrong\ny[threadIdx.x] = count;", "count"),
         ("double v[4][2];\nv[0][1] = 0;\nv[n & 3][1] -= x[0];  // fine\nv[n - 999][0] -= x[0];  // wrong\n", "v[n - 999][0]"),
+        ("float m;\nfor (int i = 0; i < n; ++i)\n    if (fabsf(x[i]) > m) m = x[i];  // wrong\ny[threadIdx.x] = m;", "m"),
         ("float4 v;\nv.x = v.z = 0;\nv.x += 1;\nif (n) ++v.y;  // wrong\ny[threadIdx.x] = v.x;", "v.y"),
     ],
 )  # fmt: skip
@@ -120,6 +121,7 @@ def test_an_accumulator_behind_a_reference():
 @pytest.mark.parametrize(
     "body",
     [
+        "float m;\nfor (int i = 0; i < n; ++i)\n    if (i == 0 || x[i] > m) { m = x[i]; }\ny[threadIdx.x] = m;",
         "float s;\nif (n) s = 0;\ns += x[0];\ny[threadIdx.x] = s;",
         "int i;\nfor (i = threadIdx.x; i < n; i += 64) y[i] = x[i];",
         "float v[4];\nfor (int i = 0; i < 4; ++i) v[i] = 0;\nfor (int i = 0; i < 4; ++i) v[i] += x[i];\ny[threadIdx.x] = v[3];",

@@ -39,6 +39,7 @@ def agree(found, wanted, dtype):
         np.testing.assert_allclose(x, right, atol=limit * max(1, np.abs(right).max(initial=0)))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", [*WIDE, *LOW])
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_kernels_agree_with_numpy(size, dtype, kernel_device):
@@ -49,6 +50,7 @@ def test_kernels_agree_with_numpy(size, dtype, kernel_device):
         agree(results(inputs, dys, guarded(kernel_device)), results(inputs, dys), dtype)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("warps", add_layer_norm.kernels["forward"].tunables["WARPS"])
 @pytest.mark.parametrize("op", [add_layer_norm, add_rms_norm], ids=["layer", "rms"])
 def test_every_block(op, warps, kernel_device):

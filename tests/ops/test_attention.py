@@ -214,6 +214,7 @@ def naive(hosts, dy, causal, precision):
     return [given(x).astype(float) for x in (r(p) @ v, r(ds) @ k * scale, dk, dv)]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("rung, on, size, one", RULED, ids=str)
 def test_attention_is_as_exact_as_three_products(rung, on, size, one):
     """At most twice, gradients three times, their error, and half of a last bit.
@@ -241,6 +242,7 @@ def noise(hosts, dy, unit):
     return 0, dq.max(), dk.sum((1, 2)).max(), 0
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("one", [False, True], ids=["two kernels", "one kernel"])
 @pytest.mark.parametrize("rung, on", on_devices(*PRECISIONS))
 def test_what_is_hidden_cannot_leak_in_tiles(rung, one, on):

@@ -54,6 +54,7 @@ def chosen(op):
     return [max(cases, key=lambda case: sum(x.size for x in case.arrays())) for cases in ways if cases]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["attention", "bias_gelu_tanh", "layer_norm", "rms_norm", "self_attention"])
 def test_an_upstream_gradient_with_more_digits_is_rounded(name, kernel_device):
     """A product gives its second factor a gradient in float32, on tensor cores of an H100."""
@@ -67,6 +68,7 @@ def test_an_upstream_gradient_with_more_digits_is_rounded(name, kernel_device):
         assert a is b is None or (a.dtype == b.dtype and np.array_equal(a.numpy(), b.numpy()))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.usefixtures("small_files_at_once")
 @pytest.mark.parametrize("op", OF_FLOATS)
 def test_kernels_agree_with_numpy_to_one_rounding(op, kernel_device, monkeypatch):

@@ -42,6 +42,7 @@ def exact(inputs, dy, how, precision):
     return [y, *conv2d_relu.backward(dy, *arrays[:2], y, shapes, needs, **params)]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("added", [True, False])
 @pytest.mark.parametrize("rung", RUNGS)
 @pytest.mark.parametrize("case", SHAPES, ids=str)

@@ -103,6 +103,7 @@ def with_header(text, header, body, seen=None):
     return re.sub(r'#include "([\w/]+\.cuh)"', content, text)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", every_second(MUTANTS))
 def test_a_mutant_of_a_kernel_is_killed(name):
     op, kernel, old, new = MUTANTS[name]
@@ -114,6 +115,7 @@ def test_a_mutant_of_a_kernel_is_killed(name):
     assert caught(op, lambda other: mutant if other == text else other)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", every_second(HEADERS))
 def test_a_mutant_of_a_header_is_killed(name):
     header, old, new = HEADERS[name]
@@ -122,6 +124,7 @@ def test_a_mutant_of_a_header_is_killed(name):
     assert caught(OF_HEADER[header], lambda file: with_header(file, header, text.replace(old, new)))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("header", OF_HEADER)
 def test_the_kernels_as_they_are_live(header):
     text = (CUDA / header).read_text()

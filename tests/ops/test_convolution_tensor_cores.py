@@ -50,6 +50,7 @@ def close(got, wanted, allowed):
     assert np.abs(got - wanted).max(initial=0) <= allowed * np.abs(wanted).max(initial=1e-30)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rung", RUNGS)
 @pytest.mark.parametrize("case", SHAPES, ids=str)
 def test_values_and_gradients_are_those_of_the_rounded_factors(case, rung, kernel_device):
@@ -72,6 +73,7 @@ NAN = [(rung, "sim") for rung in TENSOR_CORES]
 NAN += [pytest.param(rung, "cuda", marks=pytest.mark.gpu) for rung in (*TENSOR_CORES, *HOPPER)]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("rung", "device"), NAN)
 @pytest.mark.parametrize("stride", [1, (2, 3)])
 def test_nan_reaches_the_windows_over_it_and_no_others(rung, device, stride):
@@ -136,6 +138,7 @@ def inputs(image, window, rung, **how):
     return given, wanted, dtype, allowed
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("rung", "way", "tile"), list(tiles()))
 def test_every_tile_gives_the_same(rung, way, tile):
     given, wanted, dtype, allowed = inputs((1, 8, 9, 16), (136, 8, 3, 3), rung, padding=1)
@@ -160,6 +163,7 @@ def test_every_setting_of_wgmma_gives_the_same(rung, way, values):
     close(got[WAYS.index(way)], wanted[WAYS.index(way)], allowed["cuda"])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("count", kernels["mma_tf32_backward_w"].tunables["SPLIT"])
 def test_every_number_of_parts_gives_the_same(count):
     """Of 2400 pixels 38 parts hold some."""

@@ -77,6 +77,7 @@ def test_where_sends_gradients_to_the_chosen_input(device):
     assert b.grad.item() == 15 and cond.grad is None
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint32", "int64", "uint64", "uint8", "bool"])
 def test_where_takes_any_dtype_and_numbers_take_it_too(dtype, device):
     x = mg.tensor(np.array([0, 1, 1], dtype), device=device)
@@ -135,6 +136,7 @@ def test_where_needs_a_condition():
 SIGNS = ["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", SIGNS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint32", "int64", "uint64", "uint8", "bool"])
 def test_comparisons_of_every_dtype(name, dtype, device):

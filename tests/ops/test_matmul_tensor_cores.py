@@ -52,6 +52,7 @@ def numbers(dtype, *shape):
     return drawn.astype(dtype)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("m", "n", "k"), SIZES)
 def test_tf32_rounds_the_factors_and_nothing_else(m, n, k, kernel_device):
     a, b = numbers(np.float32, m, k), numbers(np.float32, k, n)
@@ -83,6 +84,7 @@ def test_bfloat16_by_each_kernel(kernel, m, n, k):
     np.testing.assert_allclose(c.numpy().astype(np.float64), exact, rtol=2**-8, atol=1e-5 * max(k, 1) ** 0.5)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("device", "kernel", "sizes"), GRADIENTS)
 def test_gradients_go_through_the_same_tensor_cores(device, kernel, sizes):
     m, n, k = sizes
@@ -109,6 +111,7 @@ def test_a_batch_goes_through_tensor_cores(kernel, shapes):
     np.testing.assert_allclose(c.numpy().astype(float), a.astype(float) @ b.astype(float), rtol=0.02, atol=0.05)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("m", "n", "k"), [(3, 5, 7), (65, 129, 33), (70, 136, 1025), (136, 264, 72)])
 def test_3xtf32_has_the_error_of_float32(m, n, k, kernel_device):
     """Of products and their gradients, as a part of the largest; a factor in TF32 alone would make it 3e-4."""

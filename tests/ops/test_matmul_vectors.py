@@ -23,6 +23,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_sums_by_any_number_of_threads(setting, dtype, kernel_device):
@@ -58,6 +59,7 @@ def test_long_sums_are_split_and_the_same_each_time(shapes):
     np.testing.assert_array_equal(found.numpy(), again.numpy())
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("shapes", [*LONG, ((33, 68), (68,)), ((65,), (65, 36)), ((2, 1), (1, 5))], ids=str)
 def test_a_sum_of_bfloat16_is_added_in_float32_and_rounded_once(shapes):
     rng = np.random.default_rng(0)

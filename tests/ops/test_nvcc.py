@@ -26,17 +26,17 @@ TOGETHER = [name for name in FILES if name not in PTX and not name.startswith(("
 EXACT = ("matmul", "optim", "recurrent", "conv2d/register_tile", "conv2d/halo_tile", "conv2d/winograd")
 OPTIONS = ["-I.", "-std=c++17", "--fatbin", "-Werror", "all-warnings", "-o", os.devnull]
 FEW = ("-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_90,code=sm_90")
-FEWER = ("-gencode=arch=compute_75,code=compute_75", *FEW[1:])  # of the oldest GPUs PTX alone
+PTX_ALONE = tuple(f"-gencode=arch=compute_{arch},code=compute_{arch}" for arch in (75, 90))
 ALL = ("-gencode=arch=compute_75,code=[sm_75,sm_80]", "-gencode=arch=compute_90,code=[sm_90,sm_100]")
 TENSOR_CORES = FEW[1:]  # of sm_80 and later: earlier ones have no bfloat16
 # All errors and warnings of the language come before the optimizer, whose own are for `make soak`, as are other types,
-# machine code of small files for the oldest GPUs, and newer GPUs for a large file that needs none. PTX in a text needs
-# constants, which only the optimizer finds.
+# machine code of small files, and newer GPUs for a large file that needs none. PTX in a text needs constants, which
+# only the optimizer finds.
 UNOPTIMIZED = ("-Xptxas", "-O0")
 HOPPER = ["-gencode=arch=compute_90a,code=sm_90a"]
 CASES = [
     pytest.param(
-        (tuple(files), real, FEW if not flags else FEWER if len(files) > 1 else FEW[:1], flags),
+        (tuple(files), real, FEW if not flags else PTX_ALONE if len(files) > 1 else FEW[:1], flags),
         id=f"{files[0] if len(files) == 1 else 'small files'}-{real}{'' if flags else '-optimized'}",
         marks=() if flags and real == "float" else pytest.mark.soak,
     )

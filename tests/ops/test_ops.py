@@ -34,7 +34,7 @@ def test_kernels_agree_with_numpy(op, dtype, kernel_device):
 
 
 @pytest.mark.usefixtures("small_files_at_once")
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.soak)])
 @EACH
 def test_every_kernel_agrees_with_numpy(op, dtype, kernel_device):
     """Each with its own block."""
@@ -43,10 +43,11 @@ def test_every_kernel_agrees_with_numpy(op, dtype, kernel_device):
         check.every_block(op, case, kernel_device, dtype, kernels)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.usefixtures("small_files_at_once")
 @EACH
 def test_every_block_agrees_with_numpy(op, kernel_device):
-    """Each block in a third of the cases: neighboring blocks take different ones; `make soak` has all."""
+    """Each block in a third of the cases: neighboring blocks take different ones; the test above has all."""
     blocks = [(name, chosen) for name, chosen in check.settings(op) if "=" in name]
     every = 1 if op.name in RARE else 3
     for number, case in enumerate(op.cases):
@@ -102,6 +103,7 @@ def test_every_kernel_by_name_is_right_or_rejected(op, kernel_device):
                 check.value(op.using(name), case, kernel_device)
 
 
+@pytest.mark.sample(3)
 @EACH
 def test_a_gradient_is_the_same_without_the_others(op, device):
     def gradients(wanted):
@@ -244,6 +246,7 @@ TILES = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rung, tiles", TILES)
 @pytest.mark.parametrize(
     "shapes", [((70, 100), (100, 132)), ((33, 65), (65, 35)), ((2, 5, 7), (2, 7, 3)), ((4, 0), (0, 8))]

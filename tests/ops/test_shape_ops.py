@@ -14,6 +14,7 @@ def numbers(*shape, dtype="float32"):
     return np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_dtype_moves(dtype, device):
     x = numbers(3, 4, dtype=dtype)

@@ -22,6 +22,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_values_and_gradients_are_those_of_the_reference(case, kernel_device):
     for dtype in ("float32", "float64"):

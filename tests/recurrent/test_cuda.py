@@ -59,6 +59,7 @@ def some(firsts, seconds, every):
     ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("precision", "kind"), some(ARITHMETIC, MAKERS, 2))
 def test_tensor_cores_give_the_numbers_of_rounded_factors(kind, precision, device):
     if device == "numpy":
@@ -74,6 +75,7 @@ def with_tile(monkeypatch, *shape):
 
 
 # rows, columns of a warp, sequences, lanes that share columns
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("precision", "shape"),
     some(ARITHMETIC, [(16, 16, 64, 1), (32, 128, 16, 1), (64, 32, 32, 1), (64, 64, 8, 1)], 3),
@@ -86,6 +88,7 @@ def test_tensor_cores_by_tiles_of_any_shape(monkeypatch, precision, shape, devic
     compare_rounded(nn.GRU(7, 21, device=device), precision, 35, 3)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("rung", "shape"),
     some(
@@ -269,11 +272,13 @@ def inspected(monkeypatch, kind="registers", change=("", "")):
     return reports[0]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["registers", "cluster", *WATCHED])
 def test_the_microscope_finds_no_problem_in_a_persistent_kernel(monkeypatch, kind):
     assert "no problems" in repr(inspected(monkeypatch, kind))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("kind", "missing"),
     [("registers", missing) for missing in LINES]

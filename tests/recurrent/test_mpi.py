@@ -70,7 +70,8 @@ done = True
 """
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("ranks", [2, 1, 3, 4])
 def test_every_split_gives_the_module_s_numbers_and_every_rank_the_same(ranks):
     assert launch(ranks, HEAD + SPLITS, get="done")["done"] == [True] * ranks
 

@@ -34,6 +34,7 @@ def same_bits(found, wanted):
     assert all(a.tobytes() == b.tobytes() for a, b in zip(found, wanted, strict=True))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("kind", MAKERS)
 def test_every_rung_at_ragged_sizes(kind, dtype):
@@ -139,6 +140,7 @@ def without(monkeypatch):
     openmp.library.cache_clear()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rung", RUNGS)
 def test_without_openmp_there_is_one_thread(rung, without):
     module, x = network(layers=2), numbers(9, 14, 5)

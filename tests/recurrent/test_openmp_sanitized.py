@@ -52,6 +52,7 @@ def test_no_race(sanitized, text):
     assert sanitized(text) == "every rung ran\n"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("rung", ["units", "wavefront"])
 def test_a_lost_barrier_is_found(rung, sanitized, text):
     before, mark, own = text.partition(f"// [{rung}]")

@@ -29,6 +29,7 @@ RUN = [*((kind, "float32") for kind in MAKERS), ("lstm", "float64")]
 
 
 # every second pair of a cell and a rung; `make soak` has the others
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     "runner, device, kind, dtype",
     [
@@ -49,6 +50,7 @@ def test_ragged_sizes(runner, device, kind, dtype):
         compare(runner(module), module, batch, steps)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind, lengths", CUT_OFF)
 @pytest.mark.parametrize("runner, device", WAYS)
 def test_layers_and_lengths(runner, device, kind, lengths):
@@ -57,6 +59,7 @@ def test_layers_and_lengths(runner, device, kind, lengths):
     compare(runner(module), module, 4, 7, lengths, start=False)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind, lengths", CUT_OFF)
 @pytest.mark.parametrize("runner, device", [way for way in WAYS if way.id not in ("sim-wavefront", "cuda-wavefront")])
 def test_both_directions(runner, device, kind, lengths):

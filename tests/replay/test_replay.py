@@ -33,6 +33,7 @@ def close(ours, truth):
     np.testing.assert_allclose(ours.numpy(), truth.numpy(), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("op", OPS.values(), ids=list(OPS))
 def test_every_op_repeated_is_as_the_reference(device, op):
     for case, seed in product(op.cases, range(2)):

@@ -50,6 +50,7 @@ def of_tile(v, number, tiles):
     return np.array([np.asarray(row).astype(np.uint32) for row in at])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("size", [2, 4, 8, 16, 32])
 @pytest.mark.parametrize("block", [32, 96, 256])
 def test_tiles(size, block):

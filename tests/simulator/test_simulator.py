@@ -8,6 +8,7 @@ import pytest
 from sim_kernels import array, filled, works
 
 from minigrad.devices import get
+from minigrad.errors import KernelError
 from minigrad.kernels.source_kernel import kernel
 from minigrad.simulator import Simulator
 
@@ -198,3 +199,26 @@ def test_copies():
     assert b.numpy().tolist() == [1, 2, 3, 4, 5, 0]
     sim.zero(b.address + 8, 16)
     assert b.numpy().tolist() == [1, 0, 0, 4, 5, 0]
+
+
+@pytest.mark.parametrize(("include", "works"), [("", False), ("#define NDEBUG\n#include <cassert>\n", True)])
+def test_ndebug_turns_assert_off(include, works):
+    look = kernel(f"{include}__global__ void look(float* y) {{ assert(y[0] > 1); y[0] = 5; }}", "look")
+    if works:
+        look(y := filled(1), grid=1, block=1)
+        assert y.numpy().tolist() == [5]
+    else:
+        with pytest.raises(KernelError, match=r"assert\(y\[0\] > 1\) failed"):
+            look(filled(1), grid=1, block=1)
+
+
+def test_new_and_delete():
+    text = """struct Pair { float a; __device__ Pair() : a(4) {} __device__ ~Pair() { *seen += 1; } float* seen; };
+    __global__ void look(float* y) {
+        float* p = new float[4]; Pair* q = new Pair[2]; int* r = new int(7);
+        p[1] = q[0].a; q[0].seen = q[1].seen = y + 1;
+        y[0] = p[1] + *r;
+        delete[] p; delete[] q; delete r;
+    }"""
+    kernel(text, "look")(y := filled(2), grid=1, block=1)
+    assert y.numpy().tolist() == [11, 2]

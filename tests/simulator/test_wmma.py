@@ -40,6 +40,7 @@ CASES = [
 NUMPY = {"half": "f2", "float": "f4", "double": "f8", "signed char": "i1", "unsigned char": "u1", "int": "i4"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("shape", "kind", "stored", "total", "rows", "columns"), CASES)
 def test_a_product_of_fragments(shape, kind, stored, total, rows, columns, kernel_device):
     (m, n, k), rng = shape, np.random.default_rng(0)

@@ -1,9 +1,9 @@
 """The parser of calls: math functions, intrinsics, groups of threads, and functions of the file."""
 
 from minigrad.adjoint.frontend import groups
+from minigrad.adjoint.frontend.functions import FunctionItem
 from minigrad.adjoint.frontend.groups import SHUFFLES, Group
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS, LEFT_OUT
-from minigrad.adjoint.frontend.items import FunctionItem
 from minigrad.adjoint.frontend.structs import StructParser
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast

@@ -95,6 +95,7 @@ class DeclarationParser(ExpressionParser):
             stars += word == "*"
             reference |= word in ("&", "&&")
         at, before = tokens.at, len(self.symbols.pending)
+        tokens.forbid("write a variable for each member, and not auto [...] = ...", *["["] * (kind is None))
         name = tokens.identifier("a variable's name")
         if stars > 1 or (stars and tokens.next.text == "["):
             raise self.error(
@@ -289,10 +290,7 @@ class DeclarationParser(ExpressionParser):
             other = next(iter(self.symbols.dynamic))
             why = f"{other} and {name.text} are the same memory; give the launch's shared memory one name."
             raise self.error(name.place, why)
-        macro = unused_name(f"{name.text}_extent", self.tokens.words)
-        self.symbols.dynamic[name.text] = macro
-        self.symbols.macros[macro] = ast.Name(macro, "int")
-        return ast.Name(macro, "int")
+        return self.symbols.extent(name.text)
 
     def struct_variable(self, kind: StructType, name: Token, dims: list[Expr], shared: bool, unknown: bool) -> None:
         """A variable or an array for each number of a struct."""

@@ -1,16 +1,15 @@
 """The parser of expressions."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from minigrad.adjoint.frontend import groups
 from minigrad.adjoint.frontend.calls import CHANGES, CallParser, literal
 from minigrad.adjoint.frontend.constants import constant
+from minigrad.adjoint.frontend.functions import FunctionItem
 from minigrad.adjoint.frontend.groups import Group
 from minigrad.adjoint.frontend.intrinsics import is_packed
-from minigrad.adjoint.frontend.items import FunctionItem
 from minigrad.adjoint.frontend.structs import Flat
-from minigrad.adjoint.frontend.symbols import IGNORED, SymbolTable
+from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
     Expr,
@@ -19,9 +18,9 @@ from minigrad.adjoint.language.ast import (
     common_type,
     is_float,
 )
+from minigrad.adjoint.language.control_flow import known
 from minigrad.adjoint.language.dataflow import names_in, written
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.preprocessor import tokenize
 from minigrad.adjoint.language.rewrite import ONE, ZERO, negative
 from minigrad.adjoint.language.values import (
     Elements,
@@ -67,20 +66,29 @@ class ExpressionParser(CallParser):
             if op == tokens.next.text == "*" and tokens.next.place.column == token.place.column + 1:
                 raise self.error(token.place, f"** is no operator of C++; {POWER}.")
             right, needed = self.isolated(lambda op=op: self.value(ast.PRECEDENCE[op]))  # type: ignore[misc]
-            if needed and op in ("&&", "||"):  # these run only where the right side counts
-                known = self.symbols.fresh("both" if op == "&&" else "either", "bool", self.number(left, place), place)
-                right = self.number(right, place)
-                inner: list[Stmt] = [*needed, ast.Assign(known, "=", right, place)]
-                condition = known if op == "&&" else ast.Unary("!", known, "bool")
-                self.symbols.pending.append(ast.If(condition, inner, [], place))
-                left = known
+            if op in ("&&", "||"):
+                left, right = (self.truth(v, place) if isinstance(v, Elements | Pointer) else v for v in (left, right))
+            if needed and op in ("&&", "||"):
+                left = self.short_circuit(op, self.number(left, place), self.number(right, place), needed, place)
                 continue
             self.check_order(left, needed, token)
             self.symbols.pending += needed
             left = self.binary(token, left, right)
         if rank == 0 and tokens.next.text == "?":
-            return self.ternary(self.number(left, place), tokens.take().place)
+            return self.ternary(self.truth(left, place), tokens.take().place)
         return left
+
+    def short_circuit(self, op: str, left: Expr, right: Expr, needed: list[Stmt], place: Place) -> Expr:
+        """&& or || of which the right side needs statements, which run only where it counts."""
+        if (holds := known(left)) is not None:
+            counts = holds == (op == "&&")
+            self.symbols.pending += needed if counts else []
+            return right if counts else left
+        result = self.symbols.fresh("both" if op == "&&" else "either", "bool", left, place)
+        inner: list[Stmt] = [*needed, ast.Assign(result, "=", right, place)]
+        condition = result if op == "&&" else ast.Unary("!", result, "bool")
+        self.symbols.pending.append(ast.If(condition, inner, [], place))
+        return result
 
     def check_order(self, other: Value, needed: list[Stmt], op: Token) -> None:
         """Reject what one side of an operator reads and the other one changes: `v * twice(v)`, `q[k++] = k`."""
@@ -112,8 +120,8 @@ class ExpressionParser(CallParser):
 
     def pointers(self, op: Token, left: Pointer, right: Pointer) -> Expr:
         """The difference or comparison of two pointers into one array."""
-        null = [p.array is None and p.target is None for p in (left, right)]
-        if op.text in ("==", "!=") and any(null):  # an adjoint needs every array
+        null = [known(self.given(p)) is False for p in (left, right)]
+        if op.text in ("==", "!=") and any(null):
             return ast.Number("true" if (op.text == "!=") != all(null) else "false", "bool")
         same = left.array and right.array and left.array.name == right.array.name
         same = same and left.array.indices == right.array.indices  # type: ignore[union-attr]
@@ -162,7 +170,7 @@ class ExpressionParser(CallParser):
             value = self.unary()
             if isinstance(value, Struct) and not self.converts(f"operator{token.text}", [value]):
                 return self.called(f"operator{token.text}", [value], token)
-            operand = self.number(value, token.place)
+            operand = self.truth(value, token.place) if token.text == "!" else self.number(value, token.place)
             if token.text == "~" and is_float(operand.type):
                 raise self.error(token.place, "~ of a floating-point number has no meaning.")
             kind = "bool" if token.text == "!" else common_type(operand.type)
@@ -382,11 +390,3 @@ def _name(value: Value) -> str:
     if isinstance(value, Pointer):
         return value.moves.name if value.moves else "pointer"
     return value.name.replace(".", "_") if isinstance(value, ast.Name) else "value"
-
-
-def parse_expression(text: str, variables: Iterable[str] = ()) -> Expr:
-    """An expression of literals, builtins and these variables of type real."""
-    tokens = tokenize(text, text)
-    symbols = SymbolTable(tokens)
-    symbols.scopes[0] = {name: ast.Declare(name, "real") for name in variables}
-    return ExpressionParser(tokens, symbols).expression()

@@ -1,6 +1,6 @@
 """The parser of a file: macros, types, constants, functions and one kernel. `parse` is the entry point."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -8,8 +8,8 @@ from typing import Any
 from minigrad.adjoint.frontend.assignments import by_name
 from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.frontend.declarations import STORAGE
+from minigrad.adjoint.frontend.functions import FunctionItem, StructTemplate
 from minigrad.adjoint.frontend.inline import Functions
-from minigrad.adjoint.frontend.items import FunctionItem, StructTemplate
 from minigrad.adjoint.frontend.macros import typed_macros, whole_numbers
 from minigrad.adjoint.frontend.parser import StatementParser
 from minigrad.adjoint.frontend.symbols import SymbolTable
@@ -46,17 +46,19 @@ class KernelFile:
 
 def parse(
     text: str, name: str, kernel: str, defines: Mapping[str, Any],
-    template: Sequence[tuple[str, str, str]] = (), find: Find = lambda _: None, ahead: str = "",
+    template: Sequence[tuple[str, str, str]] = (), find: Find = lambda _: None,
+    ahead: Sequence[tuple[str, str]] = (), null: Set[str] = frozenset(),
 ) -> KernelFile:  # fmt: skip
     """Parse a kernel of a file of this name. Raises NotDifferentiable with line and column.
 
     template: name, kind and argument of each template parameter of the kernel; find: the text of an included file;
-    ahead: the text of the file that includes this one, up to there.
+    ahead: names and texts of the files that include this one, up to there; null: arrays that a launch does not give.
     """
     tokens = tokenize(text, name, defines, find, ahead)
     defined = {name: [Token("number", str(value), Place(0, 0))] for name, value in defines.items() if name != "real"}
     macros, formulas = typed_macros(tokens, tokens.macros | defined)
     parser = FileParser(tokens, SymbolTable(tokens, macros))
+    parser.symbols.null = null
     try:
         parser.items()
         parser.parse_kernel(kernel, template)
@@ -71,7 +73,7 @@ def parse(
             raise tokens.error(f.place, f"the name {f.name}_adjoint is taken in this file; the adjoint needs it.")
     values = whole_numbers({**formulas, **{t.name: t.value for t in parser.tables}})
     definitions = parser.definitions | {s.short: s.text for s in parser.functions.structs.values()}
-    here = f"{ahead}\n{text}"  # the head includes all others
+    here = "\n".join([*(first for _, first in ahead), text])  # the head includes all others
     definitions = {n: own for n, own in definitions.items() if own in here}
     tables = [t for t in parser.tables if t.text in here]
     formulas = {name: e for name, e in formulas.items() if name not in values and e.type == "int"}

@@ -11,12 +11,12 @@ from itertools import pairwise
 from typing import Any
 
 from minigrad.adjoint.frontend.arguments import ArgumentBinder, storage
+from minigrad.adjoint.frontend.functions import FunctionItem
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS
-from minigrad.adjoint.frontend.items import MODIFIERS, FunctionItem
-from minigrad.adjoint.language import ast
+from minigrad.adjoint.frontend.items import MODIFIERS
+from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Place, base_name
 from minigrad.adjoint.language.control_flow import normalize_jumps, structured
-from minigrad.adjoint.language.dataflow import inactive_parameters
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token
 from minigrad.adjoint.language.rewrite import ZERO, flatten
 from minigrad.adjoint.language.values import (
@@ -44,6 +44,10 @@ class Functions(ArgumentBinder):
         item = self.chosen(name, items, arguments, token, parser)
         if item is None and (name in INTRINSICS or base_name(name) or name.removeprefix("make_") in VECTORS):
             return parser.builtin(name, arguments, token)
+        any_number = [i for i in items if "..." in self.tokens.text[self._start(i.params) : self._start(i.body)]]
+        if any_number and item in (None, *any_number):
+            why = f"{name} takes any number of arguments; write a function for each number of them."
+            raise parser.error(token.place, why)
         if item is None:
             counts = sorted({str(len(self._commas(i))) for i in items})
             what = f"takes {' or '.join(counts)} arguments; got {len(arguments)}"
@@ -57,6 +61,10 @@ class Functions(ArgumentBinder):
             return call
         return self.inline(parser, item, arguments, token, explicit)
 
+    def _start(self, at: int) -> int:
+        """The place of a token in the text."""
+        return self.tokens.tokens[at].start
+
     def plain_call(self, plain: ast.Function, arguments: list[Value], token: Token, parser: Any) -> Value | None:
         """The call of a function that has an adjoint of its own; None where an argument is a part of an array."""
         given = []
@@ -65,7 +73,8 @@ class Functions(ArgumentBinder):
                 whole = (
                     isinstance(a, Elements) and a.axes == 1 and not a.indices and a.type == p.type and a.joint == "_"
                 )
-                if not whole or a.name not in parser.symbols.parameters:  # type: ignore[union-attr]
+                known = parser.symbols.parameters.keys() - parser.symbols.null
+                if not whole or a.name not in known:  # type: ignore[union-attr]
                     return None
                 given.append(ast.Name(a.name, p.type, token.place))  # type: ignore[union-attr]
             else:
@@ -104,6 +113,8 @@ class Functions(ArgumentBinder):
             if made is None or own.symbols.dynamic or any(d.shared for d in made.declared.values()):
                 return None
             own.finish(made)
+            if dataflow.read(made.body) & {*ast.CLOCKS}:
+                return None
         finally:
             self.stack.pop()
         text = self.tokens.text[self.tokens.tokens[item.start].start : self.tokens.tokens[self.tokens.at - 1].stop]
@@ -112,7 +123,7 @@ class Functions(ArgumentBinder):
         if members or re.search(r"\b(?!std\b)\w+::", text) or (self.tokens.redefined | self.shared) & words:
             return None
         made.text = text
-        made.inactive = inactive_parameters(made)
+        made.inactive = dataflow.inactive_parameters(made)
         return made
 
     def method(self, parser: Any, of: Struct | StructType, name: str, arguments: list[Value], token: Token) -> Value:
@@ -254,10 +265,10 @@ class Functions(ArgumentBinder):
         order = list(owner.members)
         while tokens.next.text != "{":
             name = tokens.identifier("a member's name")
-            base = next((b for b in owner.type.bases if b.short == name.text and tokens.next.text != "<"), None)
-            if base is not None:
+            part = next((b for b in owner.type.bases if b.short == name.text and tokens.next.text != "<"), None)
+            if part is not None:
                 close = ")" if tokens.take().text == "(" else "}"
-                self.construct(parser, base, [parser.full() for _ in tokens.items(close)], name, owner.seen_as(base))
+                self.construct(parser, part, [parser.full() for _ in tokens.items(close)], name, owner.seen_as(part))
                 tokens.accept(",")
                 continue
             if name.text not in order:

@@ -52,6 +52,7 @@ class TokenStream:
     unsupported: dict[str, NotDifferentiable] = field(default_factory=dict)
     bad: dict[int, NotDifferentiable] = field(default_factory=dict)  # by the offset of a piece that is no token
     at: int = 0
+    file: str = ""  # that is being cut; empty for the kernel's own
 
     @cached_property
     def words(self) -> set[str]:
@@ -100,7 +101,7 @@ class TokenStream:
         if found == "," and text in (")", ";", ":", "]"):
             raise self.error(ahead.place, "the comma operator is outside the subset; write two statements.")
         if text == ";" and ahead.place.line > last.place.line:
-            end = Place(last.place.line, last.place.column + len(last.text))
+            end = last.place._replace(column=last.place.column + len(last.text))
             raise self.error(end, "a ; is missing here, at the end of the statement.")
         raise self.rejected(ahead) or self.error(ahead.place, f"expected {text!r}, found {found or 'the end'!r}.")
 
@@ -129,7 +130,7 @@ class TokenStream:
     # --- errors ---
 
     def error(self, place: Place, why: str) -> NotDifferentiable:
-        return NotDifferentiable(f"{self.name}:{place.line}:{place.column}: {why}")
+        return NotDifferentiable(f"{place.file or self.name}:{place.line}:{place.column}: {why}")
 
     def forbid(self, why: str, *texts: str) -> None:
         """Raise NotDifferentiable, with this sentence, where one of these tokens is next."""
@@ -155,7 +156,7 @@ def cut(stream: TokenStream, line: str, number: int, start: int, column: int = 0
     """The tokens of a line. A piece that is none, or an octal number, is rejected where the kernel comes to it."""
     tokens = []
     for kind, text, at, end, why in _pieces(line, column):
-        place = Place(number, at + 1)
+        place = Place(number, at + 1, file=stream.file)
         if why:
             stream.bad[start + at] = stream.error(place, why)
         tokens.append(Token(kind, text, place, start + at, start + end))
@@ -204,7 +205,8 @@ FUNCTIONS = {
     "__shfl": "pass the value on through a __shared__ array",
     "__sync": "use __syncthreads();",
     "cooperative": "use threadIdx and blockIdx",
-}
+    "malloc": "declare an array of fixed extent", "free": "declare an array of fixed extent",
+}  # fmt: skip
 
 
 def way_out(function: str) -> str:

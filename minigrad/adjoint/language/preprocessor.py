@@ -1,7 +1,7 @@
 """The preprocessor: conditions, included files, and macros; those that stand for constants keep their names."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from minigrad.adjoint.language.ast import CONSTANTS, Place, base_name
@@ -34,11 +34,12 @@ class TextLine(NamedTuple):
 
 
 def tokenize(
-    text: str, name: str, defines: Mapping[str, Any] | None = None, find: Find = lambda _: None, ahead: str = ""
-) -> TokenStream:
+    text: str, name: str, defines: Mapping[str, Any] | None = None, find: Find = lambda _: None,
+    ahead: Sequence[tuple[str, str]] = (),
+) -> TokenStream:  # fmt: skip
     """Cut a file of this name into tokens, with its macros expanded and its conditions decided.
 
-    defines: macros of the compiler's command line; ahead: a text that is read first.
+    defines: macros of the compiler's command line; ahead: names and texts of files that are read first.
     Raises NotDifferentiable at a comment or #if without an end.
     """
     stream = TokenStream(name, text)
@@ -47,9 +48,8 @@ def tokenize(
         place = Place(code.count("\n", 0, at) + 1, at - code.rfind("\n", 0, at))
         raise stream.error(place, "this comment has no end; close it with */.")
     work = Preprocessor(stream, {k: str(v) for k, v in (defines or {}).items() if k != "real"}, find)
-    if ahead:
-        stream.text += f"\n{ahead}"
-        work.file(ahead, len(text) + 1)
+    for own, first in ahead:
+        work.other_file(first, own)
     work.file(text)
     last = code.rfind("\n") + 1
     end = Token("end", "", Place(code.count("\n") + 1, len(code) - last + 1), len(text), len(text))
@@ -97,14 +97,20 @@ class Preprocessor:
                 self.waiting += cut(self.stream, line.text.removesuffix("\\"), line.number, line.start)
         self.flush()
         if len(self.branches) > depth:
-            raise self.stream.error(Place(line.number, 1), "an #if has no #endif.")
+            raise self.stream.error(Place(line.number, 1, file=self.stream.file), "an #if has no #endif.")
+
+    def other_file(self, text: str, name: str) -> None:
+        start, outer, self.stream.file = len(self.stream.text) + 1, self.stream.file, name
+        self.stream.text += f"\n{text}"
+        self.file(text, start)
+        self.stream.file = outer
 
     def flush(self) -> None:
         self.stream.tokens += self.expand(self.waiting)
         self.waiting = []
 
     def directive(self, line: TextLine) -> None:
-        text, place = line.text.strip(), Place(line.number, line.text.index("#") + 1)
+        text, place = line.text.strip(), Place(line.number, line.text.index("#") + 1, file=self.stream.file)
         if line.directive in _IF_WORDS:
             self.condition(line, place)
         elif not self.active:
@@ -133,11 +139,9 @@ class Preprocessor:
         if name and name[1] not in self.included and (found := self.find(name[1])) is not None:
             self.included.add(name[1])
             self.flush()
-            start = len(self.stream.text) + 1
-            self.stream.text += f"\n{found}"
             head = list(self.stream.head)
             self.depth += 1
-            self.file(found, start)
+            self.other_file(found, name[1].rpartition("/")[2])
             self.depth -= 1
             self.stream.head = head
 

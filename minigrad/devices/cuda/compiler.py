@@ -65,8 +65,13 @@ def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
 
 @cache
 def _version() -> str:
-    compiler = find_nvcc()
-    return output([compiler, "--version"]) if compiler else "nvrtc"
+    if compiler := find_nvcc():
+        return output([compiler, "--version"])
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError:
+        return "nvrtc"  # an image of any version will do
+    return f"nvrtc {nvrtc.nvrtcVersion()}"
 
 
 def _nvcc(compiler: str, source: Source, options: list[str], image: Path) -> None:

@@ -26,7 +26,6 @@ MOVED, BEGUN, FASTER, PARTS, UNIT, SAVED = 1, 3e6, 2.3, 64, 64, 0.2
 SHARED = 221184  # bytes of shared memory in a block of the rungs mma_...
 TENSOR_CORES = ("mma_3xtf32", "mma_tf32", "wgmma_tf32", "mma_bf16", "wgmma")  # as on the ladder
 OF_BFLOAT16 = ("mma_bf16", "wgmma")
-IN_FLOAT = ("matmul_wgmma_backward_b", "matmul_mma_bf16_backward_b")  # the result of bfloat16 stays float32
 PRECISIONS = {"tf32": "mma_tf32", "bf16": "mma_tf32", "3xtf32": "mma_3xtf32"}  # for float32
 STRIP, HEIGHTS = 32, (16, 32, 64, 128)  # columns of a block of vector_columns, and the rows that it reads at once
 

@@ -22,7 +22,6 @@ from minigrad.kernels.launch import Launch
 from minigrad.kernels.view import View, broadcast
 from minigrad.op import OPS
 from minigrad.ops.matmul.kernels import (
-    IN_FLOAT,
     PRECISIONS,
     SMALL,
     STRIP,
@@ -217,8 +216,9 @@ def sum_in_parts(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
 
 
 def result_dtype(strategy: Strategy, dtype: np.dtype) -> np.dtype:
-    """Of the product of two matrices of this dtype."""
-    return wide(dtype) if strategy.kernel.name in IN_FLOAT else dtype
+    """Of the product of two matrices of this dtype: some kernels leave that of bfloat16 in float32."""
+    out = next(each for each in strategy.kernel.signature.params if each.pointer and not each.const)
+    return wide(dtype) if out.type == "float" else dtype
 
 
 FEW = 33  # partial sums that one thread adds up

@@ -121,16 +121,23 @@ static bool same_call(const Site& one, const Site& other, bool own) {
     return &one == &other || (own && one.line == other.line && one.what == other.what);
 }
 
-// No thread can run: report which threads wait where, grouped by call.
+// The fiber of a thread that waits, or null. Fibers are taken again, in any order: their places say nothing of threads.
+static Fiber* waiting_as(Worker& worker, unsigned index) {
+    for (unsigned i = 0; i < worker.made; ++i)
+        if (worker.fibers[i]->site && worker.fibers[i]->thread.index == index) return worker.fibers[i];
+    return nullptr;
+}
+
+// No thread can run: report which threads wait where, grouped by call, in the order of threads.
 void report_deadlock(Worker& worker) {
     struct { const Site* site; unsigned count; } groups[8];
     unsigned known = 0;
     Fiber* waiting = nullptr;
-    for (unsigned i = 0; i < worker.made; ++i) {
-        Fiber* fiber = worker.fibers[i];
+    for (unsigned index = 0; index < worker.threads; ++index) {
+        Fiber* fiber = waiting_as(worker, index);
+        if (!fiber) continue;
         const Site* site = fiber->site;
-        if (!site) continue;
-        if (!waiting || fiber->thread.index < waiting->thread.index) waiting = fiber;
+        if (!waiting) waiting = fiber;
         unsigned g = 0;
         while (g < known && !same_call(*groups[g].site, *site, site == &fiber->own)) ++g;
         if (g == known && known < 8) groups[known++] = {site, 0};

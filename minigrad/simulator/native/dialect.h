@@ -9,6 +9,7 @@
 #endif
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "abi.h"
@@ -43,6 +44,14 @@ extern "C" void _Exit(int) noexcept MINIGRAD_HOST_ONLY;
 extern "C" void quick_exit(int) noexcept MINIGRAD_HOST_ONLY;
 extern "C" void abort() noexcept MINIGRAD_HOST_ONLY;
 #endif
+
+// new and delete of a kernel, without the C++ library.
+inline void* operator new(size_t bytes) { return malloc(bytes); }
+inline void* operator new[](size_t bytes) { return malloc(bytes); }
+inline void operator delete(void* memory) noexcept { free(memory); }
+inline void operator delete[](void* memory) noexcept { free(memory); }
+inline void operator delete(void* memory, size_t) noexcept { free(memory); }
+inline void operator delete[](void* memory, size_t) noexcept { free(memory); }
 
 #include "dialect/host_api.h"
 #include "dialect/instrumentation.h"

@@ -62,7 +62,7 @@ void watch_shuffle(Worker& worker, const Warp& warp, unsigned lanes) {
     unsigned base = (&warp - worker.warps) * WARP;
     for (unsigned i = 0; i < WARP; ++i) {
         unsigned from = warp.argument[i];
-        if (!(lanes >> i & 1) || !((warp.mask[i] & warp.absent) >> from & 1) || base + from >= worker.threads) continue;
+        if (!(lanes >> i & 1) || !((warp.mask[i] & warp.absent) >> from & 1)) continue;
         Finding* finding = find_call(RETURNED, *warp.lane[i]->site, base + i);
         if (finding) finding->other_thread = base + from, finding->other_block = finding->block;
     }

@@ -4,6 +4,5 @@
 
 MINIGRAD_SMALL_FLOAT(__nv_bfloat16, Bfloat16Format)
 MINIGRAD_SMALL_CONVERSIONS(__nv_bfloat16, bfloat16)
-MINIGRAD_INLINE __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return {x, y}; }
 typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;

@@ -47,6 +47,37 @@ struct HalfFormat {
     }
 };
 
+// An integer of 64 bits as a double whose last bit is odd where it had to be rounded, as odd_float.
+MINIGRAD_INLINE double odd_double(unsigned long long x) { return x >> 53 ? double(x >> 11 | !!(x & 2047)) * 2048 : x; }
+MINIGRAD_INLINE double odd_double(long long x) { return x < 0 ? -odd_double(0ull - x) : odd_double(0ull + x); }
+
+// The nearest small float that is not above (down) or not below x.
+template <typename T> MINIGRAD_INLINE T directed(double x, bool down) {
+    T near(x);
+    double d = float(near);
+    if (down ? d <= x || x != x : d >= x || x != x) return near;
+    bool away = down == bool(near.bits & 0x8000);  // from zero
+    if (!away && !(near.bits & 0x7fff)) near.bits = down ? 0x8001 : 1;
+    else near.bits += away ? 1 : -1;
+    return near;
+}
+template <typename T> MINIGRAD_INLINE T truncated(double x) { return directed<T>(x, x > 0); }
+
+// As the GPU converts: what is outside the range becomes its end, NaN 0, or of 64 bits the highest bit.
+template <typename I> MINIGRAD_INLINE I saturated(double x) {
+    constexpr int bits = 8 * sizeof(I);
+    constexpr bool is_signed = I(-1) < I(0);
+    constexpr I least = is_signed ? I(1ull << (bits - 1)) : I(0);
+    if (x != x) return bits == 64 ? I(1ull << 63) : I(0);
+    if (x >= ldexp(1.0, bits - is_signed)) return I(~least);
+    return x <= double(least) ? least : I(x);
+}
+
+template <typename T> MINIGRAD_INLINE T not_a_number() { T x; x.bits = 0x7fff; return x; }
+template <typename T> MINIGRAD_INLINE bool ordered(T a, T b) { return a == a && b == b; }
+template <typename T> MINIGRAD_INLINE T unit(T x) { return x > T(0) ? x < T(1) ? x : T(1) : T(0); }
+template <typename T> MINIGRAD_INLINE T positive(T x) { return x != x ? not_a_number<T>() : x > T(0) ? x : T(0); }
+
 }  // namespace minigrad
 
 #define MINIGRAD_SMALL_OPERATOR(T, op)                                                          \
@@ -54,18 +85,38 @@ struct HalfFormat {
     MINIGRAD_INLINE T& operator op##=(T& a, T b) { return a = a op b; }                         \
     MINIGRAD_INLINE T##2 operator op(T##2 a, T##2 b) { return {a.x op b.x, a.y op b.y}; }       \
     MINIGRAD_INLINE T##2& operator op##=(T##2& a, T##2 b) { return a = a op b; }
+// One that is true only for numbers, one that is also true where there is a NaN, and of pairs both, each and masks.
 #define MINIGRAD_SMALL_COMPARISON(T, op, name)                                                  \
     MINIGRAD_INLINE bool operator op(T a, T b) { return float(a) op float(b); }                 \
-    MINIGRAD_INLINE bool name(T a, T b) { return a op b; }
-#define MINIGRAD_SMALL_BINARY(T, name, value)                                                   \
-    MINIGRAD_INLINE T name(T a, T b) { return value; }                                          \
-    MINIGRAD_INLINE T##2 name##2(T##2 a, T##2 b) { return {name(a.x, b.x), name(a.y, b.y)}; }
-#define MINIGRAD_SMALL_PAIR(T, name, one)                                                       \
-    MINIGRAD_INLINE T##2 name(T##2 a) { return {one(a.x), one(a.y)}; }
-#define MINIGRAD_SMALL_COMPARED(T, name)                                                        \
-    MINIGRAD_INLINE T##2 name##2(T##2 a, T##2 b) { return {T(name(a.x, b.x)), T(name(a.y, b.y))}; }
+    MINIGRAD_INLINE bool operator op(T##2 a, T##2 b) { return a.x op b.x && a.y op b.y; }       \
+    MINIGRAD_INLINE bool __h##name(T a, T b) { return minigrad::ordered(a, b) && a op b; }      \
+    MINIGRAD_INLINE bool __h##name##u(T a, T b) { return !minigrad::ordered(a, b) || a op b; }  \
+    MINIGRAD_SMALL_COMPARED(T, name, 2) MINIGRAD_SMALL_COMPARED(T, name##u, 2)
+#define MINIGRAD_SMALL_COMPARED(T, name, two)                                                   \
+    MINIGRAD_INLINE bool __hb##name##two(T##2 a, T##2 b) { return __h##name(a.x, b.x) && __h##name(a.y, b.y); } \
+    MINIGRAD_INLINE T##2 __h##name##two(T##2 a, T##2 b) {                                       \
+        return {T(__h##name(a.x, b.x)), T(__h##name(a.y, b.y))};                                \
+    }                                                                                           \
+    MINIGRAD_INLINE unsigned __h##name##two##_mask(T##2 a, T##2 b) {                            \
+        return __h##name(a.x, b.x) * 0xffffu | __h##name(a.y, b.y) * 0xffff0000u;               \
+    }
+#define MINIGRAD_SMALL_BINARY(T, name, suffix, value)                                           \
+    MINIGRAD_INLINE T name##suffix(T a, T b) { return value; }                                  \
+    MINIGRAD_INLINE T##2 name##2##suffix(T##2 a, T##2 b) { return {name##suffix(a.x, b.x), name##suffix(a.y, b.y)}; }
+#define MINIGRAD_SMALL_ARITHMETIC(T, name, op)                                                  \
+    MINIGRAD_SMALL_BINARY(T, name, , a op b) MINIGRAD_SMALL_BINARY(T, name, _rn, a op b)        \
+    MINIGRAD_SMALL_BINARY(T, name, _sat, minigrad::unit(a op b))
+#define MINIGRAD_SMALL_FMA(T, suffix, after)                                                    \
+    MINIGRAD_INLINE T __hfma##suffix(T a, T b, T c) {                                           \
+        return after(T(fma(double(a), double(b), double(c))));                                  \
+    }                                                                                           \
+    MINIGRAD_INLINE T##2 __hfma2##suffix(T##2 a, T##2 b, T##2 c) {                              \
+        return {__hfma##suffix(a.x, b.x, c.x), __hfma##suffix(a.y, b.y, c.y)};                  \
+    }
+// h##name and h2##name.
 #define MINIGRAD_SMALL_UNARY(T, name, value)                                                    \
-    MINIGRAD_INLINE T name(T a) { float x = a; return T(value); }
+    MINIGRAD_INLINE T h##name(T a) { float x = a; return T(value); }                            \
+    MINIGRAD_INLINE T##2 h2##name(T##2 a) { return {h##name(a.x), h##name(a.y)}; }
 
 #define MINIGRAD_SMALL_ATOMIC(T)                                                                \
     MINIGRAD_INLINE T atomicAdd(T* address, T value, MINIGRAD_HERE) {                           \
@@ -82,9 +133,12 @@ struct HalfFormat {
         T() = default;                                                                          \
         T(float x) : bits(minigrad::Format::pack(x)) {}                                         \
         T(double x) : T(minigrad::odd_float(x)) {}                                              \
-        T(int x) : T(float(x)) {}                                                               \
-        T(unsigned x) : T(float(x)) {}                                                          \
-        T(long long x) : T(float(x)) {}                                                         \
+        T(int x) : T(double(x)) {}                                                              \
+        T(unsigned x) : T(double(x)) {}                                                         \
+        T(long x) : T(minigrad::odd_double((long long)x)) {}                                    \
+        T(long long x) : T(minigrad::odd_double(x)) {}                                          \
+        T(unsigned long x) : T(minigrad::odd_double((unsigned long long)x)) {}                  \
+        T(unsigned long long x) : T(minigrad::odd_double(x)) {}                                 \
         operator float() const { return minigrad::Format::unpack(bits); }                       \
     };                                                                                          \
     struct alignas(4) T##2 {                                                                    \
@@ -95,47 +149,76 @@ struct HalfFormat {
     MINIGRAD_SMALL_OPERATOR(T, +) MINIGRAD_SMALL_OPERATOR(T, -)                                 \
     MINIGRAD_SMALL_OPERATOR(T, *) MINIGRAD_SMALL_OPERATOR(T, /)                                 \
     MINIGRAD_INLINE T operator-(T a) { a.bits ^= 0x8000; return a; }                            \
-    MINIGRAD_SMALL_COMPARISON(T, ==, __heq) MINIGRAD_SMALL_COMPARISON(T, !=, __hne)             \
-    MINIGRAD_SMALL_COMPARISON(T, <, __hlt) MINIGRAD_SMALL_COMPARISON(T, <=, __hle)              \
-    MINIGRAD_SMALL_COMPARISON(T, >, __hgt) MINIGRAD_SMALL_COMPARISON(T, >=, __hge)              \
-    MINIGRAD_SMALL_BINARY(T, __hadd, a + b) MINIGRAD_SMALL_BINARY(T, __hsub, a - b)             \
-    MINIGRAD_SMALL_BINARY(T, __hmul, a * b)                                                     \
-    MINIGRAD_SMALL_BINARY(T, __hmin, T(fminf(a, b))) MINIGRAD_SMALL_BINARY(T, __hmax, T(fmaxf(a, b))) \
+    MINIGRAD_INLINE T##2 operator-(T##2 a) { return {-a.x, -a.y}; }                             \
+    MINIGRAD_SMALL_COMPARISON(T, ==, eq) MINIGRAD_SMALL_COMPARISON(T, !=, ne)                   \
+    MINIGRAD_SMALL_COMPARISON(T, <, lt) MINIGRAD_SMALL_COMPARISON(T, <=, le)                    \
+    MINIGRAD_SMALL_COMPARISON(T, >, gt) MINIGRAD_SMALL_COMPARISON(T, >=, ge)                    \
+    MINIGRAD_SMALL_ARITHMETIC(T, __hadd, +) MINIGRAD_SMALL_ARITHMETIC(T, __hsub, -)             \
+    MINIGRAD_SMALL_ARITHMETIC(T, __hmul, *)                                                     \
+    MINIGRAD_SMALL_BINARY(T, __hmin, , a != a || b < a || (b == a && b.bits >> 15) ? b : a)     \
+    MINIGRAD_SMALL_BINARY(T, __hmax, , a != a || b > a || (b == a && a.bits >> 15) ? b : a)     \
+    MINIGRAD_SMALL_BINARY(T, __hmin, _nan, minigrad::ordered(a, b) ? __hmin(a, b) : minigrad::not_a_number<T>()) \
+    MINIGRAD_SMALL_BINARY(T, __hmax, _nan, minigrad::ordered(a, b) ? __hmax(a, b) : minigrad::not_a_number<T>()) \
     MINIGRAD_INLINE T __hdiv(T a, T b) { return a / b; }                                        \
     MINIGRAD_INLINE T##2 __h2div(T##2 a, T##2 b) { return a / b; }                              \
-    MINIGRAD_INLINE T __hfma(T a, T b, T c) { return T(fma(double(a), double(b), double(c))); } \
-    MINIGRAD_INLINE T##2 __hfma2(T##2 a, T##2 b, T##2 c) {                                      \
-        return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};                                  \
+    MINIGRAD_SMALL_FMA(T, , ) MINIGRAD_SMALL_FMA(T, _sat, minigrad::unit)                       \
+    MINIGRAD_SMALL_FMA(T, _relu, minigrad::positive)                                            \
+    MINIGRAD_INLINE T##2 __hcmadd(T##2 a, T##2 b, T##2 c) { /* complex numbers */               \
+        return {__hfma(-a.y, b.y, __hfma(a.x, b.x, c.x)), __hfma(a.y, b.x, __hfma(a.x, b.y, c.y))}; \
     }                                                                                           \
     MINIGRAD_INLINE T __hneg(T a) { return -a; }                                                \
-    MINIGRAD_INLINE bool __hisnan(T a) { return float(a) != float(a); }                         \
+    MINIGRAD_INLINE T##2 __hneg2(T##2 a) { return -a; }                                         \
+    MINIGRAD_INLINE T __habs(T a) { a.bits &= 0x7fff; return a; }                               \
+    MINIGRAD_INLINE T##2 __habs2(T##2 a) { return {__habs(a.x), __habs(a.y)}; }                 \
+    MINIGRAD_INLINE bool __hisnan(T a) { return a != a; }                                       \
+    MINIGRAD_INLINE T##2 __hisnan2(T##2 a) { return {T(a.x != a.x), T(a.y != a.y)}; }           \
     MINIGRAD_INLINE int __hisinf(T a) { return isinf(float(a)) ? (float(a) > 0 ? 1 : -1) : 0; } \
-    MINIGRAD_SMALL_UNARY(T, __habs, fabsf(x)) MINIGRAD_SMALL_UNARY(T, hsqrt, sqrtf(x))          \
-    MINIGRAD_SMALL_UNARY(T, hrsqrt, 1 / sqrtf(x)) MINIGRAD_SMALL_UNARY(T, hrcp, 1 / x)          \
-    MINIGRAD_SMALL_UNARY(T, hexp, expf(x)) MINIGRAD_SMALL_UNARY(T, hlog, logf(x))               \
-    MINIGRAD_SMALL_UNARY(T, hsin, sinf(x)) MINIGRAD_SMALL_UNARY(T, hcos, cosf(x))               \
-    MINIGRAD_SMALL_UNARY(T, hfloor, floorf(x)) MINIGRAD_SMALL_UNARY(T, hceil, ceilf(x))         \
-    MINIGRAD_SMALL_COMPARED(T, __heq) MINIGRAD_SMALL_COMPARED(T, __hne)                         \
-    MINIGRAD_SMALL_COMPARED(T, __hlt) MINIGRAD_SMALL_COMPARED(T, __hle)                         \
-    MINIGRAD_SMALL_COMPARED(T, __hgt) MINIGRAD_SMALL_COMPARED(T, __hge)                         \
-    MINIGRAD_SMALL_PAIR(T, h2sqrt, hsqrt) MINIGRAD_SMALL_PAIR(T, h2exp, hexp)                   \
-    MINIGRAD_SMALL_PAIR(T, h2log, hlog) MINIGRAD_SMALL_PAIR(T, h2rcp, hrcp)                     \
-    MINIGRAD_SMALL_PAIR(T, __hneg2, __hneg) MINIGRAD_SMALL_PAIR(T, __habs2, __habs)             \
+    MINIGRAD_SMALL_UNARY(T, sqrt, sqrtf(x)) MINIGRAD_SMALL_UNARY(T, rsqrt, 1 / sqrtf(x))        \
+    MINIGRAD_SMALL_UNARY(T, rcp, 1 / x) MINIGRAD_SMALL_UNARY(T, sin, sinf(x))                   \
+    MINIGRAD_SMALL_UNARY(T, cos, cosf(x)) MINIGRAD_SMALL_UNARY(T, tanh, tanhf(x))               \
+    MINIGRAD_SMALL_UNARY(T, tanh_approx, tanhf(x)) MINIGRAD_SMALL_UNARY(T, exp, expf(x))        \
+    MINIGRAD_SMALL_UNARY(T, exp2, exp2f(x)) MINIGRAD_SMALL_UNARY(T, exp10, exp10f(x))           \
+    MINIGRAD_SMALL_UNARY(T, log, logf(x)) MINIGRAD_SMALL_UNARY(T, log2, log2f(x))               \
+    MINIGRAD_SMALL_UNARY(T, log10, log10f(x)) MINIGRAD_SMALL_UNARY(T, floor, floorf(x))         \
+    MINIGRAD_SMALL_UNARY(T, ceil, ceilf(x)) MINIGRAD_SMALL_UNARY(T, rint, rintf(x))             \
+    MINIGRAD_SMALL_UNARY(T, trunc, truncf(x))                                                   \
     MINIGRAD_SMALL_ATOMIC(T)                                                                    \
+    MINIGRAD_INLINE T##2 __lowhigh2highlow(T##2 a) { return {a.y, a.x}; }                       \
     MINIGRAD_INLINE float __low2float(T##2 a) { return a.x; }                                   \
     MINIGRAD_INLINE float __high2float(T##2 a) { return a.y; }
+
+// Integers of type I, which the names call `name`.
+#define MINIGRAD_SMALL_INTEGER(T, S, I, name, exact)                                            \
+    MINIGRAD_INLINE I __##S##2##name##_rn(T a) { return minigrad::saturated<I>(rintf(a)); }     \
+    MINIGRAD_INLINE I __##S##2##name##_rz(T a) { return minigrad::saturated<I>(float(a)); }     \
+    MINIGRAD_INLINE I __##S##2##name##_ru(T a) { return minigrad::saturated<I>(ceilf(a)); }     \
+    MINIGRAD_INLINE I __##S##2##name##_rd(T a) { return minigrad::saturated<I>(floorf(a)); }    \
+    MINIGRAD_INLINE T __##name##2##S##_rn(I x) { return T(x); }                                 \
+    MINIGRAD_INLINE T __##name##2##S##_rz(I x) { return minigrad::truncated<T>(exact(x)); }     \
+    MINIGRAD_INLINE T __##name##2##S##_ru(I x) { return minigrad::directed<T>(exact(x), false); } \
+    MINIGRAD_INLINE T __##name##2##S##_rd(I x) { return minigrad::directed<T>(exact(x), true); }
 
 // The conversions of both headers: S is half or bfloat16 in their names.
 #define MINIGRAD_SMALL_CONVERSIONS(T, S)                                                        \
     MINIGRAD_INLINE T __float2##S(float x) { return T(x); }                                     \
     MINIGRAD_INLINE T __float2##S##_rn(float x) { return T(x); }                                \
+    MINIGRAD_INLINE T __float2##S##_rz(float x) { return minigrad::truncated<T>(x); }           \
+    MINIGRAD_INLINE T __float2##S##_ru(float x) { return minigrad::directed<T>(x, false); }     \
+    MINIGRAD_INLINE T __float2##S##_rd(float x) { return minigrad::directed<T>(x, true); }      \
     MINIGRAD_INLINE T __double2##S(double x) { return T(x); }                                   \
-    MINIGRAD_INLINE T __int2##S##_rn(int x) { return T(x); }                                    \
     MINIGRAD_INLINE float __##S##2float(T a) { return a; }                                      \
-    MINIGRAD_INLINE int __##S##2int_rn(T a) { return int(rintf(a)); }                           \
-    MINIGRAD_INLINE int __##S##2int_rz(T a) { return int(float(a)); }                           \
+    MINIGRAD_SMALL_INTEGER(T, S, short, short, ) MINIGRAD_SMALL_INTEGER(T, S, unsigned short, ushort, ) \
+    MINIGRAD_SMALL_INTEGER(T, S, int, int, ) MINIGRAD_SMALL_INTEGER(T, S, unsigned, uint, )     \
+    MINIGRAD_SMALL_INTEGER(T, S, long long, ll, minigrad::odd_double)                           \
+    MINIGRAD_SMALL_INTEGER(T, S, unsigned long long, ull, minigrad::odd_double)                 \
+    MINIGRAD_INLINE signed char __##S##2char_rz(T a) { return minigrad::saturated<signed char>(float(a)); } \
+    MINIGRAD_INLINE unsigned char __##S##2uchar_rz(T a) { return minigrad::saturated<unsigned char>(float(a)); } \
     MINIGRAD_INLINE T __ushort_as_##S(unsigned short bits) { T a; a.bits = bits; return a; }    \
+    MINIGRAD_INLINE T __short_as_##S(short bits) { T a; a.bits = bits; return a; }              \
     MINIGRAD_INLINE unsigned short __##S##_as_ushort(T a) { return a.bits; }                    \
+    MINIGRAD_INLINE short __##S##_as_short(T a) { return a.bits; }                              \
+    MINIGRAD_INLINE T##2 __halves2##S##2(T x, T y) { return {x, y}; }                           \
+    MINIGRAD_INLINE T##2 make_##S##2(T x, T y) { return {x, y}; }                               \
     MINIGRAD_INLINE T##2 __##S##2##S##2(T a) { return {a, a}; }                                 \
     MINIGRAD_INLINE T##2 __float2##S##2_rn(float x) { return {T(x), T(x)}; }                    \
     MINIGRAD_INLINE T##2 __floats2##S##2_rn(float x, float y) { return {T(x), T(y)}; }          \

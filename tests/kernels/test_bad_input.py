@@ -1,0 +1,103 @@
+"""Bad input to `mg.kernel`: each a sentence with its line and a way out, which works."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.errors import CompileError, LaunchError
+
+K = "__global__ void k(float* x, int n) { int i = threadIdx.x; if (i < n) x[i] = i; }"
+T = "template <class T, int N> __global__ void t(T* x, int n) { x[0] = N; }"
+P = "struct P { float a; int b; };\n"
+MISTYPED = "has a sign that only looks like one of C++"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "kind", "words"),
+    [
+        ("int main() { return 0; }\n", "k", ValueError, "defines no kernel (a kernel is `__global__ void name(...)`)"),
+        ("", "k", FileNotFoundError, "give the path of a .cu file or CUDA C++"),
+        (f"{K}\n{K}", "k", ValueError, "k.cu defines k in the lines 1 and 2; say which by its namespace, 'a::k', or"),
+        (K, "K", ValueError, "has no kernel 'K'; it defines k."),
+        (K, "", ValueError, "has no kernel ''; it defines k."),
+        (K, "k<float>", ValueError, "k is no template of k.cu; call it 'k'."),
+        (T, "t", ValueError, "t is a template of <class T, int N>; give it arguments in its name: 't<...>'."),
+        (T, "t<>", ValueError, "t<> gives it 0 of 2 arguments. Write a type or a value for each, 't<..., ...>'."),
+        (T, "t<float,>", ValueError, "t<float,> gives it 1 of 2 arguments."),
+        (T, "t<float, 1, 2>", ValueError, "gives it 3 of 2 arguments."),
+        (T, "t<blah, 3>", TypeError, "pointers to blah are not known here"),
+        ("__global__ void k(float& x, int n) {}", "k", TypeError, "a reference is a pointer here."),
+        ("__global__ void k(std::vector<float> x, int n) {}", "k", TypeError, "pass the address of the numbers"),
+        ("__global__ void k(Foo x, int n) {}", "k", TypeError, "If it is a struct, put its text beside the kernel's"),
+        (K.replace("x[i] = i;", "x[i] = 1\uff1b"), "k", CompileError, MISTYPED),
+        (K.replace("x[i] = i;", "\u00a0x[i] = i;"), "k", CompileError, MISTYPED),
+        (K.replace("x[i] = i;", "printf(\u201chi\u201d);"), "k", CompileError, MISTYPED),
+        (
+            K.replace("x[i] = i;", "half h = i; x[i] = h;"),
+            "k",
+            CompileError,
+            "write #include <cuda_fp16.h> at the top.",
+        ),
+        (f"#ifndef ARCH\n#error set ARCH\n#endif\n{K}", "k", CompileError, "k.cu(2): error: #error set ARCH"),
+        (
+            f'#include "lost.h"\n{K}'.replace("= i;", "= lost(i);"),
+            "k",
+            CompileError,
+            "There is no file lost.h. Put what",
+        ),
+    ],
+)
+def test_a_text_that_does_not_fit(text, name, kind, words):
+    with pytest.raises(kind) as caught:
+        mg.kernel(text, name)(mg.zeros(32, device="sim"), 1, grid=1, block=32)
+    assert words in str(caught.value)
+
+
+def test_a_struct_of_another_dtype_is_told_the_one_that_fits():
+    kernel, x = mg.kernel(P + "__global__ void k(P p, float* x) { x[0] = p.a + p.b; }", "k"), mg.zeros(1, device="sim")
+    for wrong in ((1, 2), 1.0, np.zeros((), [("a", "f4"), ("b", "f4")])):
+        with pytest.raises(TypeError, match="P p") as caught:
+            kernel(wrong, x, grid=1, block=1)
+        dtype = eval(
+            "np.dtype" + str(caught.value).rpartition("np.dtype")[2].rstrip(".").replace("))", ")"), {"np": np}
+        )
+        kernel(np.array((1, 2), dtype), x, grid=1, block=1)
+        assert x.numpy()[0] == 3
+    with pytest.raises(TypeError, match=r"give its members, \{'x': \.\.\.\}, with a tensor for a pointer"):
+        mg.kernel("struct P { float* x; };\n__global__ void k(P p) {}", "k")((1,), grid=1, block=1)
+
+
+def test_files_that_are_no_text_or_have_no_end(tmp_path):
+    (tmp_path / "wide.cu").write_text(K, encoding="utf-16")
+    with pytest.raises(ValueError, match=r"wide\.cu is no text in UTF-8, as a compiler reads it; save it"):
+        mg.kernel(tmp_path / "wide.cu", "k")
+    for name, other in (("a.cuh", "b.cuh"), ("b.cuh", "a.cuh")):
+        (tmp_path / name).write_text(f'#include "{other}"\n')
+    (tmp_path / "main.cu").write_text(f'#include "a.cuh"\n{K}')
+    kernel, x = mg.kernel(tmp_path / "main.cu", "k"), mg.zeros(4, device="sim")
+    with pytest.raises(CompileError, match=r"b\.cuh\(1\): .*a\.cuh includes itself\. Put #pragma once at its top\."):
+        kernel(x, 4, grid=1, block=4)
+    (tmp_path / "a.cuh").write_text('#pragma once\n#include "b.cuh"\n')
+    kernel(x, 4, grid=1, block=4)
+    assert x.numpy()[3] == 3
+
+
+@pytest.mark.parametrize("value", [None, "1\n#error"])
+def test_a_macro_has_one_line(value):
+    with pytest.raises(ValueError, match=r"is no macro; write \{'TILE': 16\}\."):
+        mg.kernel(K, "k", defines={"N": value})
+
+
+@pytest.mark.parametrize(
+    ("launch", "words"),
+    [
+        ({"grid": None}, "give grid=, how many blocks, and block="),
+        ({"block": 2000}, "block.x=2000 is outside 1 to 1024; choose it within."),
+        ({"grid": 1.5}, "grid=1.5 must be one to three whole numbers."),
+        ({"shared": "1k"}, "shared='1k' bytes; a block may use 0 to 49152 bytes of shared memory."),
+    ],
+)
+def test_a_launch_that_no_gpu_runs(launch, words):
+    with pytest.raises(LaunchError) as caught:
+        mg.kernel(K, "k")(mg.zeros(4, device="sim"), 4, **{"grid": 1, "block": 4, **launch})
+    assert words in str(caught.value)
