@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from minigrad.adjoint.frontend.functions import FunctionItem
 from minigrad.adjoint.frontend.items import FileItems
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import SMALL, Place
@@ -12,6 +11,7 @@ from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.values import (
     Braces,
     Elements,
+    FunctionItem,
     Kind,
     Pointer,
     Struct,

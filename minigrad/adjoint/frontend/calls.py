@@ -1,7 +1,6 @@
 """The parser of calls: math functions, intrinsics, groups of threads, and functions of the file."""
 
 from minigrad.adjoint.frontend import groups
-from minigrad.adjoint.frontend.functions import FunctionItem
 from minigrad.adjoint.frontend.groups import SHUFFLES, Group
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS, LEFT_OUT
 from minigrad.adjoint.frontend.structs import StructParser
@@ -22,6 +21,7 @@ from minigrad.adjoint.language.values import (
     VECTORS,
     Braces,
     Elements,
+    FunctionItem,
     FunctionName,
     Pointer,
     Struct,

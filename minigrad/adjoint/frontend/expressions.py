@@ -5,7 +5,6 @@ from dataclasses import replace
 from minigrad.adjoint.frontend import groups
 from minigrad.adjoint.frontend.calls import CHANGES, CallParser, literal
 from minigrad.adjoint.frontend.constants import constant
-from minigrad.adjoint.frontend.functions import FunctionItem
 from minigrad.adjoint.frontend.groups import Group
 from minigrad.adjoint.frontend.intrinsics import is_packed
 from minigrad.adjoint.frontend.structs import Flat
@@ -24,6 +23,7 @@ from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ONE, ZERO, negative
 from minigrad.adjoint.language.values import (
     Elements,
+    FunctionItem,
     FunctionName,
     Pointer,
     PointerVariable,

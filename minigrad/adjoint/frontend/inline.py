@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import Any
 
 from minigrad.adjoint.frontend.arguments import ArgumentBinder, storage
-from minigrad.adjoint.frontend.functions import FunctionItem
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS
 from minigrad.adjoint.frontend.items import MODIFIERS
 from minigrad.adjoint.language import ast, dataflow
@@ -22,6 +21,7 @@ from minigrad.adjoint.language.rewrite import ZERO, flatten
 from minigrad.adjoint.language.values import (
     VECTORS,
     Elements,
+    FunctionItem,
     Kind,
     Pointer,
     PointerVariable,

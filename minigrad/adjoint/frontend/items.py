@@ -5,13 +5,14 @@ from functools import partial
 from typing import Any
 
 from minigrad.adjoint.frontend.constants import folded
-from minigrad.adjoint.frontend.functions import FunctionItem, StructTemplate
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.values import (
+    FunctionItem,
     FunctionName,
     Kind,
     Member,
+    StructTemplate,
     StructType,
     Value,
 )
