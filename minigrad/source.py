@@ -144,12 +144,12 @@ class Source:
         return param
 
     def _members(self, text: str, struct: str, inside: tuple[str, ...]) -> tuple:
-        made = []
-        for its, name in ((its, name) for its, names in members.of_struct(text, struct) or [] for name in names):
+        made, found = [], members.of_struct(text, struct)
+        for its, name in ((its, name) for its, names in found or [] for name in names):
             each = self._parameter(f"{its or '?'} {name.partition('[')[0] or '?'}", (*inside, struct))
             own = members.extents("*" * ("*" in its) + self.expanded(name), self.tunables)
             made.append((each.type, own, each.members))
-        return tuple(made)
+        return tuple(made) if made or found is None else members.EMPTY
 
     def _of_template(self, param: Param, inside: tuple[str, ...]) -> Param:
         """A parameter whose type is a template's instance, as Pack<float, 4>, or lies in one, as vec4<float>::Type."""
@@ -237,8 +237,8 @@ class Source:
     def standing_for(self, words: Collection[str]) -> frozenset[str]:
         """The words, and the macros of the text whose values have any of them."""
         found = set(words)
-        for text in self._texts:
-            found |= {name for name, value in _MACRO.findall(text) if found & set(_WORD.findall(value))}
+        for name, value in (each for text in self._texts for each in _MACRO.findall(text)):
+            found |= {name} if found & set(_WORD.findall(value)) else set()
         return frozenset(found)
 
     @property

@@ -128,7 +128,7 @@ class CallParser(StructParser):
             raise self.error(token.place, why)
         if not base_name(name):
             why = f"{name} has no derivative rule here, and is no __device__ function; {way_out(name)}."
-            raise self.error(token.place, why)
+            raise self.tokens.unknown(token.place, why)
         numbers = tuple(self.number(a, token.place) for a in arguments)
         if len(numbers) != arity(name):
             raise self.error(token.place, f"{name} takes {arity(name)} arguments; got {len(numbers)}.")
@@ -263,7 +263,7 @@ class CallParser(StructParser):
             value, _ = self.isolated(self.full)
             kind = value.type
             if isinstance(value, Elements):
-                dims = value.dims[len(value.indices) :]
+                dims = value.left
             if isinstance(value, Pointer) or (isinstance(value, Elements) and not dims):
                 kind = "size_t"  # of the bytes of an address
         tokens.expect(")")

@@ -45,7 +45,7 @@ class KernelFile:
 
 def parse(
     text: str, name: str, kernel: str, defines: Mapping[str, Any],
-    template: Sequence[tuple[str, str, str]] = (), find: Find = lambda _: None,
+    template: Sequence[tuple[str, str, str]] = (), find: Find = lambda *_: None,
     ahead: Sequence[tuple[str, str]] = (), null: Set[str] = frozenset(),
 ) -> KernelFile:  # fmt: skip
     """Parse a kernel of a file of this name. Raises NotDifferentiable with line and column.
@@ -57,7 +57,7 @@ def parse(
     defined = {name: [Token("number", str(value), Place(0, 0))] for name, value in defines.items() if name != "real"}
     macros, formulas = typed_macros(tokens, tokens.macros | defined)
     parser = FileParser(tokens, SymbolTable(tokens, macros))
-    parser.symbols.null = null
+    parser.symbols.null, parser.symbols.formulas = null, formulas
     try:
         parser.items()
         parser.parse_kernel(kernel, template)

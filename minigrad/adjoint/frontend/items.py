@@ -6,6 +6,7 @@ from typing import Any
 
 from minigrad.adjoint.frontend.constants import folded
 from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.values import (
     FunctionItem,
@@ -175,7 +176,7 @@ class FileItems:
                 name = tokens.identifier("a member's name")
                 dims = []
                 while tokens.accept("["):
-                    dims.append(folded(parser.extent(name)))
+                    dims.append(folded(inline(parser.extent(name), parser.symbols.formulas)))
                     tokens.expect("]")
                 value = None
                 if tokens.accept("="):

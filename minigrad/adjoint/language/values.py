@@ -1,4 +1,4 @@
-"""Values that are no numbers, which the parser replaces by numbers: structs, arrays, pointers, functions; and their types."""
+"""Values that are no numbers: structs, arrays, pointers and functions, which the parser writes as numbers; types."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -112,6 +112,11 @@ class Elements:
     const: bool = False
     dims: tuple[Expr, ...] = ()
 
+    @property
+    def left(self) -> tuple[Expr, ...]:
+        """The extents along the axes to come; none where they are not known."""
+        return self.dims[-self.axes :] if self.axes else ()
+
     def at(self, index: Expr, place: ast.Place) -> "Value":
         """The element, or the part of the array, at an index."""
         part = replace(self, axes=self.axes - 1, indices=(*self.indices, index))
@@ -122,7 +127,7 @@ class Elements:
 
     def parts(self, place: ast.Place) -> "list[Value]":
         """All its elements, or parts, along its first axis."""
-        extent = self.dims[len(self.indices)]
+        extent = self.left[0]
         return [self.at(ast.Number(str(n), "int"), place) for n in range(int(extent.text))]  # type: ignore[union-attr]
 
     def element(self, place: ast.Place) -> "Value":
