@@ -237,8 +237,8 @@ class Source:
     def standing_for(self, words: Collection[str]) -> frozenset[str]:
         """The words, and the macros of the text whose values have any of them."""
         found = set(words)
-        for text in self._texts:
-            found |= {name for name, value in _MACRO.findall(text) if found & set(_WORD.findall(value))}
+        for name, value in (each for text in self._texts for each in _MACRO.findall(text)):
+            found |= {name} if found & set(_WORD.findall(value)) else set()
         return frozenset(found)
 
     @property

@@ -75,10 +75,14 @@ class Adjoint:
         except RecursionError:
             raise self.file.error(kernel.place, TOO_DEEP) from None
 
-    def _included(self, name: str) -> str | None:
-        """The text of an included file of the kernel's own folder."""
-        found = self.primal.source.find(name, self.primal.source.folder)
-        return found.read_text(errors="replace") if found else None
+    def _included(self, name: str, path: str) -> tuple[str, str] | None:
+        """The text and the path of a file that the one at a path, or the kernel's own, includes; CUDA's are empty."""
+        from minigrad.simulator.translate import NATIVE
+
+        found = self.primal.source.find(name, Path(path).parent if path else self.primal.source.folder)
+        if found is None:
+            return ("", name) if (NATIVE / name).is_file() else None
+        return found.read_text(errors="replace"), str(found)
 
     @property
     def source(self) -> str:

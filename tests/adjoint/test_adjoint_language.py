@@ -114,9 +114,45 @@ def test_assembly_that_reads_a_clock():
 def test_a_header_of_the_project_is_read_whatever_its_brackets(tmp_path):
     (tmp_path / "include").mkdir()
     guard = "#include <unistd.h>\n#if _POSIX_VERSION > 1\n#else\n#error unknown\n#endif\n"
-    (tmp_path / "include" / "square.h").write_text(f"{guard}__device__ double square(double v) {{ return v * v; }}\n")
+    (tmp_path / "include" / "own").mkdir()
+    (tmp_path / "include" / "own" / "power.h").write_text('#include "number.h"\n')  # its own one
+    (tmp_path / "include" / "own" / "number.h").write_text("#define NUMBER 1\n")
+    (tmp_path / "include" / "number.h").write_text("#define NUMBER_OF_ANOTHER 3\n")
+    guard += '#include "own/power.h"\n#include "number.h"\n'
+    square = "__device__ double square(double v) { return v * v * NUMBER; }"
+    (tmp_path / "include" / "square.h").write_text(f"{guard}{square}\n")
     path = tmp_path / "src" / "k.cu"
     path.parent.mkdir()
     path.write_text(source("y[i] = square(x[i]);", "#include <square.h>"))
     (dx,) = mg.adjoint(path).vjp(np.array([3.0]), np.zeros(1), dy=[np.ones(1)], grid=1, block=1)
     assert dx.tolist() == [6]
+
+
+def test_structs_with_arrays_are_copied_as_a_whole():
+    text = (
+        "#define N 2\nstruct B { double p[N], a[3]; int n; };\n"
+        "__device__ double g(B b) { b.a[2] *= 2; return b.p[1] * b.a[2] + b.p[0]; }\n"
+        "__global__ void f(const B* x, B* c, double* y) { int i = threadIdx.x; B q = x[i], r; __shared__ B s[3];\n"
+        "s[i] = q; __syncthreads(); r = c[i]; c[i] = s[2 - i]; y[i] = g(r) * g(x[i]) * r.n + g(s[1]) * c[i].a[0]; }"
+    )
+    kernel, rng = mg.kernel(text, "f"), np.random.default_rng(3)
+    kind = np.dtype([("p", "f8", 2), ("a", "f8", 3), ("n", "i4")], align=True)
+    x, c, dc = (np.zeros(3, kind) for _ in range(3))
+    for each in (x, c, dc):
+        each["p"], each["a"], each["n"] = rng.random((3, 2)), rng.random((3, 3)), [1, 2, 3]
+    w = rng.standard_normal(3)
+
+    def value():
+        now, y = mg.tensor(c, device="sim"), mg.tensor(np.zeros(3), device="sim")
+        kernel(mg.tensor(x, device="sim"), now, y, grid=1, block=3)
+        return w @ y.numpy() + sum((dc[part] * now.numpy()[part]).sum() for part in "pa")
+
+    found = mg.adjoint(kernel, ["x", "c"]).vjp(x, c, np.zeros(3), dy=[dc, w], grid=1, block=3)
+    for array, d in zip((x, c), found, strict=True):
+        for part in "pa":
+            for at in np.ndindex(array[part].shape):
+                values = []
+                for step in (1e-6, -2e-6, 1e-6):
+                    array[part][at] += step
+                    values.append(value())
+                np.testing.assert_allclose(d[part][at], (values[0] - values[1]) / 2e-6, rtol=1e-6, atol=1e-8)

@@ -110,6 +110,9 @@ FILES = [
     ("__device__ double g(double v) { if (v > 1) return v; }", "1:1: g does not return a double on"),
     ("__device__ double g(double v) { return v * clock(); }", "4:8: y depends on clock(), and its adjoint runs at"),
     ("__device__ double f_adjoint(double v) { return v; }", "2:1: the name f_adjoint is taken in this file", ""),
+    ('#include "own.cuh"', "4:8: there is no file own.cuh, and g has no derivative rule here"),
+    ('#include "own.cuh"', "4:8: there is no file own.cuh, and W is not declared here", "y[0] = W;"),
+    ('#include "own.cuh"', "4:1: there is no file own.cuh, and the type Pair is outside", "Pair p;"),
     ("__device__ double c;", "1:1: 'double' outside a function is outside the subset; make it a", "y[i] = c * x[i];"),
 ]  # fmt: skip
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 from itertools import chain, count
 from math import inf
 
+from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.frontend.expressions import ASSIGNMENTS, ExpressionParser
 from minigrad.adjoint.frontend.groups import Group
-from minigrad.adjoint.frontend.items import constant
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, common_type, is_float, unused_name
 from minigrad.adjoint.language.dataflow import inline

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from minigrad.adjoint.frontend import groups
 from minigrad.adjoint.frontend.calls import CHANGES, CallParser, literal
+from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.frontend.groups import Group
 from minigrad.adjoint.frontend.intrinsics import is_packed
-from minigrad.adjoint.frontend.items import constant
+from minigrad.adjoint.frontend.items import FunctionItem
 from minigrad.adjoint.frontend.structs import Flat
 from minigrad.adjoint.frontend.symbols import IGNORED, SymbolTable
 from minigrad.adjoint.language import ast
@@ -101,7 +102,8 @@ class ExpressionParser(CallParser):
     def binary(self, op: Token, left: Value, right: Value) -> Value:
         if isinstance(left, Struct) and isinstance(right, Struct) and op.text in "+-*/" and is_packed(left, right):
             return self.zipped(left, right, lambda a, b: ast.Binary(op.text, a, b, a.type))
-        if isinstance(left, Struct) or isinstance(right, Struct):
+        objects = isinstance(left, Struct) or isinstance(right, Struct)
+        if objects and not self.converts(f"operator{op.text}", [left, right]):
             return self.called(f"operator{op.text}", [left, right], op)
         if op.text in "+-" and isinstance(left, Elements | Pointer) and is_expression(right):
             by = self.number(right, op.place)
@@ -168,7 +170,7 @@ class ExpressionParser(CallParser):
         if token.text in ("-", "!", "~", "+"):
             self.tokens.take()
             value = self.unary()
-            if isinstance(value, Struct):
+            if isinstance(value, Struct) and not self.converts(f"operator{token.text}", [value]):
                 return self.called(f"operator{token.text}", [value], token)
             operand = self.truth(value, token.place) if token.text == "!" else self.number(value, token.place)
             if token.text == "~" and is_float(operand.type):
@@ -221,6 +223,9 @@ class ExpressionParser(CallParser):
             elif token.text in (".", "->"):
                 tokens.take()
                 value = self.member(value, token)
+            elif token.text == "(" and isinstance(value, Struct | FunctionItem):
+                tokens.take()
+                value = self.called_value(value, [self.argument() for _ in tokens.items(")")], token)
             elif token.text in ("++", "--"):
                 whole = tokens.at - 1 == self.statement_start or self.discarded
                 tokens.take()
@@ -340,6 +345,8 @@ class ExpressionParser(CallParser):
             return literal(tokens.take().text)
         if tokens.accept("("):
             return self.close(self.full())
+        if token.text == "[" and self.functions:
+            return self.functions.closure(self, token._replace(text="lambda"))
         if token.text in ("static_cast", "reinterpret_cast", "const_cast"):
             return self.named_cast()
         if token.text == "sizeof":
@@ -369,7 +376,7 @@ class ExpressionParser(CallParser):
             raise self.error(name.place, f"{name.text} is used by its parts x, y and z.")
         if name.text == "warpSize":
             return ast.Number("32", "int")
-        if name.text in ("tiled_partition", "this_thread_block", "this_grid", "reduce", "plus", "greater", "less"):
+        if name.text in groups.NAMES:
             known = self.group_call(name)
             if known is not None:
                 return known

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from minigrad.adjoint.frontend.items import constant
+from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, is_float, unused_name
 from minigrad.adjoint.language.control_flow import TRUE, leaves
@@ -74,7 +74,7 @@ def _over_elements(parser: Any, pragma: str, place: Place, start: int) -> ast.Fo
     name = tokens.identifier("a variable's name")
     tokens.expect(":")
     array = parser.frozen(parser.full(), place, name.text)  # bound once, before the first turn
-    if not isinstance(array, Elements) or len(array.dims) <= len(array.indices):
+    if not isinstance(array, Elements) or not array.left:
         raise parser.error(place, "a for over all elements takes an array of known extent; count with an int.")
     tokens.expect(")")
     text = tokens.line_since(start)
@@ -92,7 +92,7 @@ def _over_elements(parser: Any, pragma: str, place: Place, start: int) -> ast.Fo
         value = parser.converted_number(kind, element, place)
         parser.declare(ast.Declare(name.text, kind, value=value, place=place))
     ahead, parser.symbols.pending = parser.symbols.pending, outer
-    condition = ast.Binary("<", number, array.dims[len(array.indices)], "bool")
+    condition = ast.Binary("<", number, array.left[0], "bool")
     body = [*ahead, *parser.block()]
     return ast.For(counter, condition, ast.Assign(number, "+=", ONE), body, pragma, place, text)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from math import prod
 
-from minigrad.adjoint.frontend.items import constant
+from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.frontend.symbols import FLOATS_AS, TypeParser
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (

@@ -38,6 +38,7 @@ class SymbolTable:
 
     def __init__(self, tokens: TokenStream, macros: dict[str, ast.Name] | None = None):
         self.tokens, self.macros = tokens, macros or {}
+        self.formulas: dict[str, Expr] = {}  # of macros
         self.functions: dict[str, ast.Function] = {}
         self.types: list[dict[str, Kind | Pointer]] = [{}]  # typedefs and templates' arguments; the innermost last
         self.scopes: list[dict[str, Symbol]] = [{}]  # the innermost last
@@ -137,7 +138,7 @@ class SymbolTable:
             return ast.Name(name, self.macros[name].type, token.place)
         if name in ast.CONSTANTS:
             return ast.Name(name, ast.CONSTANTS[name], token.place)
-        raise self.tokens.rejected(token) or self.tokens.error(token.place, f"{name} is not declared here.")
+        raise self.tokens.rejected(token) or self.tokens.unknown(token.place, f"{name} is not declared here.")
 
 
 class TypeParser:
@@ -219,7 +220,7 @@ class TypeParser:
 
     def unknown_type(self, token: Token) -> NotDifferentiable:
         why = f"the type {token.text} is outside the differentiable subset; {ALLOWED_TYPES}."
-        return self.tokens.rejected(token) or self.error(token.place, why)
+        return self.tokens.rejected(token) or self.tokens.unknown(token.place, why)
 
     def expression(self, rank: int = 0) -> Expr:
         """An expression that is a number, of operators that bind more tightly than `rank`."""
@@ -229,6 +230,8 @@ class TypeParser:
     def number(self, value: Value, place: Place) -> Expr:
         if is_expression(value):
             return value  # type: ignore[return-value]
+        if isinstance(value, Struct) and self.conversions(value):
+            return self.conversion(value, place)
         what = "a struct" if isinstance(value, Struct) else "an array or a pointer"
         raise self.error(place, f"{what} stands here in place of a number; take an element or a member of it.")
 
@@ -326,6 +329,14 @@ class TypeParser:
         return found
 
     # Methods of the parsers that extend this one.
+
+    def conversions(self, value: Value) -> list[str]:
+        """The methods by which C++ makes a number of an object: `operator double()`."""
+        methods = value.type.methods if isinstance(value, Struct) and self.functions else {}
+        return [name for name, items in methods.items() if items[0].returns]
+
+    def conversion(self, value: Struct, place: Place) -> Expr:
+        raise NotImplementedError  # the parser of calls has it
 
     def full(self) -> Value:
         raise NotImplementedError

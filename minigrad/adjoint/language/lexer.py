@@ -52,6 +52,7 @@ class TokenStream:
     unsupported: dict[str, NotDifferentiable] = field(default_factory=dict)
     bad: dict[int, NotDifferentiable] = field(default_factory=dict)  # by the offset of a piece that is no token
     at: int = 0
+    missing: str = ""  # an included file that nobody has
     file: str = ""  # that is being cut; empty for the kernel's own
 
     @cached_property
@@ -131,6 +132,10 @@ class TokenStream:
 
     def error(self, place: Place, why: str) -> NotDifferentiable:
         return NotDifferentiable(f"{place.file or self.name}:{place.line}:{place.column}: {why}")
+
+    def unknown(self, place: Place, why: str) -> NotDifferentiable:
+        """The error at a name that this file does not have: another one may, which it includes."""
+        return self.error(place, f"there is no file {self.missing}, and {why}" if self.missing else why)
 
     def forbid(self, why: str, *texts: str) -> None:
         """Raise NotDifferentiable, with this sentence, where one of these tokens is next."""

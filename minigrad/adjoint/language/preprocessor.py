@@ -12,7 +12,8 @@ _DEFINE = re.compile(r"#\s*define\s+(\w+)(\(([^)]*)\))?")
 _IF_WORDS = ("if", "ifdef", "ifndef", "elif", "else", "endif")
 PREDEFINED = {"__CUDACC__": "1", "__CUDA_ARCH__": "900", "__NVCC__": "1", "__cplusplus": "201703",
               "__CUDACC_VER_MAJOR__": "13", "CUDA_VERSION": "13000", "CUDART_VERSION": "13000"}  # fmt: skip
-Find = Callable[[str], str | None]  # the text of an included file
+# text and path of a file, from its name in an #include and the path of the file that has this; empty for the kernel's
+Find = Callable[[str, str], tuple[str, str] | None]
 
 
 class Macro(NamedTuple):
@@ -34,7 +35,7 @@ class TextLine(NamedTuple):
 
 
 def tokenize(
-    text: str, name: str, defines: Mapping[str, Any] | None = None, find: Find = lambda _: None,
+    text: str, name: str, defines: Mapping[str, Any] | None = None, find: Find = lambda *_: None,
     ahead: Sequence[tuple[str, str]] = (),
 ) -> TokenStream:  # fmt: skip
     """Cut a file of this name into tokens, with its macros expanded and its conditions decided.
@@ -82,6 +83,7 @@ class Preprocessor:
         ] = []  # of each #if: whether lines count here, and whether a branch has been taken
         self.guards: list[bool] = []  # for each #if, whether the head repeats it
         self.included: set[str] = set()
+        self.path = ""  # of the file that is being read
         self.depth = 0  # of included files around the cursor
 
     @property
@@ -136,14 +138,17 @@ class Preprocessor:
         text = self.stream.text[line.start : line.start + len(line.text)].strip()
         self.stream.head.append(text)
         name = re.match(r"#\s*include\s*[\"<]([^\">]+)[\">]", text)
-        if name and name[1] not in self.included and (found := self.find(name[1])) is not None:
-            self.included.add(name[1])
+        found = self.find(name[1], self.path) if name else None
+        if name and found is None and '"' in text:
+            self.stream.missing = self.stream.missing or name[1]
+        if name and found is not None and found[1] not in self.included:
+            self.included.add(found[1])
             self.flush()
-            head = list(self.stream.head)
+            head, outer, self.path = list(self.stream.head), self.path, found[1]
             self.depth += 1
-            self.other_file(found, name[1].rpartition("/")[2])
+            self.other_file(found[0], name[1].rpartition("/")[2])
             self.depth -= 1
-            self.stream.head = head
+            self.stream.head, self.path = head, outer
 
     # --- conditions ---
 
