@@ -4,14 +4,13 @@ from dataclasses import replace
 from itertools import chain, count
 from math import inf
 
-from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.frontend.expressions import ASSIGNMENTS, ExpressionParser
-from minigrad.adjoint.frontend.groups import Group
+from minigrad.adjoint.frontend.intrinsics import Group
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, common_type, is_float, unused_name
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ONE, ZERO, int_value, replace_parts
+from minigrad.adjoint.language.rewrite import ONE, ZERO, constant, int_value, replace_parts
 from minigrad.adjoint.language.values import (
     Elements,
     Kind,

@@ -4,10 +4,10 @@ import re
 from functools import partial
 from typing import Any
 
-from minigrad.adjoint.frontend.constants import folded
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
+from minigrad.adjoint.language.rewrite import folded
 from minigrad.adjoint.language.values import (
     FunctionItem,
     FunctionName,
