@@ -354,7 +354,8 @@ def method(parser: Any, group: Group, name: str, arguments: list[Value], token: 
     if name in ("shfl", "shfl_up", "shfl_down", "shfl_xor") and group.size:
         width = [] if group.size == 32 else [size]
         return shuffle(parser, f"__{name}_sync", [FULL, *arguments, *width], token)
-    raise parser.error(token.place, f"{name} of a group of threads is outside the subset; use shuffles.")
+    way = "launch what stands ahead of it and behind it as two kernels" if group.grid else "use shuffles"
+    raise parser.error(token.place, f"{name} of a group of threads is outside the subset; {way}.")
 
 
 def collective(parser: Any, arguments: list[Value], token: Token) -> Value:
@@ -363,7 +364,8 @@ def collective(parser: Any, arguments: list[Value], token: Token) -> Value:
     group, value, operator = (*arguments, *[None] * 3)[:3]
     op = "+" if scans and len(arguments) == 2 else getattr(operator, "operator", None)
     if not isinstance(group, Group) or not group.size or op is None or value is None or len(arguments) > 3:
-        raise parser.error(token.place, f"{token.text} takes a tile, a number, and plus, greater or less.")
+        raise parser.error(token.place, f"{token.text} takes a tile, a number, and plus, greater or less; "
+                           "write another operator as shuffles: v = f(v, tile.shfl_xor(v, distance)).")  # fmt: skip
     total, distances = parser.number(value, token.place), [1 << n for n in range(group.size.bit_length() - 1)]
     rank = ast.Binary("%", linear(parser), number(group.size), "int")
     width = [] if group.size == 32 else [number(group.size)]
