@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from math import prod
 
-from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.frontend.symbols import FLOATS_AS, TypeParser
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
@@ -15,7 +14,7 @@ from minigrad.adjoint.language.ast import (
     is_float,
 )
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ZERO, assigned, plus, times
+from minigrad.adjoint.language.rewrite import ZERO, assigned, constant, plus, times
 from minigrad.adjoint.language.values import (
     VECTORS,
     Bits,

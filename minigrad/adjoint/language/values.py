@@ -64,6 +64,7 @@ class StructType:
 
 
 Kind = str | StructType
+GROUP = StructType("group", ())  # of threads, by another name
 VECTORS = {
     f"{name}{n}": StructType(f"{name}{n}", tuple(Member(axis, kind) for axis in "xyzw"[:n]))
     for name, kind in (
