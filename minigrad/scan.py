@@ -8,8 +8,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from minigrad.display import MARK
-
 _TOKENS = re.compile(r"//(?:\\\n|[^\n])*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.S)
 _COMPILER = ("_", "CUDA", "MINIGRAD_")  # first signs of macros of compilers
 _WORDS = re.compile(r"[ \t]*#[ \t]*(\w*)((?:.|\n)*)")  # of a directive
@@ -353,15 +351,3 @@ _ALIASES = (
 def renamed(text: str) -> list[re.Match[str]]:
     """The matches of typedef, using and #define that give a type another name."""
     return [match for pattern in _ALIASES for match in pattern.finditer(text)]
-
-
-def first_line(text: str, start: int) -> int:
-    """The offset of the first of the comment and template lines above the line that begins at `start`."""
-    while start > 0:
-        previous = text.rfind("\n", 0, start - 1) + 1
-        line = text[previous : start - 1].strip()
-        head = line.startswith(("template", 'extern "C"')) and line[-1:] not in ("}", ";")  # not of another item
-        if not (head or line.startswith("//")) or MARK.match(text[previous:start]):
-            break
-        start = previous
-    return start

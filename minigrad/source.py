@@ -12,6 +12,7 @@ from pathlib import Path
 
 from minigrad import members
 from minigrad.display import Listing as Listing
+from minigrad.display import first_line
 from minigrad.display import regions as regions
 from minigrad.errors import CompileError
 from minigrad.scan import (
@@ -24,7 +25,6 @@ from minigrad.scan import (
     apply,
     asked,
     blank,
-    first_line,
     has_c_name,
     is_host,
     item_name,
@@ -248,8 +248,8 @@ class Source:
     def standing_for(self, words: Collection[str]) -> frozenset[str]:
         """The words, and the macros of the text whose values have any of them."""
         found = set(words)
-        for text in self._texts:
-            found |= {name for name, value in _MACRO.findall(text) if found & set(_WORD.findall(value))}
+        for name, value in (each for text in self._texts for each in _MACRO.findall(text)):
+            found |= {name} if found & set(_WORD.findall(value)) else set()
         return frozenset(found)
 
     @property
