@@ -1,6 +1,6 @@
 """Values that are no numbers, which the parser replaces by numbers: structs, arrays and pointers; and their types."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from minigrad.adjoint.language import ast
@@ -114,7 +114,7 @@ class Elements:
 
     def parts(self, place: ast.Place) -> "list[Value]":
         """All its elements, or parts, along its first axis."""
-        extent = self.dims[len(self.indices)]
+        extent = self.dims[-self.axes]  # a parameter has no extent along the axis of its elements
         return [self.at(ast.Number(str(n), "int"), place) for n in range(int(extent.text))]  # type: ignore[union-attr]
 
     def element(self, place: ast.Place) -> "Value":
@@ -126,6 +126,18 @@ class Elements:
             inner = replace(self, name=f"{self.name}{self.joint}{m.name}", type=m.type, axes=len(m.dims), dims=own)
             members[m.name] = inner if m.dims else inner.element(place)
         return Struct(self.type, members)
+
+
+class Zipped(Elements):
+    """Two arrays of a type as one: what `of` makes of two elements, as a choice."""
+
+    def __init__(self, first: Elements, second: Elements, of: Callable[..., "Value"]):
+        super().__init__(first.name, first.type, first.axes, dims=first.dims)
+        object.__setattr__(self, "pair", (first, second))
+        object.__setattr__(self, "of", of)
+
+    def at(self, index: Expr, place: ast.Place) -> "Value":
+        return self.of(*(array.at(index, place) for array in self.pair))  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, eq=False)
