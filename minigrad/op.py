@@ -19,9 +19,9 @@ from minigrad.case import Case
 from minigrad.devices.array import Array
 from minigrad.devices.caches import Cache
 from minigrad.devices.dtypes import has_gradient, is_last, zero_like
+from minigrad.devices.layouts import agreeing, typed
 from minigrad.kernels import variants
 from minigrad.kernels.kernel import RETUNED, Kernel
-from minigrad.layouts import agreeing, typed
 from minigrad.operators import OPS
 from minigrad.replay.launches import replayed, replayed_one
 from minigrad.tensor import Tensor, output

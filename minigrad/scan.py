@@ -15,11 +15,11 @@ _MACRO = re.compile(r"(\w+)(\(?)(?:\\\n|\s)*(.*)", re.S)
 DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
 _SIGN = re.compile(rf"[()\[\]{{}};]|{DIRECTIVE.pattern}", re.M)
 _OPENS = re.compile(r'\s*(?:(?:inline\s+)?namespace\b[^;=()]*|extern\s*" "\s*)$')
-_ATTRIBUTE = re.compile(r"\b(?:alignas|__align__|__attribute__)\s*\((?:[^()]|\([^()]*\))*\)|\[\[[^\]]*\]\]")
 _TEMPLATE = re.compile(r"\btemplate\s*<[^{};]*?>(?=\s*[A-Za-z_\[])")
 _NESTED = r"[^()]"
 for _ in range(5):
     _NESTED = rf"(?:[^()]|\({_NESTED}*\))"
+ATTRIBUTE = re.compile(rf"\b(?:alignas|__align__|__attribute__)\s*\({_NESTED}*\)|\[\[[^\]]*\]\]")
 BOUNDS = re.compile(rf"__(?:launch_bounds|cluster_dims|attribute)__\s*\({_NESTED}*\)")
 _TYPE = re.compile(r"\s*(?:typedef\s+)?(?:struct|class|union|enum)\b[^()]*$")
 
@@ -29,6 +29,7 @@ _C_HEADER = re.compile(
     r"(?:assert|complex|ctype|errno|fenv|float|getopt|inttypes|limits|locale|malloc|math|memory|omp|pthread|setjmp"
     r"|signal|stdarg|stdbool|stddef|stdint|stdio|stdlib|string|strings|time|unistd|wchar|bits/.*|sys/.*)\.h"
 )
+_SIGHT = re.compile(r"\S")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _NOT_HOST = re.compile(
     r"(?:(?:typedef|using|namespace|struct|class|union|enum|static_assert|asm|template)\b|extern\s*[\"t])"
@@ -97,21 +98,28 @@ def _items(code: str) -> Iterator[TopLevel]:
                 body = sign.start()
             depth += 1
         elif mark in (")", "]", "}"):
-            if not depth:  # the end of a namespace
+            if not depth:  # the end of a namespace, and of macros ahead of it that have no semicolon
+                if code[start : sign.start()].strip():
+                    yield TopLevel(_first_sign(code, start), sign.start(), sign.start())
                 start, body = sign.end(), -1
                 continue
             depth -= 1
         elif mark != ";" and not code[start : sign.start()].strip():
             start = sign.end()  # behind a directive
         if not depth and (mark == ";" or (mark == "}" and is_function(code[start:body]))):
-            first = start + len(code[start:]) - len(code[start:].lstrip())
-            yield TopLevel(first, sign.start() if body < 0 else body, sign.end())
+            yield TopLevel(_first_sign(code, start), sign.start() if body < 0 else body, sign.end())
             start, body = sign.end(), -1
+
+
+def _first_sign(code: str, start: int) -> int:
+    """The offset of the first sign that is no space."""
+    found = _SIGHT.search(code, start)
+    return found.start() if found else len(code)
 
 
 def bare(head: str) -> str:
     """A declaration without its template parameters, attributes and alignment."""
-    return _ATTRIBUTE.sub(" ", _TEMPLATE.sub(" ", head)).strip()
+    return ATTRIBUTE.sub(" ", _TEMPLATE.sub(" ", head)).strip()
 
 
 def item_name(head: str) -> str:
@@ -302,52 +310,6 @@ def outside(code: str, sign: str, opening: str, closing: str) -> Iterator[int]:
         depth += (each in opening) - (each in closing)
 
 
-def members(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
-    """The type and the declarators of each line of a struct, e.g. ("float", ["x", "v[3]"]); None: it is not here.
-
-    A pointer's type ends with *. A base, a bit-field or a pointer to pointers has an empty type: its layout is not
-    read. An alignment and the word union come first, as ("alignas", ["16"]) and ("union", [""]).
-    """
-    word, code = re.escape(struct), _ATTRIBUTE.sub(_alignment, code)
-    head = re.search(
-        rf"\b(?P<key>struct|class|union)\s+(?P<more>[^{{}};()=<]*?)\b{word}(?P<base>[^{{}};()=]*)\{{", code
-    )
-    if not head and (alias := re.search(rf"\}}\s*{word}\s*;", code)):  # typedef struct { ... } Name;
-        typedefs = re.finditer(
-            r"\btypedef\s+(?P<key>struct|union)(?P<more>(?:\s+minigrad_align_\d+)?)(?P<base>)[^{};]*\{", code
-        )
-        head = next((each for each in typedefs if matching(code, each.end() - 1, "{}") == alias.start()), None)
-    if not head:
-        return None
-    aligned, more = re.fullmatch(r"minigrad_align_(\d+)", head["more"].strip()), head["more"].strip()
-    found = [("alignas", [aligned[1]])] if aligned else [("", [""])] * bool(more or head["base"].strip())
-    found += [("union", [""])] * (head["key"] == "union")
-    body = code[head.end() : matching(code, head.end() - 1, "{}")]
-    body = re.sub(r"\b(?:public|private|protected)\s*:", " ", body)
-    for item in items(body):
-        text = body[item.start : item.stop].rstrip("; \n")
-        declared = "(" in text and not re.match(r"[^(]*\(\s*\*", text)  # a method, and no pointer (*f)(int)
-        if declared or re.match(r"static\b|using\b|typedef\b", text):
-            continue
-        first, *others = split(text)
-        bare = re.sub(r"\[[^\]]*\]", "", text)
-        if "*" in bare and "[" not in text and not re.search(r"[&{=:(<]|\*\s*(?:const\s*)?\*", bare):
-            kind, star, name = first.partition("*")
-            for each in (parameter(f"{kind} {declarator}") for declarator in (star + name, *others)):
-                found.append((each.type + " *" * each.pointer, [each.name]))
-            continue
-        line = re.fullmatch(r"([\w\s:]*?)\s*(\w+(?:\s*\[[^\]]*\])*)", first)
-        plain = not re.search(r"[*&{=]|\b(?:minigrad_)?align", bare)
-        found.append((line[1], [line[2], *others]) if line and plain else ("", [""]))
-    return found
-
-
-def _alignment(found: re.Match[str]) -> str:
-    """An alignment as a word, other attributes as none."""
-    size = re.fullmatch(r"(?:alignas|__align__)\s*\(\s*(\d+)\s*\)", found[0])
-    return f"minigrad_align_{size[1]}" if size else " "
-
-
 def parameter(text: str) -> Param:
     """`const real* __restrict__ x` -> Param("x", "real", pointer=True, const=True)."""
     plain = re.sub(r"\b(?:__restrict__|__restrict|restrict|__grid_constant__)\b", " ", text).partition("=")[0]
@@ -358,9 +320,10 @@ def parameter(text: str) -> Param:
         kind = " ".join(word for word in plain[: rows.start()].split() if word not in ("const", "volatile"))
         return Param(rows[1], kind + plain[rows.end() :].strip(), True, "const" in plain[: rows.start()].split())
     words = plain.replace("*", " * ").replace("&", " & ").split()
-    name = words.pop() if len(words) > 1 and words[-1] not in READ | _TYPE_WORDS else "unnamed"
+    own = words[-1:] in (["real"], ["wide"]) and set(words[:-1]) - {"const", "volatile"}  # `double real` is a member
+    name = words.pop() if own or (len(words) > 1 and words[-1] not in READ | _TYPE_WORDS) else "unnamed"
     pointer, const = "*" in words, "const" in words[: words.index("*")] if "*" in words else "const" in words
-    kind = " ".join(word for word in words if word not in ("const", "*", "volatile", "struct", "enum"))
+    kind = " ".join(word for word in words if word not in ("const", "*", "volatile", "struct", "enum", "typename"))
     return Param(name, kind + "*" * (words.count("*") - 1), pointer, const)
 
 

@@ -6,10 +6,11 @@ A file may be one as downloaded: its host code is left out, a kernel gets its C 
 import os
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from pathlib import Path
 
+from minigrad import members
 from minigrad.display import MARK
 from minigrad.display import Listing as Listing
 from minigrad.display import regions as regions
@@ -30,7 +31,6 @@ from minigrad.scan import (
     items,
     live_files,
     matching,
-    members,
     renamed,
     split,
     without_directives,
@@ -43,14 +43,13 @@ PACKAGE = Path(__file__).parent
 CUDA = next(folder for folder in (PACKAGE / "cuda", PACKAGE.parent / "cuda", PACKAGE) if folder.is_dir())
 
 _WORDS = r"__global__|void|static|inline|__forceinline__|__noinline__"
-_KERNEL = re.compile(rf"(?:\b(?:{_WORDS})\s+|{BOUNDS.pattern}\s*)+(\w+)\s*\(")
+_KERNEL = re.compile(rf"(?:\b(?:{_WORDS})\s+|{BOUNDS.pattern}\s*)+(\w+)\s*(?:<[^()]*>\s*)?\(")
 _TEMPLATE = re.compile(rf"(template\s*<([^{{}};]*?)>\s*){_KERNEL.pattern}")  # its head, its parameters, the name
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)\n]*\))?[ \t]+((?:\\\n|[^\n])*)", re.M)
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
 _NO_BODY = re.compile(r"\s*;")
 _HEADERS = ("include", "inc", "common", "Common", "src")
 _ON_DEVICE = {"__global__", "__device__", "__constant__", "__managed__", "__shared__", "constexpr"}
-_CONSTANT = re.compile(r"\b(?:const|constexpr)\s+(?:unsigned\s+)?(?:int|unsigned|size_t)\s+(\w+)\s*=\s*(\d+)\s*;")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TUNABLE = re.compile(r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+(\d+)[ \t]*$", re.M)
 
@@ -91,8 +90,8 @@ class Source:
         macros: dict[str, str | None] = tunables | dict(self.macros)
         left = {*self.included}
         found = [code for s in self.chain for code in live_files(s.text, s.folder, macros, self.find, left)]
-        constants = dict(each for code in found for each in _CONSTANT.findall(code))
-        return found, constants | {name: value for name, value in macros.items() if value}
+        known = dict(each for code in found for each in members.constants(code))
+        return found, known | {name: value for name, value in macros.items() if value}
 
     @cached_property
     def _kernel(self) -> re.Pattern[str]:
@@ -129,25 +128,44 @@ class Source:
         param, seen = parameter(text), set[str]()
         while (kind := param.type) in self.aliases and kind not in seen:
             seen.add(kind)
-            param = parameter(f"{'const ' * param.const}{self.aliases[kind]} {'*' * param.pointer} {param.name}")
+            text = f"{'const ' * param.const}{self.aliases[kind]} {'*' * param.pointer} "
+            param = parameter(self.expanded(text) + param.name)
         if "::" in param.type and "<" not in param.type and not param.type.startswith("std::"):
             return self._parameter(text.replace(param.type, param.type.rpartition("::")[2]), inside)
+        if "<" in kind:
+            return self._of_template(param, inside)
         ours = kind in READ and (kind not in OWN_STRUCTS or any(CUDA in path.parents for path in self.included))
-        known = ours or not kind.isidentifier() or kind not in type_words(self._all)
-        if not known and (base := enum_type(self._all, kind)):
+        known = ours or not kind.isidentifier() or kind not in members.type_words(self._all)
+        if not known and (base := members.enum_type(self._all, kind)):
             return param._replace(type=base)
         struct = rf"\b(?:struct|class|union)\b[^{{}};<]*\b{kind}\b|\}}\s*{kind}\s*;"
         if not known and kind not in inside and re.search(struct, self._all):
-            made = []
-            for its, name in ((its, name) for its, names in members(self._all, kind) or [] for name in names):
-                each = self._parameter(f"{its or '?'} {name or '?'}", (*inside, kind))
-                made.append((each.type, "*" * ("*" in its) + (self._extents(name) or "?"), each.members))
-            return param._replace(members=tuple(made))
+            return param._replace(members=self._members(self._expanded, kind, inside))
         return param
 
-    def _extents(self, declarator: str) -> str:
-        """`v[N * 2]` -> `v[6]`"""
-        return re.sub(r"\[([\d\s()*+-]+)\]", lambda found: f"[{eval(found[1], {})}]", self.expanded(declarator))
+    def _members(self, text: str, struct: str, inside: tuple[str, ...]) -> tuple:
+        made, found = [], members.of_struct(text, struct)
+        for its, name in ((its, name) for its, names in found or [] for name in names):
+            each = self._parameter(f"{its or '?'} {name.partition('[')[0] or '?'}", (*inside, struct))
+            own = members.extents("*" * ("*" in its) + self.expanded(name), self.tunables)
+            made.append((each.type, own, each.members))
+        return tuple(made) if made or found is None else members.EMPTY
+
+    def _of_template(self, param: Param, inside: tuple[str, ...]) -> Param:
+        """A parameter whose type is a template's instance, as Pack<float, 4>, or lies in one, as vec4<float>::Type."""
+        values = {name: value for name, _, value in self.template_values}
+        kind = _WORD.sub(lambda word: values.get(word[0], word[0]), param.type)
+        if kind.startswith(("std::bool_constant<", "std::integral_constant<")):
+            return param._replace(members=members.EMPTY)
+        found = re.fullmatch(r"(?:\w+\s*::\s*)*(\w+)\s*<(.*)>\s*(?:::\s*(\w+))?", kind, re.S)
+        text = members.instance(self._expanded, found[1], split(found[2])) if found else ""
+        if not (found and text) or kind in inside:
+            return param
+        if found[3]:
+            own = {each["name"]: each["type"] for each in renamed(text)}
+            another = f"{'const ' * param.const}{own.get(found[3], '?')} {'*' * param.pointer} {param.name}"
+            return self._parameter(another, (*inside, kind))
+        return param._replace(members=self._members(text, found[1], (*inside, kind)))
 
     def expanded(self, text: str, names: Collection[str] = ()) -> str:
         """The text with the values of macros and constants, but for those of a launch, and of parameters' `names`."""
@@ -157,27 +175,26 @@ class Source:
             text = _WORD.sub(lambda found: found[0] if found[0] in own else values.get(found[0], found[0]), text)
         return text
 
-    @cached_property
-    def _all(self) -> str:
-        return "\n".join(self._compiled[0])
+    _all = cached_property(lambda self: "\n".join(self._compiled[0]))
+    _expanded = cached_property(lambda self: self.expanded(self._all))
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        """Types by their other names, e.g. {"real_t": "float"}, but for a name with two meanings."""
-        found: dict[str, set[str]] = {}
-        for text in self._compiled[0]:
-            for each in renamed(text):
-                if each["name"] in ("real", "wide") and f"#ifndef {each['name']}" in text:
-                    continue  # minigrad's own words, which a launch defines
-                found.setdefault(each["name"], set()).add(" ".join(each["type"].split()))
+        """Types by their other names, e.g. {"real_t": "float"}, but for a name with two meanings.
+
+        A macro with a default has this where an #if asks for it.
+        """
         mine = {name: value for name, kind, value in self.template_values if kind in ("class", "typename")}
-        others = {n: [kind for kind in kinds if kind.rpartition("::")[2] != n] for n, kinds in found.items()}
-        return {name: kinds[0] for name, kinds in others.items() if len(kinds) == 1} | mine
+        found = members.meanings(self._compiled[0])
+        if self.tunables and not self.macros and any(len(kinds) > 1 for kinds in found.values()):
+            defaults = tuple((name, str(value)) for name, value in self.tunables.items())
+            return replace(self, macros=defaults).aliases | mine
+        return {name: kinds[0] for name, kinds in found.items() if len(kinds) == 1} | mine
 
     @property
     def open_types(self) -> set[str]:
         """The types that a launch defines: `real`, where the text uses it and has no meaning of its own for it."""
-        return {"real"} - self.aliases.keys() if re.search(r"\breal\b", self._all) else set()
+        return {"real"} - self.aliases.keys() if members.takes_real(self._all) else set()
 
     @cached_property
     def device_text(self) -> str:
@@ -220,8 +237,8 @@ class Source:
     def standing_for(self, words: Collection[str]) -> frozenset[str]:
         """The words, and the macros of the text whose values have any of them."""
         found = set(words)
-        for text in self._texts:
-            found |= {name for name, value in _MACRO.findall(text) if found & set(_WORD.findall(value))}
+        for name, value in (each for text in self._texts for each in _MACRO.findall(text)):
+            found |= {name} if found & set(_WORD.findall(value)) else set()
         return frozenset(found)
 
     @property
@@ -347,7 +364,8 @@ class Source:
         found = self.kernels[kernel]
         if len(found.lines) > 1:
             lines = " and ".join(map(str, found.lines))
-            raise ValueError(f"{self.name} defines {kernel} in the lines {lines}; give all but one another name.")
+            ways = f"by its namespace, 'a::{kernel}', or its parameters, '{kernel}(float*, int)', or take one away"
+            raise ValueError(f"{self.name} defines {kernel} in the lines {lines}; say which {ways}.")
         if self.is_open(kernel):
             values = " ".join(self._head(kernel)[2].split())  # type: ignore[index]
             raise ValueError(f"{kernel} is a template of <{values}>; give it arguments in its name: '{kernel}<...>'.")
@@ -380,18 +398,3 @@ def _first_line(text: str, start: int) -> int:
             break
         start = previous
     return start
-
-
-@lru_cache(64)
-def type_words(code: str) -> frozenset[str]:
-    """The words in the heads of structs, classes, unions and enums, and those behind a closing brace."""
-    heads = re.findall(r"\b(?:struct|class|union|enum)\b([^{};]*)|\}\s*(\w+)\s*;", code)
-    return frozenset(word for head in heads for text in head for word in _WORD.findall(text))
-
-
-def enum_type(code: str, name: str) -> str:
-    """The integer type of an enum of that name, or an empty text."""
-    head = re.search(rf"\benum\b(?:\s+(?:class|struct))?\s+{name}\s*(?::\s*([\w\s:]+?)\s*)?\{{", code)
-    if head or re.search(rf"\benum\b[^{{}};]*\{{[^{{}}]*\}}\s*{name}\s*;", code):
-        return (head and head[1]) or "int"
-    return ""

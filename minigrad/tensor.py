@@ -9,8 +9,8 @@ from minigrad import numpy_functions, tape
 from minigrad.devices import check, default_device
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import check_dtype, copied, device_of, has_gradient, is_last, memory, move, number, to_host
+from minigrad.devices.layouts import LAYOUTS, in_layout, typed, wants_last
 from minigrad.errors import require, require_bool
-from minigrad.layouts import LAYOUTS, in_layout, typed, wants_last
 from minigrad.operators import OPS, Operators
 
 

@@ -17,7 +17,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "minigrad"
 LEVELS = (
-    "errors display case scan < source operators tape < devices < layouts numpy_functions"
+    "errors display case scan < members < source operators tape < devices < numpy_functions"
     " < simulator kernels tensor < rounding"
     " < replay call create < op microscope < ops adjoint < nn optim data < fusion recurrent distributed < lab"
     " < minigrad __main__"  # the face, which nothing imports

@@ -19,6 +19,7 @@ from minigrad.adjoint.frontend.file import TOO_DEEP, parse
 from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.ast import own_name
 from minigrad.display import column
+from minigrad.errors import LaunchError
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.source_kernel import SourceKernel, source_of
@@ -49,8 +50,9 @@ class Adjoint:
     or taped and of the sums of each gradient. outputs and wrt name the parameters whose gradients go in and come out.
     """
 
-    def __init__(self, primal: Kernel, wrt: Sequence[str] | None = None):
+    def __init__(self, primal: Kernel, wrt: Sequence[str] | None = None, null: frozenset[str] = frozenset()):
         self.primal, self._examined = primal, set[tuple]()
+        self.null, self._others = null, dict[frozenset[str], Adjoint]()
         self.slots, self._built = launches.SLOTS, dict[tuple, tuple[Kernel, ...]]()
         tunables = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **tunables}
@@ -61,7 +63,7 @@ class Adjoint:
         source = primal.source
         self.file = parse(
             source.device_text, source.name, primal.name, self.defines, source.template_values, self._included,
-            "\n".join(each.device_text for each in source.chain[:-1]),
+            [(each.name, each.device_text) for each in source.chain[:-1]], self.null,
         )  # fmt: skip
         kernel = self.file.kernel
         try:
@@ -73,10 +75,14 @@ class Adjoint:
         except RecursionError:
             raise self.file.error(kernel.place, TOO_DEEP) from None
 
-    def _included(self, name: str) -> str | None:
-        """The text of an included file of the kernel's own folder."""
-        found = self.primal.source.find(name, self.primal.source.folder)
-        return found.read_text(errors="replace") if found else None
+    def _included(self, name: str, path: str) -> tuple[str, str] | None:
+        """The text and the path of a file that the one at a path, or the kernel's own, includes; CUDA's are empty."""
+        from minigrad.simulator.translate import NATIVE
+
+        found = self.primal.source.find(name, Path(path).parent if path else self.primal.source.folder)
+        if found is None:
+            return ("", name) if (NATIVE / name).is_file() else None
+        return found.read_text(errors="replace"), str(found)
 
     @property
     def source(self) -> str:
@@ -104,6 +110,29 @@ class Adjoint:
                 kernel.waits = True
         return self._built[key]
 
+    def given(self, args: Sequence[Any]) -> "Adjoint":
+        """The adjoint for a launch with these arguments: where arrays are None, that of the branches which run then."""
+        null = launches.absent(self.primal, self.file.kernel, args)
+        if null == self.null:
+            return self
+        if null not in self._others:
+            if not (left := [name for name in self.wrt if name not in null]):
+                raise TypeError(f"{self.primal.name}: all that wrt names is None, so there is no gradient.")
+            made = Adjoint(self.primal, left, null)
+            made.outputs = tuple(name for name in self.outputs if name not in null)
+            self._others[null] = made
+        return self._others[null]
+
+    def _without(self, made: "Adjoint", args: Sequence[Any], dy: Any, **extents: Any) -> list[Any]:
+        """The gradients of a launch without some arrays, which have none."""
+        made.prepared(args, **extents)
+        if isinstance(dy, list | tuple) and len(dy) == len(self.outputs):
+            if name := next((n for n, d in zip(self.outputs, dy, strict=True) if d is not None and n in made.null), ""):
+                raise LaunchError(f"{self.primal.name}: dy of {name} is given, and {name} is None.")
+            dy = [d for n, d in zip(self.outputs, dy, strict=True) if n not in made.null]
+        found = dict(zip(made.wrt, made.vjp(*args, dy=dy, **extents), strict=True))
+        return [found.get(name) for name in self.wrt]
+
     def set_constants(self, kernels: Sequence[Kernel]) -> None:
         """Give __constant__ variables of the adjoint the values that the kernel's own have."""
         for name, value in getattr(self.primal, "_constants", {}).items():
@@ -120,7 +149,8 @@ class Adjoint:
         gradients are of the same kind. A number in a tensor has a gradient of that tensor's shape and dtype. dy lists
         the gradient of each of `outputs`; None means zeros. An array x to which a member of a struct d points is d_x
         in `wrt` and `outputs`. grid, block and shared, the bytes of
-        `extern __shared__` memory, are those of the kernel's own launch.
+        `extern __shared__` memory, are those of the kernel's own launch. An array that the kernel asks for, as in
+        `if (w) v *= w[i];`, may be None; then it has no gradient, None.
 
         A kernel in which two threads race for an element has no gradient; the adjoint of one without a race has none
         either: it adds without atomics only where the source proves that an index belongs to one thread, or where the
@@ -133,19 +163,22 @@ class Adjoint:
         kernel, as its launch does, and LaunchError where an array that is written shares memory with another or where
         the launch does not have the extents on which the adjoint relies.
         """
+        if (made := self.given(args)) is not self:
+            return self._without(made, args, dy, grid=grid, block=block, shared=shared)
         run = self.prepared(args, grid, block, shared)
         kernels = self.built(run.shared_extents) if run.shared_extents else self.kernels
         self.set_constants(kernels)
         upstream = launches.upstream(run, self.outputs, dy)
-        launches.examine(self.primal, run, self._deciding, self._examined)
+        new = launches.examine(self.primal, run, self._deciding, self._examined)
         while True:
-            made, needed = launches.launch(kernels, self.assembled, run, upstream, self.slots)
+            with launches.types_apart(run, new, self._examined):
+                sums, needed = launches.launch(kernels, self.assembled, run, upstream, self.slots)
             if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
                 break
             self.slots = slots  # the tapes were too short: discard this run
         values = dict(zip((p.name for p in self.primal.signature.params), args, strict=True))
         values |= {name: values[struct].get(member) for name, (struct, member) in self.file.kernel.pointed.items()}
-        gradients = [launches.fitted(made[name], values[name]) for name in self.wrt]
+        gradients = [launches.fitted(sums[name], values[name]) for name in self.wrt]
         if any(isinstance(a, Tensor) for a in values.values()):
             return [Tensor(d) for d in gradients]
         return [d.numpy() for d in gradients] if any(isinstance(a, np.ndarray) for a in values.values()) else gradients
@@ -164,14 +197,14 @@ class Adjoint:
         upstream = [dy] if isinstance(dy, Tensor | np.ndarray) else dy
         with watching(blocks) as report:
             self.vjp(*on_sim(args), dy=upstream and on_sim(upstream), grid=grid, block=block, shared=shared)
-        names = [kernel.name for kernel in self.kernels]
+        names = [kernel.name for kernel in self.given(args).kernels]
         return [record for record in report.launches if record.kernel in names][-len(names) :]
 
     def prepared(
         self, args: Sequence[Any], grid: Extent | None, block: Extent | None, shared: int = 0
     ) -> launches.PrimalLaunch:
         """The kernel's own launch, checked. Raises TypeError or LaunchError."""
-        return launches.prepare(self.primal, self.derived, args, grid, block, shared)
+        return launches.prepare(self.primal, self.given(args).derived, args, grid, block, shared)
 
     def __repr__(self) -> str:
         return self.source
@@ -211,22 +244,24 @@ SHARES = (  # of the width
 )
 REASONS = "max-height:190px;overflow-y:auto"  # under a slider all of it has to fit in a window of 1280 x 800
 TINTS = ("#d6e6fa", "#fbe3c8", "#d8efd9", "#ecdcf3", "#f8efb2")  # background colours, in turn
-REVERSED = re.compile(r"// adjoint of line (\d+)")
+REVERSED = re.compile(r"// adjoint of line (\d+)[:,]")  # of the kernel's own file
 
 
 def page(made: Adjoint) -> str:
     """HTML without a script: the kernel next to its adjoint, each line in the colour of the comment that names it."""
     source, primal = made.kernels[0].source, made.primal.source
-    functions = [(f.place.line, f.text) for f in made.file.functions.values()]
     # the functions and kernels of the adjoint's file, after the head of the primal's file
     begin = source.text.index([*made.assembled.functions, source.kernel_text(made.kernels[0].name)[1]][0])
     first, own = source.text.count("\n", 0, begin) + 1, source.text[begin:].rstrip()
     reverses = {n: int(found[1]) for n, line in enumerate(own.split("\n"), first) if (found := REVERSED.search(line))}
     colours = {line: TINTS[k % len(TINTS)] for k, line in enumerate(sorted(set(reverses.values())))}
-    left = [*functions, primal.kernel_text(made.primal.name)]
-    sides = [(primal.name, left, colours), (source.name, [(first, own)], {n: colours[r] for n, r in reverses.items()})]
+    left = [(f.text, f.place.line, f.place.file or primal.name, {} if f.place.file else colours)
+            for f in made.file.functions.values()]  # fmt: skip
+    line, text = primal.kernel_text(made.primal.name)
+    left.append((text, line, primal.name, colours))
+    right = [(own, first, source.name, {n: colours[r] for n, r in reverses.items()})]
     columns = "".join(
-        f'<div style="{share}">{"".join(column(text, line, file, tints) for line, text in texts)}</div>'
-        for share, (file, texts, tints) in zip(SHARES, sides, strict=True)
+        f'<div style="{share}">{"".join(column(*text) for text in texts)}</div>'
+        for share, texts in zip(SHARES, (left, right), strict=True)
     )
     return f'<div style="{PANES}">{columns}</div><div style="{REASONS}">{made.decisions._repr_html_()}</div>'

@@ -38,19 +38,19 @@ class Differentiable:
         the adjoint reads has been changed in place since.
         """
         run = self.adjoint.prepared(args, grid, block, shared)
-        outputs = {name: copied(run.arrays[name]) for name in self.adjoint.outputs}
+        outputs = {name: copied(run.arrays[name]) for name in self.adjoint.given(args).outputs}
         values = {**run.arrays, **run.scalars}
         params = [p.name for p in run.file.kernel.own]
         tensors = {n: t for n, t in zip(params, args, strict=True) if isinstance(t, Tensor)}
         known = values | outputs | {n: tensors[n] for n in self._in_place if n in tensors}
         if tape.grad_enabled():
-            values |= {n: copied(run.arrays[n]) for n in self._in_place}
+            values |= {n: copied(run.arrays[n]) for n in self._in_place & run.arrays.keys()}
         with tape.no_grad():
-            self.primal(*(known[n] for n in params), grid=grid, block=block, shared=shared)
+            self.primal(*(known.get(n) for n in params), grid=grid, block=block, shared=shared)
         results = tuple(map(Tensor, outputs.values()))
         if tape.grad_enabled():
             self._record(
-                tensors, results, [values[n] for n in params], {"grid": grid, "block": block, "shared": shared}
+                tensors, results, [values.get(n) for n in params], {"grid": grid, "block": block, "shared": shared}
             )
         return results if len(results) > 1 else results[0]
 
@@ -59,7 +59,7 @@ class Differentiable:
 
         values: the arguments with which the adjoint starts. The gradient of a scalar parameter goes to its tensor.
         """
-        made = self._adjoint_of([n for n, t in tensors.items() if t.requires_grad])
+        made = self._adjoint_of([n for n, t in tensors.items() if t.requires_grad]).given(values)
         wanted = {n: tensors[n] for n in made.wrt if n in tensors and tensors[n].requires_grad}
         if not wanted:
             return

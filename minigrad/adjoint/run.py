@@ -1,6 +1,7 @@
 """A launch of an adjoint: arguments and upstream gradients checked, gradients and tapes allocated, kernels run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import combinations
@@ -35,6 +36,7 @@ MAX_COPIED = 1 << 18  # elements in all copies of a gradient to which all blocks
 STATIC_SHARED = 48 * 1024  # bytes of shared memory of a block that a kernel may declare
 SLOTS = 64  # first guess for a tape whose length only the running kernel knows
 EXAMINED = 4096  # most threads of a launch that is searched for races
+USED = "and the kernel uses it without asking for it: `if (x != nullptr)`."
 DTYPES: dict[str, Any] = {c: dtype for dtype, c in C_NAMES.items()} | {"__nv_bfloat16": "bfloat16"}
 
 
@@ -143,7 +145,7 @@ def check_conditions(run: PrimalLaunch) -> None:
     for fill in run.derived.fills:
         if not fill.holds(run.extents):
             raise LaunchError(
-                f"{who}: in a block of {run.block}, an iteration of the loop at line {fill.line} reads elements of "
+                f"{who}: in a block of {run.block}, an iteration of the loop at {fill.line} reads elements of "
                 f"{fill.array.name} that no thread has stored in that iteration, or stores beyond its end; and the "
                 f"adjoint runs each iteration by itself. Choose a block whose threads store all that they read."
             )
@@ -156,9 +158,12 @@ def check_shared(run: PrimalLaunch) -> None:
         raise LaunchError(
             f"{who}: {next(iter(run.file.dynamic))} lies in the launch's shared memory; give shared=bytes."
         )
-    if run.file.dynamic and 2 * run.shared > STATIC_SHARED:
+    declared, types = run.file.kernel.declared, len(run.file.dynamic)
+    gradients = sum(n not in declared or is_float(declared[n].type) for n in run.file.dynamic)
+    if (types + gradients) * run.shared > STATIC_SHARED:
         most = f"more than {STATIC_SHARED} bytes; launch smaller blocks."
-        raise LaunchError(f"{who}: shared={run.shared} and as much for its gradient are {most}")
+        what = "as much for its gradient" if types == 1 else f"as much for each of its {types} types and each gradient"
+        raise LaunchError(f"{who}: shared={run.shared} and {what} are {most}")
 
 
 def gradients_of(run: PrimalLaunch, upstream: Mapping[str, Array], code: AdjointFile) -> dict[str, Array]:
@@ -243,25 +248,40 @@ def prepare(
     if len(args) == len(params):
         device = next((a.device.name for a in map(_array, args) if isinstance(a, Array)), kernel_device())
         args = [_argument(a, p.pointer, device) for p, a in zip(params, args, strict=True)]
-        for n, (p, a) in enumerate(zip(params, args, strict=True), 1):
-            if p.pointer and a is None:
-                raise TypeError(f"{primal.name}: argument {n} ({p}) is None, and an adjoint needs every array.")
     bind(primal.name, params, args)
     arrays, scalars = (
-        {p.name: a for p, a in zip(params, args, strict=True) if p.pointer == pointer} for pointer in (True, False)
+        {
+            p.name: a
+            for p, a in zip(params, args, strict=True)
+            if p.pointer == pointer and (a is not None or not pointer)
+        }
+        for pointer in (True, False)
     )
     function = derived.facts.function
     used = set(map(own_name, names_used(function.body)))
+    for n, p in enumerate(params, 1):
+        if p.pointer and p.name in used - arrays.keys():
+            raise TypeError(f"{primal.name}: argument {n} ({p}) is None, {USED}")
     for name, (struct, member) in function.pointed.items():
         array = _array(scalars[struct].get(member)) if isinstance(scalars[struct], Mapping) else None
         if array is None and name in used:
-            raise TypeError(f"{primal.name}: {struct} has no array {member}, and an adjoint needs every array.")
+            raise TypeError(f"{primal.name}: {struct} has no array {member}, {USED}")
         arrays |= {name: array} if array is not None else {}
     _check_separate(function, arrays)
     run = PrimalLaunch(derived, arrays, scalars, *primal.extents(grid, block, shared), shared)
     check_shared(run)
     check_conditions(run)
     return run
+
+
+def absent(primal: Kernel, kernel: Function, args: Sequence[Any]) -> frozenset[str]:
+    """The arrays, also those to which structs point, for which these arguments have None."""
+    given = dict(zip((p.name for p in primal.signature.params), args, strict=False))
+    null = {p.name for p in primal.signature.params if p.pointer and given.get(p.name, 0) is None}
+    for name, (struct, member) in kernel.pointed.items():
+        if isinstance(members := given.get(struct), Mapping) and members.get(member) is None:
+            null.add(name)
+    return frozenset(null)
 
 
 def _argument(value: Any, pointer: bool, device: str) -> Any:
@@ -329,14 +349,14 @@ def _checked_gradient(who: str, value: Any, name: str, output: Array) -> Array:
     return d
 
 
-def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> None:
-    """Run a small launch on `sim` under the microscope, on copies. Raises NotDifferentiable at a race.
+def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> bool:
+    """Run a small launch on `sim` under the microscope, on copies; True if it ran. NotDifferentiable at a race.
 
     kinds: the `dtype.kind`s of arguments that decide which elements the kernel touches; `seen` holds the launches
     already examined, by grid, block, shapes and the content of these arguments.
     """
     if run.threads > EXAMINED or any(a.device.is_gpu for a in run.arrays.values()):
-        return
+        return False
     values = {name: a.numpy() for name, a in run.arrays.items()}
     for name, v in run.scalars.items():
         numbers = {own: n for own, n in v.items() if not isinstance(_array(n), Array)} if isinstance(v, Mapping) else v
@@ -344,16 +364,37 @@ def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> 
     hashes = [(name, a.shape, sha256(a.tobytes()).digest()) for name, a in values.items() if a.dtype.kind in kinds]
     key = (run.grid, run.block, run.shared, *hashes, *(a.shape for a in run.arrays.values()))
     if key in seen:
-        return
+        return False
     from minigrad.microscope import inspect
 
     arrays, function = {name: copied(a) for name, a in run.arrays.items()}, run.file.kernel
     known = {**arrays, **run.scalars}
     for name, (struct, member) in function.pointed.items():
         known[struct] = {**known[struct], member: arrays.get(name)}
-    args = [known[p.name] for p in kernel.signature.params]
+    args = [known.get(p.name) for p in kernel.signature.params]
     for problem in inspect(kernel, *args, grid=run.grid, block=run.block, shared=run.shared, blocks=0).problems:
         if problem.kind == "race":
             why = f"the kernel has a race and so no gradient: {problem.message}"
-            raise run.file.error(Place(problem.line or 0, 1), why)
+            raise run.file.error(Place(problem.line or 0, 1, file=problem.file), why)
     seen.add(key)
+    return True
+
+
+@contextmanager
+def types_apart(run: PrimalLaunch, new: bool, seen: set[tuple]) -> Iterator[None]:
+    """Run the adjoint of a new launch under the microscope if it keeps numbers of several types in shared memory.
+
+    Raises NotDifferentiable at a number that was stored as another type: each has an array of its own.
+    """
+    if not new or len(run.file.dynamic) < 2:
+        yield
+        return
+    from minigrad.microscope import watching
+
+    with watching() as report:
+        yield
+    read = {p.variable for p in report.problems if p.kind == "uninitialised"}
+    for kind in (run.file.kernel.declared[n].type for n in run.file.dynamic if n in read):
+        seen.clear()
+        why = f"bytes of the launch's shared memory are read as {kind} and stored as another type; keep types apart."
+        raise run.file.error(run.file.kernel.place, why)

@@ -7,7 +7,8 @@ from pathlib import Path
 from minigrad.scan import DIRECTIVE, INCLUDE, Edit, apply, asked, blank, items
 from minigrad.source import CUDA, Source
 
-_HOST_LIBRARY = re.compile(r"cu(?:blas|dnn|fft|rand|solver|sparse)|nccl|npp|cuda\.h")  # whose headers NVRTC cannot read
+# Libraries of the host, whose headers NVRTC cannot read.
+_HOST_LIBRARY = re.compile(r"cu(?:blas|dnn|fft|rand|solver|sparse)|nccl|npp|thrust/|cuda(?:_profiler_api)?\.h")
 _NO_NVRTC = " && !defined(__CUDACC_RTC__)"
 _BROUGHT = "#else\n#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n"  # their types, which kernels use
 _BRANCH = re.compile(r"[ \t]*#[ \t]*(?:el|endif)")

@@ -11,9 +11,9 @@ from minigrad.devices.array import Array, array_over
 from minigrad.devices.cuda import libnccl
 from minigrad.devices.cuda.side_stream import SideStream
 from minigrad.devices.dtypes import copied, has_gradient, is_bfloat16
+from minigrad.devices.layouts import in_layout
 from minigrad.distributed.world import World
 from minigrad.errors import DeviceError
-from minigrad.layouts import in_layout
 from minigrad.operators import OPS
 
 EXTREMES = ("max", "min")

@@ -14,6 +14,7 @@ from minigrad.devices import for_launch
 from minigrad.devices.device import Dim3
 from minigrad.errors import require, require_bool
 from minigrad.kernels import arguments
+from minigrad.kernels.chosen_kernel import chosen, parse
 from minigrad.kernels.included_kernel import defining
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.types import BFLOATS, ELEMENTS, SCALARS, plain
@@ -70,8 +71,10 @@ def kernel(
 ) -> SourceKernel:
     """Your own CUDA C++: `k = kernel(text, "scale"); k(x, y, 3.0, n, grid=4, block=256)`.
 
-    A template is named with its arguments: `kernel("sgemm.cu", "sgemm<64, 8>")`. Host code and headers that are not
-    here are left out; on sim also what does not compile there, such as PTX, where the kernel needs none of it.
+    A template is named with its arguments, `kernel("sgemm.cu", "sgemm<64, 8>")`, and one of several kernels of a name
+    with its namespace or the types of its parameters, "a::scale" or "scale(float*, int)".
+    Host code and headers that are not here are left out; on sim also what does not compile there, such as PTX, where
+    the kernel needs none of it.
     source_or_path is the text itself or the path of a `.cu` file. Arguments are tensors and Python scalars; a pointer
     that is not const is an output and is written in place. It runs on the device of its tensors, `sim` or `cuda`.
     A struct with pointers is given as its members, {"x": tensor, "n": 3}, an array of such structs as a list of these;
@@ -84,12 +87,12 @@ def kernel(
         if not (isinstance(macro, str) and macro.isidentifier()) or value is None or "\n" in str(value):
             raise ValueError(f"mg.kernel {name}: defines={{{macro!r}: {value!r}}} is no macro; write {{'TILE': 16}}.")
     require_bool(f"mg.kernel {name}", "cooperative", cooperative)
-    head, less, given = name.partition("<")
-    plain = head.rpartition("::")[2].strip()
-    name = plain + less + given
+    said = parse(name)
+    plain, name = said.kernel, said.kernel + said.arguments
     macros = tuple((key, str(int(v) if isinstance(v, bool) else v)) for key, v in (defines or {}).items())
     source = replace(source_of(f"mg.kernel {name}", source_or_path, plain), macros=macros)
-    source = wanted(defining(source, plain), plain, name if plain != name else "")
+    source, template = chosen(defining(source, plain), said)
+    source = wanted(source, plain, template)
     made = SourceKernel(source, plain, defines=defines, cooperative=cooperative)
     made.waits = True
     _ = made.signature  # raises where the text has no such kernel

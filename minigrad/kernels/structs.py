@@ -45,7 +45,7 @@ def layout(struct: str, members: tuple) -> tuple[np.dtype, int]:
         names.append(name)
         formats.append((dtype, shape) if shape else dtype)
         offsets.append(offset)
-    size = -(-end // most) * most
+    size = -(-max(end, 1) // most) * most
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size}), most
 
 
@@ -61,6 +61,11 @@ def _element(struct: str, kind: str) -> tuple[np.dtype, int]:
 
 
 def _unread(struct: str, member: str) -> LaunchError:
+    if member in ("real", "wide"):
+        return LaunchError(
+            f"struct {struct} has a member of type {member}, which only a launch defines; give it a type or a macro of "
+            "your own."
+        )
     return LaunchError(
         f"struct {struct}: the layout of {'a member' if member == '?' else member!r} is not read here; members are "
         "numbers, vectors, structs of these, and arrays with extents in digits. Take a void* and cast it in the kernel."
@@ -132,7 +137,7 @@ def by_value(place: str, param: Param, value: Any, arrays: list[tuple[str, Any]]
     if param.members:
         given = isinstance(value, Mapping)
         host = filled(place, param, value, arrays) if given else np.asarray(value)
-        if host.ndim or not host.dtype.names:
+        if host.ndim or host.dtype.names is None:
             way = f"np.array((...), {_words(dtype)})"
             if holds_pointers(param.members):
                 way = f"its members, {{'{next(iter(fields(param.members)))}': ...}}, with a tensor for a pointer"

@@ -37,7 +37,7 @@ _ALIASES = {
     "uint": "unsigned", "uchar": "unsigned char", "ushort": "unsigned short", "ulong": "unsigned long",
     "int8_t": "signed char", "int16_t": "short", "int32_t": "int", "int64_t": "long long", "ptrdiff_t": "long long",
     "uint8_t": "unsigned char", "uint16_t": "unsigned short", "uint32_t": "unsigned", "uint64_t": "unsigned long long",
-    "clock_t": "long",
+    "clock_t": "long", "layout_t": "int", "nvcuda::wmma::layout_t": "int",
     "ssize_t": "long long", "intptr_t": "long long", "size_t": "unsigned long long", "uintptr_t": "unsigned long long",
 }  # fmt: skip
 

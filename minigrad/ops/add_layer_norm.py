@@ -8,9 +8,9 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import must_be_floats, wide
+from minigrad.devices.layouts import typed
 from minigrad.errors import require_number
 from minigrad.kernels.kernel import Kernel
-from minigrad.layouts import typed
 from minigrad.op import OPS, Op
 from minigrad.ops import layer_norm
 from minigrad.ops.reduction import reduce

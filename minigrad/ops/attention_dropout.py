@@ -8,9 +8,9 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import wide
+from minigrad.devices.layouts import typed
 from minigrad.errors import require_number
 from minigrad.kernels.kernel import Kernel
-from minigrad.layouts import typed
 from minigrad.op import Case, Op
 from minigrad.ops import attention as plain
 from minigrad.ops.dropout import STATE, masked

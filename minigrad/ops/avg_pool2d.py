@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices.array import Array
+from minigrad.devices.layouts import in_layout
 from minigrad.errors import require_bool
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.window import Pair, Sides, Window
-from minigrad.layouts import in_layout
 from minigrad.op import Case, Op
 from minigrad.ops.channels_last import LANES, in_fours, laid_out
 from minigrad.ops.window import LAST, cost, patches, pooling, prepare, scattered, tiled

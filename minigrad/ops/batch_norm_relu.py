@@ -6,8 +6,8 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import wide
+from minigrad.devices.layouts import in_layout
 from minigrad.kernels.kernel import Kernel
-from minigrad.layouts import in_layout
 from minigrad.op import Case, Op
 from minigrad.ops import batch_norm as plain
 from minigrad.ops import relu

@@ -8,8 +8,8 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import must_be_floats, wide
+from minigrad.devices.layouts import typed
 from minigrad.kernels.kernel import Kernel
-from minigrad.layouts import typed
 from minigrad.op import Case, Op
 from minigrad.ops import gelu_tanh
 from minigrad.ops.column_sums import launch_rows, row_maker, total

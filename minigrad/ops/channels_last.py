@@ -2,9 +2,9 @@
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import copied
+from minigrad.devices.layouts import in_layout
 from minigrad.kernels.extents import next_power
 from minigrad.kernels.kernel import Kernel
-from minigrad.layouts import in_layout
 
 LANES, WARP = 4, 32  # channels of a thread; threads of a warp
 TILE = 256  # threads of a block

@@ -8,11 +8,11 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import copied, must_be_floats, wide
+from minigrad.devices.layouts import typed
 from minigrad.errors import LaunchError, require_number
 from minigrad.kernels.extents import ceil_div, next_power
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
-from minigrad.layouts import typed
 from minigrad.op import OPS, Case, Op
 from minigrad.ops.elementwise import BLOCKS
 from minigrad.ops.reduction import reduce

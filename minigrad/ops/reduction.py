@@ -12,10 +12,10 @@ import numpy as np
 from minigrad.devices.array import Array
 from minigrad.devices.device import MAX_GRID
 from minigrad.devices.dtypes import wide
+from minigrad.devices.layouts import in_layout
 from minigrad.errors import require_bool
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
-from minigrad.layouts import in_layout
 from minigrad.op import Case, Op
 from minigrad.ops.astype import cast
 

@@ -8,10 +8,10 @@ import numpy as np
 from minigrad import rounding
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import must_be_floats, wide
+from minigrad.devices.layouts import typed
 from minigrad.errors import require_bool, require_int
 from minigrad.kernels.extents import ceil_div, next_power
 from minigrad.kernels.kernel import Kernel
-from minigrad.layouts import typed
 from minigrad.op import OPS, Case, Op
 from minigrad.ops import attention
 from minigrad.ops.attention import flash

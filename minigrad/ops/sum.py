@@ -3,9 +3,9 @@
 import numpy as np
 
 from minigrad.devices.array import Array
+from minigrad.devices.layouts import in_layout
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import broadcast
-from minigrad.layouts import in_layout
 from minigrad.ops import reduction
 from minigrad.ops.elementwise import launch_over, per_element, per_four
 

@@ -8,11 +8,11 @@ import numpy as np
 from minigrad.devices.array import Array
 from minigrad.devices.caches import Cache
 from minigrad.devices.dtypes import FLOATS, is_last, move
+from minigrad.devices.layouts import in_layout
 from minigrad.devices.state import fitting
 from minigrad.errors import require, require_number
 from minigrad.kernels.kernel import RETUNED
 from minigrad.kernels.multi_tensor import arguments, blocks, chunks, multi_tensor
-from minigrad.layouts import in_layout
 from minigrad.ops.elementwise import per_element
 from minigrad.replay.device_number import DeviceNumber
 from minigrad.replay.launches import Program, Unrecordable

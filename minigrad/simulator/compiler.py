@@ -64,10 +64,11 @@ def load(
 ) -> tuple[Any, Path]:
     """Compile the text, or take it from the cache: the loaded object and its file. Raises BuildError, OSError."""
     key = text, link, LINK, MAPPINGS, BARE, _key(flags)
+    least = BARE
 
     def build(folder: Path) -> Path:
         compiler, header, name = find_compiler(), _precompiled(flags), f"{stem}.cu"
-        bare = () if header == DIALECT else BARE
+        bare = () if header == DIALECT else least
         try:
             own = [header if flag == DIALECT else flag for flag in flags]
             return compiler.build(text, name, own, folder, link, bare)
@@ -81,6 +82,7 @@ def load(
     path = caches.compiled(stem, ".so", key, build)
     try:
         return ctypes.CDLL(str(path), mode), path
-    except OSError:  # built on a system with other libraries, or truncated
+    except OSError:  # it takes something of the C++ library, was built on a system with others, or is truncated
+        least = []
         path = caches.compiled(stem, ".so", key, build, again=True)
         return ctypes.CDLL(str(path), mode), path

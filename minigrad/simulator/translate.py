@@ -55,7 +55,10 @@ _NESTED = r"\((?:[^()]|\([^()]*\))*\)"
 # Up to its body; one that captures by reference sees the variables themselves.
 _LAMBDA = re.compile(rf"\[(?!\s*&\s*[],])[^][]*\]\s*(?:{_NESTED})?\s*(?:(?:mutable|__\w+__)\s*)*(?:->[\w\s:*&<>]+)?\{{")
 
-Scope = tuple[int, dict[str, str]]  # an offset, and references to shared variables that are known behind it
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\([^)\n]*\))?[ \t]+((?:\\\n|[^\n])*)", re.M)
+BRACKET = r"\s*\("
+
+Scope = tuple[int, dict[str, str]]  # an offset, and the places of shared variables by the names known behind it
 
 
 class Change(NamedTuple):
@@ -117,10 +120,12 @@ def _translate(source: Source, here: Path, translation: Translation) -> str:
     device = source.standing_for(_DEVICE)
     edits = [*source.edits, *_edits(code, device, translation.evaluate_once, translation.note_updates)]
     edits += _entries(source, code, translation.kernel)
-    _, outer, inner = _shared(code)
+    declared, outer, inner = _shared(code, _macros(source))
+    edits += declared
     scopes = [(0, dict(translation.shared))]
     edits += _includes(source, text, code, here, translation, outer, scopes)
     edits += _in_functions(source, code, [*scopes, *outer], inner)
+    edits += _in_heads(code, [*scopes, *outer])
     translation.shared.update(pair for _, pairs in outer for pair in pairs.items())
     chunks, at = [], 0
     for start, stop, replacement in sorted(edits):
@@ -182,7 +187,7 @@ def _edits(code: str, device: frozenset[str], evaluate_once: bool, note_updates:
 
     device: the words of a variable in the GPU's memory, among them macros of the file.
     """
-    edits = [*_shared(code)[0], *_device(code, device), *_tokens(code)]
+    edits = [*_device(code, device), *_tokens(code)]
     if evaluate_once:
         edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
     return [*edits, *updates(code)] if note_updates else edits
@@ -210,22 +215,45 @@ def _entries(source: Source, code: str, kernel: str) -> list[Edit]:
     return [*edits, *alone(source, kernel, code)]
 
 
+def _macros(source: Source) -> tuple[tuple[str, str, str], ...]:
+    """The macros with `__shared__` in their values: name, parameters in their brackets, value."""
+    names = source.standing_for({"__shared__"}) - {"__shared__"}
+    found = (each for text in (source.texts if names else []) for each in _DEFINE.findall(blank(text)))
+    return tuple((name, args, value.replace("\\\n", " ")) for name, args, value in found if name in names)
+
+
 @lru_cache(512)
-def _shared(code: str) -> tuple[list[Edit], list[Scope], list[Scope]]:
+def _shared(
+    code: str, macros: tuple[tuple[str, str, str], ...] = (), inside: bool | None = None
+) -> tuple[list[Edit], list[Scope], list[Scope]]:
     """Declarations with `__shared__` -> references into the block's shared memory, and the references of these: those
-    outside of functions, which no edit has, and the others.
+    outside of functions, which no edit has, and the others. inside: the code is in a function; None: it has functions.
     """
     edits, outer, inner = list[Edit](), list[Scope](), list[Scope]()
-    for match, stop in _declarations(_SHARED, code):
+    plain = without_directives(code)
+    for match, stop in _declarations(_SHARED, plain):
         declaration = " ".join(code[match.end() : stop].split()).replace("alignas", "__align__")
         kept = re.sub(r"\b(?:static|__shared__)\b", " ", match.group()).replace("alignas", "__align__")
         text, extern = re.subn(r"^\s*(.*?)\bextern\b", r"\1", f"{kept} {declaration}")
         made, references = (_dynamic if extern and _NO_EXTENT.search(text) else _static)(text)
-        inside = _inside_function(code, match.start())
-        (inner if inside else outer).append((stop, references))
-        made += "".join(references.values() if inside else [])
+        within = _inside_function(code, match.start()) if inside is None else inside
+        (inner if within else outer).append((stop, references))
+        made += "".join(f"auto& {name} = {place}; " for name, place in references.items() if within)
         newlines = "\n" * code.count("\n", match.start(), stop)
         edits.append((match.start(), stop + 1, made.rstrip() + newlines))
+    for name, parameters, value in macros:
+        for use in re.finditer(rf"\b{name}\b{BRACKET * bool(parameters)}", plain):
+            end = matching(plain, use.end() - 1, "()") + 1 if parameters else use.end()
+            given = dict(zip(split(parameters[1:-1]), split(plain[use.end() : end - 1]), strict=False))
+            text = re.sub(r"\w+", lambda word, given=given: given.get(word[0], word[0]), value)  # type: ignore[misc]
+            open_ended = not text.rstrip().endswith(";")
+            stop = end_of(plain, end, ";") + 1 if open_ended else end
+            text = re.sub(r"\s*##\s*", "", text) + plain[end:stop]
+            within = _inside_function(code, use.start()) if inside is None else inside
+            own, *found = _shared(text, macros, within)
+            outer += [(stop, pairs) for _, pairs in found[0]]
+            inner += [(stop, pairs) for _, pairs in found[1]]
+            edits.append((use.start(), stop, apply(own, text) + "\n" * code.count("\n", use.start(), end)))
     return edits, outer, inner
 
 
@@ -246,9 +274,35 @@ def _in_functions(source: Source, code: str, scopes: list[Scope], inner: list[Sc
                 places.append((found[0], found.end(), matching(code, found.end() - 1, "{}"), [*known, *own]))
         for before, first, last, several in places:
             pairs = {name: text for each in several for name, text in each.items() if not _uses(before, {name})}
-            used = [text for name, text in pairs.items() if _uses(code[first:last], source.standing_for({name}))]
+            body = code[first:last]
+            used = [f"auto& {n} = {place}; " for n, place in pairs.items() if _uses(body, source.standing_for({n}))]
             if used:
                 edits += [(first, first, f" {''.join(used)}{{"), (last, last, "}")]
+    return edits
+
+
+def _in_heads(code: str, scopes: list[Scope]) -> list[Edit]:
+    """The places of shared variables for their names with a namespace, in defaults, and where a constructor sets."""
+    edits: list[Edit] = []
+    places = {name: (at, text) for at, pairs in scopes for name, text in pairs.items()}
+    if not places:
+        return edits
+    bodies = [(head, start, stop) for head, start, stop in _bodies(code, 0, len(code))]
+    names = "|".join(places)
+    for found in re.finditer(rf"(?<![\w.])(?P<space>(?:\w+\s*)?::\s*)?(?P<name>{names})\b(?!\s*\()", code):
+        at, text = places[found["name"]]
+        word = (found["space"] or "").rstrip(": ")
+        named = found["space"] is not None and (not word or re.search(rf"\bnamespace\s+{word}\b", code))
+        inside = any(start <= found.start() < stop for _, start, stop in bodies)
+        ahead = code[max(0, found.start() - 300) : found.start()]
+        set_here = not inside and re.search(r"(?:=\s*|\)\s*:[^;{}]*)$", ahead)
+        if at < found.start() and (named or (set_here and found["space"] is None)):
+            edits.append(
+                (
+                    *found.span(),
+                    text.replace("minigrad_" + found["name"], (found["space"] or "") + "minigrad_" + found["name"]),
+                )
+            )
     return edits
 
 
@@ -266,7 +320,7 @@ def _bodies(code: str, start: int, stop: int) -> Iterator[tuple[str, int, int]]:
 
 def _uses(code: str, names: Collection[str]) -> bool:
     """True if the code has one of these names, and not as a member's."""
-    return bool(re.search(rf"(?<![.\w])(?<!->)(?:{'|'.join(names)})\b", code))
+    return bool(re.search(rf"(?<![.\w])(?<!->)(?<!::)(?:{'|'.join(names)})\b", code))
 
 
 def _device(code: str, words: frozenset[str]) -> list[Edit]:
@@ -292,8 +346,7 @@ def _declarations(start: re.Pattern, code: str) -> Iterator[tuple[re.Match, int]
     """The matches that a semicolon follows, and its index."""
     for match in start.finditer(code):
         stop = end_of(code, match.end(), ";")
-        word = code[: match.end()].rstrip().rpartition("\n")[2]
-        if code[stop : stop + 1] == ";" and not re.match(r"\s*#\s*define\s+\w+$", word):  # an editor's own __shared__
+        if code[stop : stop + 1] == ";":
             yield match, stop
 
 
@@ -304,14 +357,13 @@ def _static(declaration: str) -> tuple[str, dict[str, str]]:
     text = f"typedef {', '.join(map(_rename, declarators))}; "
     text += "".join(f'static minigrad::Slot minigrad_{name}_slot = {{"{name}"}}; ' for name in names)
     kinds = {name: f"minigrad_{name}_type" for name in names}
-    return text, {n: f"{kind}& {n} = minigrad::shared<{kind}>(minigrad_{n}_slot); " for n, kind in kinds.items()}
+    return text, {name: f"minigrad::shared<{kind}>(minigrad_{name}_slot)" for name, kind in kinds.items()}
 
 
 def _dynamic(declaration: str) -> tuple[str, dict[str, str]]:
     """`float s[]` -> a typedef, and a reference to the dynamic shared memory."""
     name = _NAME.search(_head(declaration))[1]  # type: ignore[index]
-    reference = f'auto& {name} = minigrad::dynamic_shared<minigrad_{name}_type>("{name}"); '
-    return f"typedef {_rename(declaration)}; ", {name: reference}
+    return f"typedef {_rename(declaration)}; ", {name: f'minigrad::dynamic_shared<minigrad_{name}_type>("{name}")'}
 
 
 def _head(declarator: str) -> str:

@@ -108,7 +108,7 @@ WRONG = {
     "an array of what is no number": ({"x": np.array(["a"])}, "cannot make numbers of ndarray"),
     "a number for an array": ({"y": 3}, r"argument 2 \(float\* y\) is a pointer and takes a tensor; got int 3"),
     "a list": ({"y": [3]}, r"argument 2 \(float\* y\) is a pointer and takes a tensor; got list \[3\]"),
-    "nothing": ({"y": None}, r"argument 2 \(float\* y\) is None, and an adjoint needs every array"),
+    "nothing": ({"y": None}, r"argument 2 \(float\* y\) is None, and the kernel uses it without ask"),
     "an array for a number": ({"a": ones(2)}, r"argument 4 \(float a\) takes a number; got Tensor"),
     "a fraction": ({"n": 2.5}, r"argument 5 \(int n\) takes a whole number; got float 2.5"),
     "too large": ({"n": 2**40}, r"argument 5 \(int n\): 1099511627776 does not fit into int"),
@@ -271,3 +271,57 @@ def test_a_tape_that_was_too_short_leaves_one_record():
     one = np.full(1, 100, np.float32)
     (record,) = made.inspect(one, one.copy(), np.zeros(1, np.int32), 0.0, 1, dy=[one], grid=1, block=1)
     assert made.slots > 1 and record.ok
+
+
+ASKED = {
+    "a branch": "if (w) y[i] = x[i] * w[i]; else y[i] = x[i] * x[i];",
+    "a return": "if (!w) { y[i] = x[i] * x[i]; return; } y[i] = x[i] * w[i];",
+    "a choice": "y[i] = x[i] * x[i] * (w ? w[i] : 1) / 2;",
+    "a variable": "const bool has = w != nullptr; double v = x[i]; if (has && w[i] > 0.1) v *= w[i];\n"
+    "if (i < 4 && has) { double u = w[0]; v *= u; } y[i] = v * x[i];",
+    "a loop": "for (int j = 0; w && j < 3; ++j) { y[i] += x[i] * x[i] * w[j]; } y[i] += x[i];",
+    "another pointer": "const double* p = w; y[i] = x[i]; if (p != NULL) y[i] *= *p;",
+    "shared memory": "y[i] = x[i]; if (w) { __shared__ double s[4]; s[i] = w[i]; __syncthreads(); y[i] *= s[3 - i]; }",
+    "functions": "y[i] = x[i] * at(w, i) * other(w, i); if (w && at(w, i) > 0) y[i] *= x[i];",
+    "a struct": "if (b.w) y[i] *= b.w[i]; y[i] += x[i] * x[i]; if (w) y[i] *= w[i];",
+}
+
+
+@pytest.mark.parametrize("body", ASKED.values(), ids=ASKED)
+def test_an_array_that_the_kernel_asks_for_may_be_missing(body):
+    text = (
+        "struct B { const double* w; };\n__device__ double at(const double* w, int i) { return w ? w[i] : 2; }\n"
+        "__device__ double other(const double* w, int i) { if (w == nullptr) return 3; return w[i] * w[i]; }\n"
+        f"__global__ void f(const double* x, double* y, const double* w, B b) {{ int i = threadIdx.x;\n{body}\n}}"
+    )
+    kernel, made = mg.kernel(text, "f"), mg.adjoint(text, ["x", "w"] if " w" in body else ["x"], name="f")
+    rng = np.random.default_rng(2)
+    x, w, u = 0.3 + rng.random(4), 0.5 + rng.random(4), rng.standard_normal(4)
+
+    def value(x, w):
+        y = mg.tensor(np.zeros(4), device="sim")
+        w = None if w is None else mg.tensor(w, device="sim")
+        kernel(mg.tensor(x, device="sim"), y, w, {"w": w}, grid=1, block=4)
+        return u @ y.numpy()
+
+    for given in (w, None, w):
+        found = made.vjp(x, np.zeros(4), given, {"w": given}, dy=[u], grid=1, block=4)
+        slopes = [(value(x + step, given) - value(x - step, given)) / 2e-6 for step in 1e-6 * np.eye(4)]
+        np.testing.assert_allclose(found[0], slopes, rtol=1e-6, atol=1e-8)
+        assert len(found) == 1 or (found[1] is None) == (given is None)
+
+
+def test_missing_arrays_on_the_tape_and_among_the_outputs():
+    text = "__global__ void f(const double* x, double* y, double* z) { int i = threadIdx.x; y[i] = x[i] * x[i];\n"
+    text += "if (z != nullptr) z[i] = 3 * x[i]; }"
+    x = mg.tensor(np.arange(1.0, 5), device="sim", requires_grad=True)
+    y, z = mg.zeros(4, dtype="float64", device="sim"), mg.zeros(4, dtype="float64", device="sim")
+    f = mg.differentiable(text)
+    f(x, y, None, grid=1, block=4).sum().backward()
+    assert x.grad.numpy().tolist() == [2, 4, 6, 8]
+    sum(each.sum() for each in f(x, y, z, grid=1, block=4)).backward()
+    assert x.grad.numpy().tolist() == [7, 11, 15, 19]
+    with pytest.raises(LaunchError, match="f: dy of z is given, and z is None"):
+        f.adjoint.vjp(x, y, None, dy=[y, z], grid=1, block=4)
+    with pytest.raises(TypeError, match="f: all that wrt names is None"):
+        mg.adjoint(text, ["z"]).vjp(x, y, None, dy=[y, None], grid=1, block=4)

@@ -57,7 +57,7 @@ GUARDED = {  # of these, those whose round might read or divide by what the loop
 }  # fmt: skip
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("m", [1, 8, 11, 17])
 @pytest.mark.parametrize("form", [*AGAIN, *STORED])
 def test_loops(form, m):

@@ -219,7 +219,7 @@ FORMS = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("form", FORMS)
 def test_right(form):
     check(FORMS[form])
@@ -257,7 +257,6 @@ REFUSED = {
     "y[i] = two(u[i]);": "two takes 2 arguments; got 1",
     "float4 v; y[i] = v.q;": "float4 has no member q; it has x, y, z, w",
     "float2 v = make_float2(1, 2); v = v * v;": "* of float2 and float2 is not defined in this file",
-    "switch (i) { case 0: y[i] = 1; case 1: y[i] = 2; }": "this case goes on into the next; end it with break",
     "extern __shared__ float s[]; extern __shared__ float t[];": "s and t are the same memory",
     "float* rows[3];": "rows is an array of pointers, which is outside the subset",
     "y[i] = M(1);": "the macro M takes 2 arguments; got 1",
@@ -268,7 +267,7 @@ REFUSED = {
     "auto g = [](float v) { if (v > 0) return v; return 2 * v; }; y[i] = g(u[i]);": "g has several returns",
     "auto g = [](float v) { return v; }; y[i] = g();": "g does not take these 0 arguments",
     "float4 v = *(float4*)u; int4 w = *(int4*)u; v = w;": "another value",
-    "extern __shared__ char s[]; float* p = (float*)s; double* q = (double*)s;": "is cast to double*, another type",
+    "extern __shared__ char s[]; float* p = (float*)s; double* q = (double*)s;": "s has numbers of float here",
     "extern __shared__ char s[]; float* p = (float*)s; p[0] = s[i]; y[i] = p[0];": "s is used as float and as",
 }
 
@@ -330,7 +329,7 @@ def test_arrays_to_which_a_struct_points():
     np.testing.assert_allclose(dx.numpy()[at], 2 * dv)
     np.testing.assert_allclose(dpoles.numpy()["re"], dv * poles["im"])
     np.testing.assert_allclose(dpoles.numpy()["im"], dv * poles["re"])
-    with pytest.raises(TypeError, match="d has no array at, and an adjoint needs every array"):
+    with pytest.raises(TypeError, match="d has no array at, and the kernel uses it without asking for it"):
         made.vjp({**data, "at": None}, 0 * x, dy=[w, u], grid=1, block=8)
     with pytest.raises(NotDifferentiable, match=r"Data holds the pointer x; pass the array as a parameter of its own"):
         mg.adjoint(text.replace("f(Data d", "f(Data* d").replace("d.", "d->"), name="f")

@@ -20,7 +20,7 @@ def upstream(made, args):
     return [rng.standard_normal(args[names.index(n)].shape) for n in made.outputs]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rung", RUNGS)
 def test_the_adjoint_is_the_transpose(rung):
     """<w, J v> = <J^T w, v> with J v by the complex step of the kernel's own source."""

@@ -67,13 +67,32 @@ RIGHT = {
                        "y[i] = x[i] * x[i] * (u > 5u ? 2 : 3) * f * (-1 < u ? 1 : 2) * (k - 3u > 9 ? 5 : 7);"),
     "down": source("double s = 0; for (unsigned j = 2; j < 3; --j) s += x[j] * x[j]; y[i] = s;"),
     "whole numbers": source("y[i] = x[i] * x[i] * ((i - 5) % 3) * ((i - 5) / 2) * (1 << i) * (x[i] > 0.75) * 0x10;"),
+    "cases that go on into the next": source(
+        "double v = x[i]; switch (i % 4) { case 0: v *= x[i]; case 1: v *= x[i]; }\n"
+        "switch (i) { case 7: v *= 2; [[fallthrough]]; default: v *= x[i]; case 3: case 2: if (v > 0.5) break;\n"
+        "  v *= 3; break; case 1: double t; t = v; v = sin(t); break; case 4: v = v * v; case 5: t = v + x[0]; v = t;\n"
+        "  for (int j = 0; j < 9; ++j) { if (j == 2) break; v *= x[j]; } }\n"
+        "for (int j = 0; j < 3; ++j) { switch (j + i) { case 2: continue; case 3: v *= 2; case 4: v += x[j]; }\n"
+        "  v *= x[i]; } y[i] = v;"
+    ),
+    "clocks": ahead(
+        "__device__ double square(double v) { long long t0 = clock64(), t1 = clock64() - t0; return v * v; }",
+        "__shared__ long long t[8]; __shared__ double u[8]; const long long t0 = clock64();\n"
+        "y[i] = x[i] * square(x[i]); int spent = clock() - (int)t0; t[i] = spent; u[i] = (double)spent * clock64();\n"
+        "while (clock64() - t0 < 10) { t[i] += 1; }",
+    ),
+    "pointers to anything": source(
+        "double* out = static_cast<double*>(y); if (x != nullptr) out[i] = at(x, i) * ((const double*)x)[7 - i];",
+        ahead="__device__ double at(const void* p, int i) { return ((const double*)p)[i]; }",
+        params="const void* __restrict__ x, void* y",
+    ),
     "for ever": source("double v = x[i]; for (;;) { v = v * x[i]; if (v < 0.1) break; } y[i] = v;"),
     "names": ahead("#define REAL double\n#define TWO 2\n#define FOUR (TWO + 2)", "REAL v = x[i]; y[i] = v * FOUR;"),
     "a macro over lines": ahead("#define SUM (1 + \\\n  2 + \\\n  3)", "double v = x[i];\ny[i] = v * v * SUM;"),
 }  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.filterwarnings("ignore:.*code for the host is left out")
 @pytest.mark.parametrize("case", RIGHT)
 def test_right(case):
@@ -86,12 +105,54 @@ def test_a_constant_is_as_good_as_a_macro():
         assert mg.adjoint(ahead(constant, f"double v = 1; {text}")).decisions["v_tape"].how == "local tape"
 
 
+def test_assembly_that_reads_a_clock():
+    """Only a GPU runs it."""
+    code = 'unsigned long long t; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t)); at[i] = t; y[i] = x[i] * x[i];'
+    assert "d_x[i] = 2 *" in mg.adjoint(source(code, params=f"{PARAMS}, unsigned long long* at")).source
+
+
 def test_a_header_of_the_project_is_read_whatever_its_brackets(tmp_path):
     (tmp_path / "include").mkdir()
     guard = "#include <unistd.h>\n#if _POSIX_VERSION > 1\n#else\n#error unknown\n#endif\n"
-    (tmp_path / "include" / "square.h").write_text(f"{guard}__device__ double square(double v) {{ return v * v; }}\n")
+    (tmp_path / "include" / "own").mkdir()
+    (tmp_path / "include" / "own" / "power.h").write_text('#include "number.h"\n')  # its own one
+    (tmp_path / "include" / "own" / "number.h").write_text("#define NUMBER 1\n")
+    (tmp_path / "include" / "number.h").write_text("#define NUMBER_OF_ANOTHER 3\n")
+    guard += '#include "own/power.h"\n#include "number.h"\n'
+    square = "__device__ double square(double v) { return v * v * NUMBER; }"
+    (tmp_path / "include" / "square.h").write_text(f"{guard}{square}\n")
     path = tmp_path / "src" / "k.cu"
     path.parent.mkdir()
     path.write_text(source("y[i] = square(x[i]);", "#include <square.h>"))
     (dx,) = mg.adjoint(path).vjp(np.array([3.0]), np.zeros(1), dy=[np.ones(1)], grid=1, block=1)
     assert dx.tolist() == [6]
+
+
+def test_structs_with_arrays_are_copied_as_a_whole():
+    text = (
+        "#define N 2\nstruct B { double p[N], a[3]; int n; };\n"
+        "__device__ double g(B b) { b.a[2] *= 2; return b.p[1] * b.a[2] + b.p[0]; }\n"
+        "__global__ void f(const B* x, B* c, double* y) { int i = threadIdx.x; B q = x[i], r; __shared__ B s[3];\n"
+        "s[i] = q; __syncthreads(); r = c[i]; c[i] = s[2 - i]; y[i] = g(r) * g(x[i]) * r.n + g(s[1]) * c[i].a[0]; }"
+    )
+    kernel, rng = mg.kernel(text, "f"), np.random.default_rng(3)
+    kind = np.dtype([("p", "f8", 2), ("a", "f8", 3), ("n", "i4")], align=True)
+    x, c, dc = (np.zeros(3, kind) for _ in range(3))
+    for each in (x, c, dc):
+        each["p"], each["a"], each["n"] = rng.random((3, 2)), rng.random((3, 3)), [1, 2, 3]
+    w = rng.standard_normal(3)
+
+    def value():
+        now, y = mg.tensor(c, device="sim"), mg.tensor(np.zeros(3), device="sim")
+        kernel(mg.tensor(x, device="sim"), now, y, grid=1, block=3)
+        return w @ y.numpy() + sum((dc[part] * now.numpy()[part]).sum() for part in "pa")
+
+    found = mg.adjoint(kernel, ["x", "c"]).vjp(x, c, np.zeros(3), dy=[dc, w], grid=1, block=3)
+    for array, d in zip((x, c), found, strict=True):
+        for part in "pa":
+            for at in np.ndindex(array[part].shape):
+                values = []
+                for step in (1e-6, -2e-6, 1e-6):
+                    array[part][at] += step
+                    values.append(value())
+                np.testing.assert_allclose(d[part][at], (values[0] - values[1]) / 2e-6, rtol=1e-6, atol=1e-8)

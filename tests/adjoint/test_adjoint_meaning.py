@@ -116,7 +116,7 @@ FORMS = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("form", FORMS)
 def test_right(form):
     check(FORMS[form])

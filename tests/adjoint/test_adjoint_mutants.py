@@ -110,7 +110,7 @@ LONG = (  # 4 to 30 seconds each
 EACH = [pytest.param(name, marks=pytest.mark.soak) if name in LONG else name for name in KERNELS]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", EACH)
 def test_no_statement_can_be_left_out(name, monkeypatch):
     monkeypatch.setattr(get("sim"), "timeout", 0.4)  # seconds, of a mutant whose loop has no end

@@ -82,7 +82,7 @@ def test_a_step_of_lattice_boltzmann_with_obstacles():
     assert "atomicAdd" not in made.source  # the populations of a cell are a row, which one thread reads
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "name",
     [

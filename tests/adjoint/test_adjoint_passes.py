@@ -38,7 +38,7 @@ OTHERS = [name for name in oracle.OPTIONAL if name != "keep rolled"]
 EACH = [pytest.param(name, marks=[pytest.mark.soak] * (i % 3 > 0)) for i, name in enumerate(OTHERS)]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", EACH)
 def test_each_pass_can_be_left_out(name):
     """On three kernels of the ladder that it changes, and there is none that changes nothing."""

@@ -48,13 +48,13 @@ def results(writer, seed):
     return {n: x.numpy() for n, x in zip(WRITERS[writer], args, strict=True) if isinstance(x, mg.Tensor)}
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("seed", [*range(8), 99])
 def test_loops_jumps_and_arrays(seed):
     check(Writer, seed)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(20, 28))
 def test_mixed_forms(seed):
     """24 found that the first values of an array were taken to have a gradient after they had been overwritten."""
@@ -70,7 +70,7 @@ def test_indices_written_in_several_ways(seed):
         np.testing.assert_allclose(np.real(read[name]), value, rtol=1e-9)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("seed", range(3))
 def test_without_passes(writer, seed):

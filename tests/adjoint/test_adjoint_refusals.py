@@ -78,6 +78,9 @@ BODIES = {
     "y[0] = x[0] +;": "4:14: expected an operand, found ';'",
     "y[0] = blockDim;": "4:8: blockDim is used by its parts x, y and z",
     "y[0] = threadIdx.w;": "4:18: threadIdx.w does not exist",
+    "for (;;) { switch (i) { case 0: if (i > n) break; continue; } break; }": "4:33: a break beside a continue",
+    "y[i] = x[i] * clock64();": "4:1: y depends on clock64(), and its adjoint runs at another time; leave",
+    "if (clock() > n) y[i] = a;": "4:1: y depends on clock(), and its",
     "double tape_slots = x[i]; y[i] = tape_slots;": "4:8: the adjoint itself uses the name tape_slots; choose another",
 }  # fmt: skip
 
@@ -105,7 +108,11 @@ FILES = [
     ("__device__ double g(double v) { return v > 0 ? 1 : g(v); }", "1:52: g calls itself;"),
     ("__device__ double h(double v);", "4:8: h has no derivative rule here, and is no __device__", "y[i] = h(x[i]);"),
     ("__device__ double g(double v) { if (v > 1) return v; }", "1:1: g does not return a double on"),
+    ("__device__ double g(double v) { return v * clock(); }", "4:8: y depends on clock(), and its adjoint runs at"),
     ("__device__ double f_adjoint(double v) { return v; }", "2:1: the name f_adjoint is taken in this file", ""),
+    ('#include "own.cuh"', "4:8: there is no file own.cuh, and g has no derivative rule here"),
+    ('#include "own.cuh"', "4:8: there is no file own.cuh, and W is not declared here", "y[0] = W;"),
+    ('#include "own.cuh"', "4:1: there is no file own.cuh, and the type Pair is outside", "Pair p;"),
     ("__device__ double c;", "1:1: 'double' outside a function is outside the subset; make it a", "y[i] = c * x[i];"),
 ]  # fmt: skip
 
@@ -116,14 +123,37 @@ def test_refused_where_it_is_used(case):
     refused(source(*(body or ["y[i] = g(x[i]);"]), ahead=text), message)
 
 
+def test_a_place_in_a_header_has_its_name(tmp_path):
+    (tmp_path / "g.cuh").write_text(
+        '\n__device__ double g(double v) {\n    goto end; end: return v; }\n#include "k.cuh"\n'
+    )
+    (tmp_path / "k.cuh").write_text("\n__device__ void set(double* y, double v) { *y = v; }\n")
+    head = "__global__ void {}(const double* x, double* y)"
+    text = f'#include "g.cuh"\n{head.format("f")} {{ y[0] = g(x[0]); }}\n'
+    (tmp_path / "f.cu").write_text(f"{text}{head.format('race')} {{ set(y, x[threadIdx.x]); }}\n")
+    with pytest.raises(NotDifferentiable, match=r"^g.cuh:3:5: goto is outside the differentiable subset"):
+        mg.adjoint(tmp_path / "f.cu", name="f")
+    made = mg.adjoint(tmp_path / "f.cu", name="race")
+    assert "// adjoint of line 2 of k.cuh: *y = v;" in made.source
+    with pytest.raises(NotDifferentiable, match=r"^k.cuh:2:1: the kernel has a race and so no gradient"):
+        made.vjp(np.ones(2), np.ones(1), dy=[np.ones(1)], grid=1, block=2)
+
+
 @pytest.mark.parametrize(("params", "message"), [
     ("const double* x, double* y, int", "2:61: expected the parameter's name, found ')'"),
     ("double** x", "2:37: references and pointers to pointers"),
     ("double& x", "2:36: references and pointers to pointers"),
+    ("const View* x", "2:30: a parameter of type 'View' is outside"),
     ("View x", "2:30: a parameter of type 'View' is outside"),
 ])  # fmt: skip
 def test_refused_parameters(params, message):
     refused(source(params=params, body=""), message)
+
+
+def test_a_pointer_to_anything_has_one_type():
+    refused(
+        source("*(float*)p = *(double*)p;", params=f"{PARAMS}, void* p"), "4:15: p is cast to float* and to double*"
+    )
 
 
 def test_a_template_cannot_be_asked_for():

@@ -86,7 +86,7 @@ KERNELS = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("body", KERNELS.values(), ids=KERNELS)
 def test_slopes(body):
     check(f'extern "C" __global__ void f(const double* x, double* y) {{ {I}{body} }}')

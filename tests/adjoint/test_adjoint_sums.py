@@ -66,7 +66,7 @@ STRAIGHT = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", [*TURNED, *STRAIGHT])
 def test_sums(name):
     made = mg.adjoint(f"{HEAD}{(TURNED | STRAIGHT)[name]} }}", wrt=["x", "w", "a"], name="f")

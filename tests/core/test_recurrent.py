@@ -234,6 +234,7 @@ class Sine:
         return loss.item(), norm.item()
 
 
+@pytest.mark.soak  # notebook 14 trains it
 def test_an_lstm_learns_the_next_value_of_a_noisy_sine():
     sine = Sine("numpy")
     losses, norms = zip(*(sine.step(at) for at in range(0, 1000, 10)), strict=True)

@@ -78,6 +78,7 @@ def train(steps, size, widths, seed=0):
     return losses, nn.accuracy(net.eval()(mg.tensor(test.images, device="numpy")), test.labels)
 
 
+@pytest.mark.soak
 def test_a_small_residual_network_learns_shapes_from_a_loader():
     with threadpool_limits(1):  # of the products of such small matrices, two cores make a race
         losses, accuracy = train(100, 12, (8, 16))

@@ -114,7 +114,7 @@ state = inner.state_dict()
 """
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.mpi
 @pytest.mark.parametrize("start, ranks", [FAKES[3], REAL])
 @pytest.mark.parametrize("way", ["eager", "graph", "accumulating", "uneven"])

@@ -64,6 +64,7 @@ state = model.state_dict()
 
 
 @pytest.mark.mpi
+@pytest.mark.soak
 def test_losses_are_those_of_one_process_with_last_batches_smaller_than_the_job(tmp_path):
     """22 rows in batches of 5: the last one has 2 rows, and one of 3 ranks none."""
     arguments, names = [str(tmp_path), "0"], ["losses", "state"]

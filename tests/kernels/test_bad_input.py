@@ -17,7 +17,7 @@ MISTYPED = "has a sign that only looks like one of C++"
     [
         ("int main() { return 0; }\n", "k", ValueError, "defines no kernel (a kernel is `__global__ void name(...)`)"),
         ("", "k", FileNotFoundError, "give the path of a .cu file or CUDA C++"),
-        (f"{K}\n{K}", "k", ValueError, "k.cu defines k in the lines 1 and 2; give all but one another name."),
+        (f"{K}\n{K}", "k", ValueError, "k.cu defines k in the lines 1 and 2; say which by its namespace, 'a::k', or"),
         (K, "K", ValueError, "has no kernel 'K'; it defines k."),
         (K, "", ValueError, "has no kernel ''; it defines k."),
         (K, "k<float>", ValueError, "k is no template of k.cu; call it 'k'."),

@@ -139,6 +139,7 @@ def test_an_edited_header_is_compiled_anew(tmp_path, monkeypatch):
         assert len(list((tmp_path / "cache").iterdir())) == number
 
 
+@pytest.mark.soak  # the runtime is compiled for it
 def test_the_first_use_from_several_threads(tmp_path):
     script = """
 import threading, numpy as np, minigrad as mg

@@ -45,6 +45,52 @@ def test_the_microscope_takes_structs():
     assert nodes["weight"][1] == 3.75
 
 
+TEMPLATES = """#include <type_traits>
+template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T v[N]; };
+template <typename T> struct vec4;
+template <> struct vec4<float> { typedef float4 Type; };
+template <> struct vec4<double> { typedef double4 Type; };
+template <typename T> struct Args { const T* in; T* out; int n, m; };
+template <typename T, int N> __global__ void packs(Pack<T, N>* x, Pack<T, N> by) {
+    for (int i = 0; i < N; ++i) x[threadIdx.x].v[i] *= by.v[i];
+}
+template <typename T> __global__ void second(const typename vec4<T>::Type* x, T* y) {
+    y[threadIdx.x] = x[threadIdx.x].y;
+}
+__global__ void scaled(Args<float> p) { if (threadIdx.x < p.n) p.out[threadIdx.x] = p.m * p.in[threadIdx.x]; }
+template <bool Twice> __global__ void flagged(float* x, std::bool_constant<Twice>) { x[threadIdx.x] *= 1 + Twice; }
+"""
+
+
+def test_templates_of_structs_as_parameters(kernel_device):
+    pair = np.dtype([("v", "f4", 2)])
+    x = mg.tensor(np.array([([1, 2],), ([3, 4],)], pair), device=kernel_device)
+    mg.kernel(TEMPLATES, "packs<float, 2>")(x, np.array(([10, 100],), pair), grid=1, block=2)
+    assert x.numpy()["v"].tolist() == [[10, 200], [30, 400]]
+    for kind, dtype in (("float", np.float32), ("double", np.float64)):
+        x, y = (mg.tensor(np.arange(n, dtype=dtype), device=kernel_device) for n in (8, 2))
+        mg.kernel(TEMPLATES, f"second<{kind}>")(x, y, grid=1, block=2)
+        assert y.numpy().tolist() == [1, 5]
+    x, y = (mg.tensor(np.arange(4, dtype=np.float32), device=kernel_device) for _ in range(2))
+    mg.kernel(TEMPLATES, "scaled")({"in": x, "out": y, "n": 3, "m": 5}, grid=1, block=4)
+    assert y.numpy().tolist() == [0, 5, 10, 3]
+    mg.kernel(TEMPLATES, "flagged<true>")(x, {}, grid=1, block=4)
+    assert x.numpy().tolist() == [0, 2, 4, 6]
+
+
+def test_extents_by_enums_bases_and_parameters_without_a_plain_constructor(kernel_device):
+    text = """enum { SIDES = 3, MORE };
+struct Nothing {};
+struct Box : public Nothing { float side[SIDES]; int n[MORE][2]; };
+struct Power { int of; __device__ Power(int of) : of(of) {} };
+__global__ void k(Box b, Power p, float* x) { x[0] = b.side[2] + b.n[3][1] + p.of; }"""
+    box = np.zeros((), [("side", "f4", 3), ("n", "i4", (4, 2))])
+    box["side"][2], box["n"][3, 1] = 10, 100
+    x = mg.tensor(np.zeros(1, np.float32), device=kernel_device)
+    mg.kernel(text, "k")(box, np.array((1,), [("of", "i4")]), x, grid=1, block=1)
+    assert x.item() == 111
+
+
 @pytest.mark.parametrize(
     "dtype",
     [
@@ -232,6 +278,37 @@ def test_half_is_rounded_after_each_operation(kernel_device):
     at_once = (two.astype(np.float64) * factor + two).astype(np.float16)
     z = z.numpy().reshape(61, 2)
     assert ((z == two * factor + two) | ((z == at_once) & (kernel_device == "cuda"))).all()
+
+
+def test_half_is_rounded_to_the_side_that_is_asked_for():
+    x = np.concatenate([np.linspace(-3, 3, 200), np.linspace(-1e-6, 1e-6, 200), [0, 65504, 65519, 1e6, -1e6, 1e-12]])
+    x = x.astype(np.float32)
+    text = """#include <cuda_fp16.h>
+__global__ void k(const float* x, half* down, half* up, half* cut) {
+    int i = threadIdx.x;
+    down[i] = __float2half_rd(x[i]), up[i] = __float2half_ru(x[i]), cut[i] = __float2half_rz(x[i]);
+}"""
+    given = [mg.tensor(np.zeros(len(x), np.float16), device="sim") for _ in range(3)]
+    mg.kernel(text, "k")(mg.tensor(x, device="sim"), *given, grid=1, block=len(x))
+    with np.errstate(over="ignore"):
+        near = x.astype(np.float16)
+        down = np.where(near.astype(np.float64) > x, np.nextafter(near, np.float16(-np.inf)), near)
+        up = np.where(near.astype(np.float64) < x, np.nextafter(near, np.float16(np.inf)), near)
+    for got, wanted in zip(given, (down, up, np.where(x > 0, down, up)), strict=True):
+        assert (got.numpy() == wanted).all()
+
+
+def test_bounded_arithmetic_and_comparisons_of_pairs_of_halves(kernel_device):
+    text = """#include <cuda_fp16.h>
+__global__ void k(half2 a, half2 b, float* y) {
+    half2 sum = __hadd2_sat(a, b), rest = __hfma2_relu(a, b, __hneg2(b));
+    y[0] = sum.x, y[1] = sum.y, y[2] = rest.x, y[3] = rest.y;
+    y[4] = __hbeq2(a, a), y[5] = __hbeq2(a, b), y[6] = __hblt2(a, b), y[7] = __hsub_sat(a.x, b.x);
+}"""
+    y = mg.tensor(np.zeros(8, np.float32), device=kernel_device)
+    a, b = np.array([0.75, -2], np.float16), np.array([1.5, 0.25], np.float16)
+    mg.kernel(text, "k")(a, b, y, grid=1, block=1)
+    assert y.numpy().tolist() == [1, 0, 0, 0, 1, 0, 1, 0]
 
 
 def test_bfloat16_of_the_header(kernel_device):

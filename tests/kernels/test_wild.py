@@ -210,27 +210,6 @@ __global__ void k(char c, Ray ray, const Box* boxes, float* y) {
     assert y.item() == 1116
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "words"),
-    [
-        (
-            "__global__ void k(int* x) {}\n__global__ void k(float* x) {}",
-            "k",
-            "defines k in the lines 1 and 2; give all",
-        ),
-        (
-            "template <int N> __global__ void k(int* x) {}\ntemplate <> __global__ void k<3>(int* x) {}",
-            "k<3>",
-            "template<>",
-        ),
-        ("__device__ void k(int* x) {}\n", "k", "no kernel"),
-    ],
-)
-def test_a_name_with_two_meanings_or_none_is_rejected(text, name, words):
-    with pytest.raises(ValueError, match=words):
-        mg.kernel(text, name)
-
-
 def test_branches_of_one_condition_are_one_kernel():
     text = (
         "#if __CUDA_ARCH__ >= 600\n__global__ void k(int* x) { x[0] = 1; }\n#else\n__global__ void k(int* x) {}\n#endif"
@@ -362,3 +341,58 @@ def test_a_texture_as_a_parameter_is_refused_with_the_way_out():
     kernel = mg.kernel("__global__ void k(cudaTextureObject_t t, float* y) { y[0] = tex1Dfetch<float>(t, 0); }", "k")
     with pytest.raises(TypeError, match=r"argument 1 \(cudaTextureObject_t t\).*read the array itself"):
         kernel(1, mg.zeros(1, device="sim"), grid=1, block=1)
+
+
+def test_real_may_be_the_name_of_a_member(kernel_device):
+    text = """struct Complex { double real, imag; };
+#define SQUARE(a) ((a).real * (a).real - (a).imag * (a).imag)
+__global__ void k(const Complex* z, double* x) { x[0] = SQUARE(z[0]); }"""
+    z = np.array([(3, 2)], [("real", "f8"), ("imag", "f8")])
+    x = numbers(1, kernel_device, np.float64)
+    mg.kernel(text, "k")(mg.tensor(z, device=kernel_device), x, grid=1, block=1)
+    assert x.item() == 5
+
+
+def test_a_macro_with_a_default_settles_the_type_that_it_asks_for(kernel_device):
+    text = """#ifndef PRECISION
+#define PRECISION 2
+#endif
+#if PRECISION == 1
+#define Real float
+#else
+#define Real double
+#endif
+__global__ void k(Real* x) { x[0] = 1.0 / 3; }"""
+    x = numbers(1, kernel_device, np.float64)
+    mg.kernel(text, "k")(x, grid=1, block=1)
+    assert x.item() == 1 / 3
+    y = numbers(1, kernel_device)
+    mg.kernel(text, "k", defines={"PRECISION": 1})(y, grid=1, block=1)
+    assert y.item() == np.float32(1 / 3)
+
+
+def test_what_a_macro_instantiates_is_left_out_with_the_function(kernel_device):
+    text = """namespace n {
+template <int N> void on_the_host(float* x) { std::vector<float> y(N); }
+__global__ void k(float* x) { x[0] = 2; }
+#define EXPORT(N) template void on_the_host<N>(float*);
+EXPORT(1)
+EXPORT(2)
+}"""
+    x = numbers(1, kernel_device)
+    mg.kernel(text, "k")(x, grid=1, block=1)
+    assert x.item() == 2
+
+
+def test_objects_of_classes_on_the_heap(kernel_device):
+    text = """struct Shape { __device__ virtual ~Shape() {} __device__ virtual float area() const = 0; };
+struct Square : Shape {
+    float* side;
+    __device__ Square(float a) : side(new float[1]) { side[0] = a; }
+    __device__ ~Square() { delete[] side; }
+    __device__ float area() const { return side[0] * side[0]; }
+};
+__global__ void k(float* x) { Shape* s = new Square(3); x[0] = s->area(); delete s; }"""
+    x = numbers(1, kernel_device)
+    mg.kernel(text, "k")(x, grid=1, block=1)
+    assert x.item() == 9

@@ -25,7 +25,7 @@ def subject(name):
     return adjoints.Subject(name, SIM)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", [pytest.param(x, marks=[pytest.mark.soak] * (i % 2)) for i, x in enumerate(RUNGS)])
 def test_the_gradient_is_right_at_the_inputs_of_the_benchmark_and_so_is_what_is_timed_each_time(name):
     s = subject(name)

@@ -20,7 +20,7 @@ import pytest
 
 import minigrad as mg
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.soak]
 ROOT = Path(__file__).parents[2]
 JUPYTER = ROOT / "minigrad/lab/jupyter"
 # A notebook; the function that makes its slider; the slider's value in the title of the picture, and in its numbers.
@@ -83,10 +83,7 @@ def browser(chromium_path):
         started.close()
 
 
-# 03 and 06 by `make soak` alone: the whole notebook runs first, which takes 20 s.
-@pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=[pytest.mark.soak] * (name[:2] != "01")) for name in COURSE]
-)
+@pytest.fixture(scope="module", params=COURSE)
 def lab(request, server, browser):
     """A notebook, opened, with all of it run: its page, its cells, its folder. Nothing fails, nor does the console."""
     path, said = server.folder / request.param, []

@@ -24,7 +24,7 @@ ADD = """extern "C" __global__ void add_forward(const real* a, const real* b, re
 """
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("op", "name"), [("matmul", "tiled"), ("matmul", "split_k_backward_b"), ("sum", "tree"), ("softmax", "forward")]
 )
@@ -44,7 +44,7 @@ class Empty(Kernel):
         pass
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.usefixtures("small_files_at_once")
 @pytest.mark.parametrize("op", mg.OPS.values(), ids=mg.OPS.keys())
 def test_every_kernel_that_sim_runs_is_needed_for_a_right_answer(op):

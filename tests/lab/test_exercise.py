@@ -51,6 +51,7 @@ def name_of(exercise):
     return exercise.name
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("exercise", EXERCISES.values(), ids=name_of)
 def test_the_solution_is_right(exercise):
     found = exercise.check(exercise.solution())
@@ -203,7 +204,7 @@ def test_a_notebook_has_four_exercises_with_a_prediction_and_a_bug(path):
     assert any(exercise in PREDICTIONS for exercise in there) and any(exercise.bug for exercise in there)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("path", TAUGHT, ids=lambda path: path.stem)
 def test_a_notebook_with_its_solutions_is_all_correct(path):
     shell = InteractiveShell()

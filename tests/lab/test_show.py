@@ -101,7 +101,7 @@ def test_a_title_is_wrapped_by_its_measured_width(inches):
         assert len(wrapped(f"{line}{joint}{after.split()[0]}", 0.98 * inches)) == 2
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_is_a_png_the_same_each_time(name):
     picture, again = drawn(name), PICTURES[name]()

@@ -96,7 +96,7 @@ PICTURES = {
 ONE_OF_EACH = "32 sectors", "conflicts", "tile", "idle row", "branches"
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_fits_and_is_the_same_each_time(name):
     picture, again = PICTURES[name](), PICTURES[name]()

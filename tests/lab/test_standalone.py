@@ -109,7 +109,7 @@ def write(case, folder):
     return folder / f"{case}.cu"
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("case", WITHOUT_BARRIERS)
 def test_the_host_code_runs_on_a_fake_runtime(case, tmp_path):
     text = write(case, tmp_path).read_text()
@@ -145,7 +145,7 @@ def programs(request, tmp_path_factory):
 
 
 @pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("case", COMPILED)
 def test_nvcc_compiles_the_program_without_a_warning(programs, case):
     program, built = programs[case]
@@ -154,7 +154,7 @@ def test_nvcc_compiles_the_program_without_a_warning(programs, case):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("case", COMPILED)
 def test_on_a_gpu_the_program_prints_what_sim_computes(programs, case):
     ran = subprocess.run([programs[case][0]], capture_output=True, text=True)

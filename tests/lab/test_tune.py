@@ -203,6 +203,7 @@ def test_choices_are_kept_by_device_kernel_and_shape_class(tmp_path, monkeypatch
     assert entry == {"op": "relu", "choice": "BLOCK=32", "plans": [["forward", [1000], {"BLOCK": 32}]]}
 
 
+@pytest.mark.soak
 def test_every_setting_of_the_set_is_a_choice_of_the_op_and_one_is_its_own():
     for work in suite():
         found = settings(work)

@@ -63,7 +63,7 @@ def test_the_text_as_it_is_makes_no_error():
     assert max(errors(op.using("register_tile"), "sim")) < 1e-4
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_an_error_shows(name):
     way, old, new = MUTANTS[name]

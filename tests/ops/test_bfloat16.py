@@ -68,7 +68,7 @@ def test_an_upstream_gradient_with_more_digits_is_rounded(name, kernel_device):
         assert a is b is None or (a.dtype == b.dtype and np.array_equal(a.numpy(), b.numpy()))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(5)
 @pytest.mark.usefixtures("small_files_at_once")
 @pytest.mark.parametrize("op", OF_FLOATS)
 def test_kernels_agree_with_numpy_to_one_rounding(op, kernel_device, monkeypatch):

@@ -115,7 +115,7 @@ def test_a_mutant_of_a_kernel_is_killed(name):
     assert caught(op, lambda other: mutant if other == text else other)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", every_second(HEADERS))
 def test_a_mutant_of_a_header_is_killed(name):
     header, old, new = HEADERS[name]
@@ -124,6 +124,7 @@ def test_a_mutant_of_a_header_is_killed(name):
     assert caught(OF_HEADER[header], lambda file: with_header(file, header, text.replace(old, new)))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("header", OF_HEADER)
 def test_the_kernels_as_they_are_live(header):
     text = (CUDA / header).read_text()

@@ -61,7 +61,7 @@ def run(op, x, w, dy, how, layout="NHWC", device="sim"):
     return y, a.grad, b.grad
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("dtype", ALLOWED)
 @pytest.mark.parametrize(("rung", "case"), CASES, ids=str)
 def test_values_and_gradients(rung, case, dtype, kernel_device):

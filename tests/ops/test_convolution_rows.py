@@ -7,9 +7,9 @@ from numpy.lib.stride_tricks import as_strided
 import minigrad as mg
 from minigrad.devices import get
 from minigrad.devices.array import Array
+from minigrad.devices.layouts import in_layout
 from minigrad.devices.tensor_map import ImageMap
 from minigrad.kernels.window import Window
-from minigrad.layouts import in_layout
 from minigrad.op import OPS
 from minigrad.ops.conv2d import wgmma
 from minigrad.ops.conv2d.channels_last import rows_as_channels

@@ -23,7 +23,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_sums_by_any_number_of_threads(setting, dtype, kernel_device):

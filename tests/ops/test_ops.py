@@ -43,7 +43,7 @@ def test_every_kernel_agrees_with_numpy(op, dtype, kernel_device):
         check.every_block(op, case, kernel_device, dtype, kernels)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.usefixtures("small_files_at_once")
 @EACH
 def test_every_block_agrees_with_numpy(op, kernel_device):

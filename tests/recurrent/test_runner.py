@@ -29,7 +29,7 @@ RUN = [*((kind, "float32") for kind in MAKERS), ("lstm", "float64")]
 
 
 # every second pair of a cell and a rung; `make soak` has the others
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     "runner, device, kind, dtype",
     [

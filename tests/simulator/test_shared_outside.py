@@ -98,3 +98,41 @@ def test_a_declaration_in_a_header_counts_behind_its_include(tmp_path):
     y = mg.zeros(1, device="sim")
     mg.kernel(tmp_path / "main.cu", "k")(y, grid=1, block=1, shared=4)
     assert y.numpy()[0] == 10
+
+
+BODY = "__global__ void k(const float* x, float* y) { int i = threadIdx.x; s[i] = x[i]; __syncthreads(); y[i] = s[31 - i]; }"
+OUTER = "extern __shared__ float s[];\n"
+IN = BODY.replace("{ int", "{ %s int")
+DECLARED = [
+    f"namespace a {{ namespace b {{\n__shared__ float s[32];\n{BODY}\n}} }}",
+    f"namespace a {{ {OUTER} }}\nusing namespace a;\n{BODY}",
+    f"namespace a {{ {OUTER} }}\n" + BODY.replace("s[", "a::s["),
+    OUTER + BODY.replace(" s[", " ::s["),
+    OUTER + OUTER + BODY,
+    f"#ifdef DOUBLE\nextern __shared__ double s[];\n#else\n{OUTER}#endif\n{BODY}",
+    "extern __shared__ float s[][32];\n" + BODY.replace("s[", "s[0]["),
+    f"extern volatile __shared__ __align__(128) float s[];\n{BODY}",
+    f"struct All {{ static __device__ float* at(); }};\n{OUTER}__device__ float* All::at() {{ return s; }}\n"
+    + BODY.replace("s[", "All::at()["),
+    f"{OUTER}struct At {{ float* p; __device__ At(int n) : p(s + n) {{}} }};\n" + BODY.replace("s[", "At(0).p["),
+    f"{OUTER}struct At {{ float* p = s; }};\n" + BODY.replace("s[", "At().p["),
+    f"{OUTER}__device__ float* at(int n, float* p = s) {{ return p + n; }}\n" + BODY.replace("s[", "at(0)["),
+    f"{OUTER}__global__ void other(float* s) {{ s[0] = 1; }}\n{BODY}",
+    "#define DECLARE extern __shared__ float s[];\n" + IN % "DECLARE",
+    "#define DECLARE extern __shared__ float s[];\nDECLARE\n" + BODY,
+    "#define DECLARE(T, name) __shared__ T name[32]\n" + IN % "DECLARE(float, s);",
+    "#define NAMED(name) __shared__ float name##_[32]\n" + (IN % "NAMED(s);").replace("s[", "s_["),
+    "#define SHARED __shared__\n#define TILE(T, name) \\\n    SHARED T name[32]\n" + IN % "TILE(float, s);",
+    "#define SHARED extern __shared__\nSHARED float s[];\n__device__ int a;\n" + BODY,
+    "#define HEAD int j = threadIdx.x; __shared__ float s[32]; float zero = 0 * j;\n"
+    + (IN % "HEAD").replace("= x[i]", "= x[i] + zero"),
+]
+
+
+@pytest.mark.parametrize("text", DECLARED)
+def test_a_declaration_of_every_kind(text):
+    x, y = mg.tensor(X, device="sim"), mg.zeros(32, device="sim")
+    mg.kernel(text, "k")(x, y, grid=1, block=32, shared=128)
+    assert (y.numpy() == X[::-1]).all()
+    record, _ = look(text.replace("__syncthreads();", ""))
+    assert {(each.kind, each.variable.rstrip("_")) for each in record.problems if not each.harmless} == {("race", "s")}

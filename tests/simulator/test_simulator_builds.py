@@ -136,6 +136,7 @@ def test_a_file_may_include_streams_of_cpp():
     assert y.numpy() == 3
 
 
+@pytest.mark.sample(3)
 @pytest.mark.skipif(find_compiler().is_clang, reason="only GCC compiles the header ahead")
 @pytest.mark.parametrize(
     "damage", [lambda b: b[:200], lambda b: b[:-100], lambda b: b[: len(b) // 2] + bytes(len(b) // 2)]
@@ -182,6 +183,7 @@ sys.exit(pytest.main(["-q", "-x", "-c", "/dev/null", "-p", "no:nbval", "-p", "no
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(sys.platform == "darwin" or not shutil.which("g++"), reason="needs GCC's library as an archive")
 def test_the_runtime_brings_no_cpp_library(tmp_path):
     """Otherwise later libraries would find half of their exception handling in the runtime, whose symbols are global."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 
+from minigrad.adjoint.analyse.activity import check_clocks
 from minigrad.adjoint.analyse.indices import EXTENTS, Asked, IndexFacts, offsets, polynomial, stride
 from minigrad.adjoint.analyse.intervals import Interval, interval
 from minigrad.adjoint.analyse.phases import Divergence, check_barriers, check_shuffles
@@ -101,6 +102,7 @@ def analyse(file: KernelFile, wrt: Sequence[str]) -> KernelFacts:
     check_barriers(file, divergence)
     check_shuffles(file)
     active, flow = dataflow.active(kernel, wrt), structured(kernel.body, ("return",))
+    check_clocks(file, active & dataflow.reachable(kernel, wrt))
     facts = KernelFacts(file, kernel, active, flow, Names({*kernel.declared, *file.tokens.words}))
     facts.uniform = {*divergence.uniform, *file.values}
     facts.converged = facts.uniform | Divergence(kernel, control=False).uniform

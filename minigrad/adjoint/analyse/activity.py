@@ -139,6 +139,17 @@ def _chosen(e: Expr, data: set[str], watched: set[str]) -> bool:
     return False
 
 
+def check_clocks(file: KernelFile, active: set[str]) -> None:
+    """Reject a value that has a derivative and depends on a clock, which the adjoint reads at another time."""
+    body = file.kernel.body
+    for s in flatten(body):
+        if (clocks := dataflow.names_in(own_expressions(s)) & {*ast.CLOCKS}) and (
+            timed := dependents(body, clocks) & active
+        ):
+            why = f"{min(timed)} depends on {min(clocks)}, and its adjoint runs at another time; leave the clock out."
+            raise file.error(s.place, why)
+
+
 def repeatable(body: list[Stmt], states: set[str], arrays: set[str]) -> bool:
     """True if an iteration can run from any values of `states`: it reads only elements that it has read before.
 

@@ -243,7 +243,7 @@ class Fill:
     """An array, and its reads and stores in an iteration of the loop at `line`, in order."""
 
     array: ast.Declare
-    line: int
+    line: str
     touches: tuple[Touch, ...]
     fixed: dict[str, Expr]
     known: dict[str, int]  # the values of macros
@@ -292,7 +292,7 @@ def filled(facts: KernelFacts, s: ast.For, array: str) -> list[Fill] | None:
     found = touches(s.body, array) if array in facts.function.declared else []
     if not found or not found[0].stores:
         return None
-    fill = Fill(facts.function.declared[array], s.place.line, tuple(found), facts.fixed, facts.file.values)
+    fill = Fill(facts.function.declared[array], s.place.words, tuple(found), facts.fixed, facts.file.values)
     implied = {a: _implied(facts, fill, a) for a in fill.axes}
     for wanted in _blocks(facts, implied):
         if fill.holds(_extents(facts, wanted)):

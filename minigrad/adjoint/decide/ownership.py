@@ -79,11 +79,11 @@ class NestExchange:
             case ast.For(start=ast.Declare()):
                 header = {n for part in rewrite.with_header(s) for e in rewrite.own_expressions(part) for n in e.names}
                 if header - self.counters - self.owners.facts.uniform:
-                    self.reject(f"the loop at line {s.place.line} is not the same for all threads")
+                    self.reject(f"the loop at {s.place.words} is not the same for all threads")
             case ast.If() | ast.Declare() | ast.Assign():
                 rewrite.map_expressions(s, self.value)
             case _ if not isinstance(s, ast.Comment):
-                self.reject(f"line {s.place.line} does more than add up")
+                self.reject(f"{s.place.words} does more than add up")
         for t in chain(*bodies(s)):
             self.exchange(t)
 

@@ -58,7 +58,7 @@ class Sweep:
                 return self.branch(s)
         self.saved.at(s)
         backward = self.rules.adjoint(s, self.plan.points[id(s)].after)
-        note: list[Stmt] = [ast.Comment(f"adjoint of line {s.place.line}: {s.text}", s.place)] if backward else []
+        note: list[Stmt] = [ast.Comment(f"adjoint of {s.place.words}: {s.text}", s.place)] if backward else []
         for made in backward:
             made.place = s.place
         return [*self.saved.before, *self.replay(s)], [*note, *backward]

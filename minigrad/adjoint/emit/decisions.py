@@ -87,14 +87,14 @@ def _saved(derived: Derived) -> list[Choice]:
     rows = []
     for s in flatten(derived.body):
         if isinstance(s, Declare) and s.name in derived.registers and s.value is not None:
-            why = f"{derived.registers[s.name]} changes after line {s.place.line}, and its value there is still needed"
+            why = f"{derived.registers[s.name]} changes after {s.place.words}, and its value there is still needed"
             rows.append(Choice(s.name, "registers", why, str(BYTES[s.type]), "0", f"tape: {2 * BYTES[s.type]}"))
     return rows
 
 
 def _taped(derived: Derived, tape: Tape) -> Choice:
     """Values saved in each iteration of a loop, or in every eighth."""
-    loop = f"the loop at line {tape.place.line}"
+    loop = f"the loop at {tape.place.words}"
     why = f"{loop} overwrites {tape.value} in every round"
     why = f"{tape.of} is needed for every round of {loop}, and its inputs are overwritten" if tape.of else why
     extents = [(e, evaluate(e, derived.facts.file.values)) for e in tape.dims]

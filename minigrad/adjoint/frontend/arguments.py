@@ -88,7 +88,8 @@ class ArgumentBinder(FileItems):
             kind = self.kind_of(item, start, parser)
             if isinstance(arguments[n], Struct) and not pointer:
                 of_template = kind is None and self.templates.keys() & set(texts)
-                if (kind is not None and kind is not arguments[n].type) or (
+                own = arguments[n].type
+                if (kind is not None and kind is not own and not own.extends(kind)) or (
                     of_template and str(arguments[n].type).partition("<")[0] not in texts
                 ):
                     return False
@@ -245,6 +246,8 @@ class ArgumentBinder(FileItems):
             if not isinstance(b.kind, StructType):
                 raise parser.error(place, f"{item.name} takes no struct here.")
             value = parser.filled(b.kind, list(value.values), place)
+        if isinstance(value, Struct) and value.type.extends(b.kind):
+            value = value.seen_as(b.kind)  # type: ignore[arg-type]
         changed = parser.changes(name, item.body, stop)
         if b.stars or b.array:
             if isinstance(value, Elements) and value.axes > 1:

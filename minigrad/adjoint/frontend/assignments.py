@@ -3,12 +3,22 @@
 from dataclasses import replace
 
 from minigrad.adjoint.frontend.declarations import DeclarationParser
+from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import GRADIENTS, HALVES, Place, Stmt, is_float, unused_name
 from minigrad.adjoint.language.dataflow import target_name
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ZERO, assigned
-from minigrad.adjoint.language.values import Elements, Pointer, PointerVariable, Struct, StructType, Value, is_target
+from minigrad.adjoint.language.values import (
+    Elements,
+    Kind,
+    Pointer,
+    PointerVariable,
+    Struct,
+    StructType,
+    Value,
+    is_target,
+)
 from minigrad.adjoint.language.values import leaves as numbers
 
 
@@ -42,10 +52,11 @@ class AssignmentParser(DeclarationParser):
         """`const real* __restrict__ x`, `int n`, `const Atom* atoms` or `Box box`: the numbers in it."""
         tokens, place = self.tokens, self.tokens.next.place
         start = tokens.at
-        kind = self.accept_type()
+        kind = self.accept_type() or self.accept_void()
         if kind is None:
-            why = f"a parameter of type {tokens.next.text!r} is outside the differentiable subset; "
-            raise tokens.rejected(tokens.next) or self.error(place, f"{why}pass arrays of numbers, and numbers.")
+            named = next(t for t in tokens.tokens[start:] if t.text not in IGNORED)
+            why = f"a parameter of type {named.text!r} is outside the differentiable subset; "
+            raise tokens.rejected(named) or self.error(place, f"{why}pass arrays of numbers, and numbers.")
         const = any(t.text == "const" for t in tokens.tokens[start : tokens.at])
         pointer, restrict = tokens.accept("*"), False
         while pointer and tokens.next.text in ("const", "volatile", "__restrict__", "__restrict"):
@@ -67,6 +78,25 @@ class AssignmentParser(DeclarationParser):
             scope[name.text] = own
             return [own]
         return self.struct_parameter(own, kind, scope)
+
+    def accept_void(self) -> Kind | None:
+        """Step over `const void` of a kernel's `const void* p`, whose type the casts in its body show."""
+        tokens, start = self.tokens, self.tokens.at
+        while tokens.next.text in ("const", "volatile", "void"):
+            tokens.take()
+        if tokens.next.text == "*" and self.returns == "void":
+            return "void"
+        tokens.at = start
+        return None
+
+    def cast_parameters(self, params: list[ast.Parameter]) -> list[ast.Parameter]:
+        """The numbers in parameters, those of void* by the types to which these have been cast."""
+        made: list[ast.Parameter] = []
+        for p in params:
+            kind = self.symbols.cast.get(p.name)
+            cast = replace(p, type=str(kind)) if kind else p
+            made += self.struct_parameter(cast, kind, {}) if isinstance(kind, StructType) else [cast]
+        return made
 
     def ends_parameter(self, start: int, at: int) -> bool:
         """True for a comma or a bracket outside of those that open behind `start`, and for the end of the file."""

@@ -10,6 +10,7 @@ from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
     BYTES,
     Expr,
+    Place,
     arity,
     base_name,
     is_float,
@@ -42,12 +43,7 @@ class CallParser(StructParser):
         if isinstance(known := self.symbols.lookup(name.text), FunctionName):
             name = name._replace(text=known.name)
         if isinstance(known, FunctionItem | Struct) and self.functions and tokens.accept("("):
-            given = [self.argument() for _ in tokens.items(")")]
-            if isinstance(known, Struct):
-                return self.method(known, "operator()", given, name)
-            if not self.functions.fits(known, given, self):
-                raise self.error(name.place, f"{name.text} does not take these {len(given)} arguments.")
-            return self.functions.inline(self, known, given, name, [])
+            return self.called_value(known, [self.argument() for _ in tokens.items(")")], name)
         if (holder := self.holder(name.text)) is not None and tokens.accept("("):
             return self.method(holder, name.text, [self.argument() for _ in tokens.items(")")], name)
         explicit = self.functions.template_arguments(self) if self.functions and tokens.next.text == "<" else []
@@ -57,6 +53,15 @@ class CallParser(StructParser):
             return ZERO
         arguments = [self.argument() for _ in tokens.items(")")]
         return self.called(name.text, arguments, name, explicit)
+
+    def called_value(self, value: Struct | FunctionItem, arguments: list[Value], token: Token) -> Value:
+        """The call of an object, or of a lambda."""
+        if isinstance(value, Struct):
+            return self.method(value, "operator()", arguments, token)
+        assert self.functions is not None
+        if not self.functions.fits(value, arguments, self):
+            raise self.error(token.place, f"{value.name} does not take these {len(arguments)} arguments.")
+        return self.functions.inline(self, value, arguments, token, [])
 
     def holder(self, name: str) -> Struct | StructType | None:
         """The object, or the type, whose method is being parsed, if it has a method of this name."""
@@ -123,7 +128,7 @@ class CallParser(StructParser):
             raise self.error(token.place, why)
         if not base_name(name):
             why = f"{name} has no derivative rule here, and is no __device__ function; {way_out(name)}."
-            raise self.error(token.place, why)
+            raise self.tokens.unknown(token.place, why)
         numbers = tuple(self.number(a, token.place) for a in arguments)
         if len(numbers) != arity(name):
             raise self.error(token.place, f"{name} takes {arity(name)} arguments; got {len(numbers)}.")
@@ -135,14 +140,29 @@ class CallParser(StructParser):
             return self.functions.method(self, value, name, arguments, token)
         raise self.error(token.place, f"{kind} has no method {name} whose body stands in it.")
 
+    def conversion(self, value: Struct, place: Place) -> Expr:
+        name, *others = self.conversions(value)
+        if others:
+            raise self.error(place, f"{value.type} can become several types here; call a method of it instead.")
+        return self.number(self.method(value, name, [], Token("name", name, place)), place)
+
+    def converts(self, name: str, operands: list[Value]) -> bool:
+        """True where an operator is not defined for objects, and takes the numbers that these become."""
+        known = self.has_operator(name, operands) or (self.functions and name in self.functions)
+        return not known and any(map(self.conversions, operands))
+
     def static_member(self, kind: StructType, name: Token) -> Value:
-        """`Row::width`, or the call `Row::zeros()`."""
+        """`Row::width`, or the call `Row::zeros()`; inside of a struct that extends Row also a member of this one."""
         if name.text in kind.values:
             return kind.values[name.text]
+        this = self.symbols.lookup("this")
+        object_ = this.target if isinstance(this, Pointer) else None
+        own = object_.seen_as(kind) if isinstance(object_, Struct) and object_.type.extends(kind) else None
+        if own and name.text in own.members:
+            return own.members[name.text]
         if name.text not in kind.methods or not self.tokens.accept("("):
             raise self.error(name.place, f"{kind} has no static {name.text} with a value here.")
-        assert self.functions is not None
-        return self.functions.method(self, kind, name.text, [self.argument() for _ in self.tokens.items(")")], name)
+        return self.method(own or kind, name.text, [self.argument() for _ in self.tokens.items(")")], name)
 
     def construct(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
         assert self.functions is not None
@@ -154,6 +174,8 @@ class CallParser(StructParser):
             if isinstance(m.type, StructType) and not m.pointer and self.is_constructed(m.type, token):
                 raise self.error(token.place, f"the constructor of {m.type} runs for the member {m.name}; set it here.")
         own = kind.methods.get(kind.short, ())
+        if not own and (base := next((b for b in kind.bases if self.is_constructed(b, token)), None)):
+            raise self.error(token.place, f"the constructor of {base} runs for {kind}; give {kind} one of its own.")
         return any(self.functions and self.functions.constructs(i, self) for i in own)
 
     def group_call(self, name: Token) -> Value | None:
@@ -164,8 +186,11 @@ class CallParser(StructParser):
         if name.text in ("this_thread_block", "this_grid"):
             tokens.expect("(")
             return self.close(Group(None, name.text == "this_grid"))  # type: ignore[arg-type]
-        if name.text == "reduce" and tokens.accept("("):
-            return groups.reduce(self, [self.full() for _ in tokens.items(")")], name)
+        if name.text in ("reduce", *groups.SCANS) and tokens.accept("("):
+            return groups.collective(self, [self.full() for _ in tokens.items(")")], name)
+        if name.text in groups.UNKNOWN:
+            why = "only the running kernel knows the threads of this group; take a tile, where those left out give 0."
+            raise self.error(name.place, f"{name.text}: {why}")
         if not tokens.accept("<"):
             return None
         if name.text == "tiled_partition":
@@ -238,7 +263,7 @@ class CallParser(StructParser):
             value, _ = self.isolated(self.full)
             kind = value.type
             if isinstance(value, Elements):
-                dims = value.dims[len(value.indices) :]
+                dims = value.left
             if isinstance(value, Pointer) or (isinstance(value, Elements) and not dims):
                 kind = "size_t"  # of the bytes of an address
         tokens.expect(")")
@@ -254,3 +279,14 @@ class CallParser(StructParser):
         """The expression, with its closing parenthesis stepped over."""
         self.tokens.expect(")")
         return e
+
+
+def literal(text: str) -> ast.Number:
+    low = text.lower()
+    if low.startswith("0x") and "p" in low:
+        return ast.Number(repr(float.fromhex(low.rstrip("f"))), "float" if low.endswith("f") else "double")
+    if low.startswith("0x") or not any(c in low for c in ".ef"):
+        wide = "l" in low
+        kind = ("unsigned long long" if wide else "unsigned") if "u" in low else "long long" if wide else "int"
+        return ast.Number(text, kind)
+    return ast.Number(text.rstrip("lL"), "float" if low.endswith("f") else "double")

@@ -4,9 +4,9 @@ from dataclasses import replace
 from itertools import chain, count
 from math import inf
 
+from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.frontend.expressions import ASSIGNMENTS, ExpressionParser
 from minigrad.adjoint.frontend.groups import Group
-from minigrad.adjoint.frontend.items import constant
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, common_type, is_float, unused_name
 from minigrad.adjoint.language.dataflow import inline
@@ -289,10 +289,7 @@ class DeclarationParser(ExpressionParser):
             other = next(iter(self.symbols.dynamic))
             why = f"{other} and {name.text} are the same memory; give the launch's shared memory one name."
             raise self.error(name.place, why)
-        macro = unused_name(f"{name.text}_extent", self.tokens.words)
-        self.symbols.dynamic[name.text] = macro
-        self.symbols.macros[macro] = ast.Name(macro, "int")
-        return ast.Name(macro, "int")
+        return self.symbols.extent(name.text)
 
     def struct_variable(self, kind: StructType, name: Token, dims: list[Expr], shared: bool, unknown: bool) -> None:
         """A variable or an array for each number of a struct."""

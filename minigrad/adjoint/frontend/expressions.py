@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from minigrad.adjoint.frontend import groups
-from minigrad.adjoint.frontend.calls import CHANGES, CallParser
+from minigrad.adjoint.frontend.calls import CHANGES, CallParser, literal
+from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.frontend.groups import Group
 from minigrad.adjoint.frontend.intrinsics import is_packed
-from minigrad.adjoint.frontend.items import constant
+from minigrad.adjoint.frontend.items import FunctionItem
 from minigrad.adjoint.frontend.structs import Flat
 from minigrad.adjoint.frontend.symbols import IGNORED, SymbolTable
 from minigrad.adjoint.language import ast
@@ -18,6 +19,7 @@ from minigrad.adjoint.language.ast import (
     common_type,
     is_float,
 )
+from minigrad.adjoint.language.control_flow import known
 from minigrad.adjoint.language.dataflow import names_in, written
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.preprocessor import tokenize
@@ -66,20 +68,29 @@ class ExpressionParser(CallParser):
             if op == tokens.next.text == "*" and tokens.next.place.column == token.place.column + 1:
                 raise self.error(token.place, f"** is no operator of C++; {POWER}.")
             right, needed = self.isolated(lambda op=op: self.value(ast.PRECEDENCE[op]))  # type: ignore[misc]
-            if needed and op in ("&&", "||"):  # these run only where the right side counts
-                known = self.symbols.fresh("both" if op == "&&" else "either", "bool", self.number(left, place), place)
-                right = self.number(right, place)
-                inner: list[Stmt] = [*needed, ast.Assign(known, "=", right, place)]
-                condition = known if op == "&&" else ast.Unary("!", known, "bool")
-                self.symbols.pending.append(ast.If(condition, inner, [], place))
-                left = known
+            if op in ("&&", "||"):
+                left, right = (self.truth(v, place) if isinstance(v, Elements | Pointer) else v for v in (left, right))
+            if needed and op in ("&&", "||"):
+                left = self.short_circuit(op, self.number(left, place), self.number(right, place), needed, place)
                 continue
             self.check_order(left, needed, token)
             self.symbols.pending += needed
             left = self.binary(token, left, right)
         if rank == 0 and tokens.next.text == "?":
-            return self.ternary(self.number(left, place), tokens.take().place)
+            return self.ternary(self.truth(left, place), tokens.take().place)
         return left
+
+    def short_circuit(self, op: str, left: Expr, right: Expr, needed: list[Stmt], place: Place) -> Expr:
+        """&& or || of which the right side needs statements, which run only where it counts."""
+        if (holds := known(left)) is not None:
+            counts = holds == (op == "&&")
+            self.symbols.pending += needed if counts else []
+            return right if counts else left
+        result = self.symbols.fresh("both" if op == "&&" else "either", "bool", left, place)
+        inner: list[Stmt] = [*needed, ast.Assign(result, "=", right, place)]
+        condition = result if op == "&&" else ast.Unary("!", result, "bool")
+        self.symbols.pending.append(ast.If(condition, inner, [], place))
+        return result
 
     def check_order(self, other: Value, needed: list[Stmt], op: Token) -> None:
         """Reject what one side of an operator reads and the other one changes: `v * twice(v)`, `q[k++] = k`."""
@@ -91,7 +102,8 @@ class ExpressionParser(CallParser):
     def binary(self, op: Token, left: Value, right: Value) -> Value:
         if isinstance(left, Struct) and isinstance(right, Struct) and op.text in "+-*/" and is_packed(left, right):
             return self.zipped(left, right, lambda a, b: ast.Binary(op.text, a, b, a.type))
-        if isinstance(left, Struct) or isinstance(right, Struct):
+        objects = isinstance(left, Struct) or isinstance(right, Struct)
+        if objects and not self.converts(f"operator{op.text}", [left, right]):
             return self.called(f"operator{op.text}", [left, right], op)
         if op.text in "+-" and isinstance(left, Elements | Pointer) and is_expression(right):
             by = self.number(right, op.place)
@@ -110,8 +122,8 @@ class ExpressionParser(CallParser):
 
     def pointers(self, op: Token, left: Pointer, right: Pointer) -> Expr:
         """The difference or comparison of two pointers into one array."""
-        null = [p.array is None and p.target is None for p in (left, right)]
-        if op.text in ("==", "!=") and any(null):  # an adjoint needs every array
+        null = [known(self.given(p)) is False for p in (left, right)]
+        if op.text in ("==", "!=") and any(null):
             return ast.Number("true" if (op.text == "!=") != all(null) else "false", "bool")
         same = left.array and right.array and left.array.name == right.array.name
         same = same and left.array.indices == right.array.indices  # type: ignore[union-attr]
@@ -158,9 +170,9 @@ class ExpressionParser(CallParser):
         if token.text in ("-", "!", "~", "+"):
             self.tokens.take()
             value = self.unary()
-            if isinstance(value, Struct):
+            if isinstance(value, Struct) and not self.converts(f"operator{token.text}", [value]):
                 return self.called(f"operator{token.text}", [value], token)
-            operand = self.number(value, token.place)
+            operand = self.truth(value, token.place) if token.text == "!" else self.number(value, token.place)
             if token.text == "~" and is_float(operand.type):
                 raise self.error(token.place, "~ of a floating-point number has no meaning.")
             kind = "bool" if token.text == "!" else common_type(operand.type)
@@ -211,6 +223,9 @@ class ExpressionParser(CallParser):
             elif token.text in (".", "->"):
                 tokens.take()
                 value = self.member(value, token)
+            elif token.text == "(" and isinstance(value, Struct | FunctionItem):
+                tokens.take()
+                value = self.called_value(value, [self.argument() for _ in tokens.items(")")], token)
             elif token.text in ("++", "--"):
                 whole = tokens.at - 1 == self.statement_start or self.discarded
                 tokens.take()
@@ -330,6 +345,8 @@ class ExpressionParser(CallParser):
             return literal(tokens.take().text)
         if tokens.accept("("):
             return self.close(self.full())
+        if token.text == "[" and self.functions:
+            return self.functions.closure(self, token._replace(text="lambda"))
         if token.text in ("static_cast", "reinterpret_cast", "const_cast"):
             return self.named_cast()
         if token.text == "sizeof":
@@ -359,7 +376,7 @@ class ExpressionParser(CallParser):
             raise self.error(name.place, f"{name.text} is used by its parts x, y and z.")
         if name.text == "warpSize":
             return ast.Number("32", "int")
-        if name.text in ("tiled_partition", "this_thread_block", "this_grid", "reduce", "plus", "greater", "less"):
+        if name.text in groups.NAMES:
             known = self.group_call(name)
             if known is not None:
                 return known
@@ -375,17 +392,6 @@ def _name(value: Value) -> str:
     if isinstance(value, Pointer):
         return value.moves.name if value.moves else "pointer"
     return value.name.replace(".", "_") if isinstance(value, ast.Name) else "value"
-
-
-def literal(text: str) -> ast.Number:
-    low = text.lower()
-    if low.startswith("0x") and "p" in low:
-        return ast.Number(repr(float.fromhex(low.rstrip("f"))), "float" if low.endswith("f") else "double")
-    if low.startswith("0x") or not any(c in low for c in ".ef"):
-        wide = "l" in low
-        kind = ("unsigned long long" if wide else "unsigned") if "u" in low else "long long" if wide else "int"
-        return ast.Number(text, kind)
-    return ast.Number(text.rstrip("lL"), "float" if low.endswith("f") else "double")
 
 
 def parse_expression(text: str, variables: Iterable[str] = ()) -> Expr:

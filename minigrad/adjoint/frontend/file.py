@@ -1,18 +1,19 @@
 """The parser of a file: macros, types, constants, functions and one kernel. `parse` is the entry point."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from minigrad.adjoint.frontend.assignments import by_name
+from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.frontend.declarations import STORAGE
-from minigrad.adjoint.frontend.expressions import ExpressionParser
 from minigrad.adjoint.frontend.inline import Functions
-from minigrad.adjoint.frontend.items import FunctionItem, StructTemplate, constant
+from minigrad.adjoint.frontend.items import FunctionItem, StructTemplate
+from minigrad.adjoint.frontend.macros import typed_macros, whole_numbers
 from minigrad.adjoint.frontend.parser import StatementParser
 from minigrad.adjoint.frontend.symbols import SymbolTable
-from minigrad.adjoint.language.ast import TYPES, Declare, Expr, Function, Name, Number, Place
+from minigrad.adjoint.language.ast import TYPES, Declare, Expr, Function, Place
 from minigrad.adjoint.language.dataflow import called, merge_copies, names_used
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.preprocessor import Find, tokenize
@@ -45,17 +46,19 @@ class KernelFile:
 
 def parse(
     text: str, name: str, kernel: str, defines: Mapping[str, Any],
-    template: Sequence[tuple[str, str, str]] = (), find: Find = lambda _: None, ahead: str = "",
+    template: Sequence[tuple[str, str, str]] = (), find: Find = lambda *_: None,
+    ahead: Sequence[tuple[str, str]] = (), null: Set[str] = frozenset(),
 ) -> KernelFile:  # fmt: skip
     """Parse a kernel of a file of this name. Raises NotDifferentiable with line and column.
 
     template: name, kind and argument of each template parameter of the kernel; find: the text of an included file;
-    ahead: the text of the file that includes this one, up to there.
+    ahead: names and texts of the files that include this one, up to there; null: arrays that a launch does not give.
     """
     tokens = tokenize(text, name, defines, find, ahead)
     defined = {name: [Token("number", str(value), Place(0, 0))] for name, value in defines.items() if name != "real"}
-    macros, formulas = _typed_macros(tokens, tokens.macros | defined)
+    macros, formulas = typed_macros(tokens, tokens.macros | defined)
     parser = FileParser(tokens, SymbolTable(tokens, macros))
+    parser.symbols.null, parser.symbols.formulas = null, formulas
     try:
         parser.items()
         parser.parse_kernel(kernel, template)
@@ -68,58 +71,14 @@ def parse(
         merge_copies(f.body, lambda name: name not in tokens.words)
         if f"{f.name}_adjoint" in tokens.words:
             raise tokens.error(f.place, f"the name {f.name}_adjoint is taken in this file; the adjoint needs it.")
-    values = _whole_numbers({**formulas, **{t.name: t.value for t in parser.tables}})
+    values = whole_numbers({**formulas, **{t.name: t.value for t in parser.tables}})
     definitions = parser.definitions | {s.short: s.text for s in parser.functions.structs.values()}
-    here = f"{ahead}\n{text}"  # the head includes all others
+    here = "\n".join([*(first for _, first in ahead), text])  # the head includes all others
     definitions = {n: own for n, own in definitions.items() if own in here}
     tables = [t for t in parser.tables if t.text in here]
     formulas = {name: e for name, e in formulas.items() if name not in values and e.type == "int"}
     dynamic = parser.statements.symbols.dynamic
     return KernelFile(tokens, parser.kernel, functions, tables, values, formulas, definitions, dynamic)
-
-
-def _typed_macros(tokens: TokenStream, macros: Mapping[str, list[Token]]) -> tuple[dict[str, Name], dict[str, Expr]]:
-    """The macros that stand for types or expressions, with their types, and the expressions.
-
-    The others are entered into `tokens.unsupported`.
-    """
-    names: dict[str, Name] = {}
-    formulas: dict[str, Expr] = {}
-    for name, body in macros.items():
-        text = " ".join(t.text for t in body)
-        if text in TYPES or not text:
-            names[name] = Name("a type", TYPES.get(text, "real"))
-        elif e := _macro_expression(tokens, text, body, names):
-            names[name], formulas[name] = Name(name, e.type), e
-        else:
-            why = f"the macro {name} must be a type or an expression in parentheses, of numbers and macros ahead of it."
-            tokens.unsupported[name] = tokens.error(body[0].place, why)
-    return names, formulas
-
-
-def _macro_expression(tokens: TokenStream, text: str, body: list[Token], macros: dict[str, Name]) -> Expr | None:
-    """The expression for which a macro stands; None if it is not one, or changes its meaning without parentheses."""
-    stream = TokenStream(tokens.name, text, [*body, Token("end", "", Place(0, 0))], unsupported=tokens.unsupported)
-    try:
-        e = ExpressionParser(stream, SymbolTable(stream, macros)).expression()
-    except NotDifferentiable:
-        return None
-    return None if stream.next.kind != "end" or _has_bare_operator(body) else e
-
-
-def _has_bare_operator(body: list[Token]) -> bool:
-    """True where an operator stands outside parentheses: with `#define A 1 + 2`, A * x is 1 + 2 * x."""
-    depth = 0
-    for n, token in enumerate(body):
-        depth += (token.text == "(") - (token.text == ")")
-        if n and not depth and token.kind != "number" and token.text != ")":
-            return True
-    return False
-
-
-def _whole_numbers(named: Mapping[str, Expr | None]) -> dict[str, int]:
-    """The values of the int literals among named expressions."""
-    return {name: n for name, e in named.items() if isinstance(e, Number) and (n := int_value(e)) is not None}
 
 
 class FileParser:
@@ -237,6 +196,9 @@ class FileParser:
             tokens.take()
         if tokens.accept(";"):
             return
+        if tokens.next.text in (":", "final"):  # the structs that it extends
+            while tokens.next.text not in ("{", ";") and tokens.next.kind != "end":
+                tokens.take()
         if tokens.next.text != "{" or word not in ("struct", "class"):
             raise tokens.error(tokens.next.place, f"{word} {name} is outside the subset; write a struct of numbers.")
         brace = tokens.at

@@ -6,12 +6,16 @@ from typing import Any
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, common_type
 from minigrad.adjoint.language.lexer import Token
+from minigrad.adjoint.language.rewrite import ZERO, as_float
 from minigrad.adjoint.language.values import VECTORS, Struct, Value
 
 SHUFFLES = {"__shfl_sync": "idx", "__shfl_up_sync": "up", "__shfl_down_sync": "down", "__shfl_xor_sync": "xor"}
 FULL = ast.Number("0xffffffffu", "unsigned")
 BLOCK = {"group_index": "blockIdx", "thread_index": "threadIdx", "group_dim": "blockDim", "dim_threads": "blockDim"}
 REDUCTIONS = {"plus": "+", "greater": "max", "less": "min"}
+SCANS = ("inclusive_scan", "exclusive_scan")
+UNKNOWN = ("coalesced_threads", "labeled_partition", "binary_partition")
+NAMES = ("tiled_partition", "this_thread_block", "this_grid", "reduce", *REDUCTIONS, *SCANS, *UNKNOWN)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,24 +102,30 @@ def method(parser: Any, group: Group, name: str, arguments: list[Value], token: 
     raise parser.error(token.place, f"{name} of a group of threads is outside the subset; use shuffles.")
 
 
-def reduce(parser: Any, arguments: list[Value], token: Token) -> Value:
-    """`cg::reduce(tile, v, cg::plus<float>())`: over all distances of a tile, v and the v of the lane so far away."""
-    group, value, operator = arguments if len(arguments) == 3 else (None, None, None)
-    op = getattr(operator, "operator", None)
-    if not isinstance(group, Group) or not group.size or op is None or value is None:
-        raise parser.error(token.place, "reduce takes a tile, a number, and plus, greater or less.")
-    total = parser.number(value, token.place)
-    distance = group.size // 2
-    while distance:
+def collective(parser: Any, arguments: list[Value], token: Token) -> Value:
+    """`cg::reduce(tile, v, cg::plus<float>())` and scans, over all distances between the lanes of a tile."""
+    scans = token.text in SCANS
+    group, value, operator = (*arguments, *[None] * 3)[:3]
+    op = "+" if scans and len(arguments) == 2 else getattr(operator, "operator", None)
+    if not isinstance(group, Group) or not group.size or op is None or value is None or len(arguments) > 3:
+        raise parser.error(token.place, f"{token.text} takes a tile, a number, and plus, greater or less.")
+    total, distances = parser.number(value, token.place), [1 << n for n in range(group.size.bit_length() - 1)]
+    rank = ast.Binary("%", linear(parser), number(group.size), "int")
+    width = [] if group.size == 32 else [number(group.size)]
+    for distance in distances if scans else reversed(distances):
         own = total if isinstance(total, ast.Name) else parser.symbols.fresh("own", total.type, total, token.place)
-        width = [] if group.size == 32 else [number(group.size)]
-        other = shuffle(parser, "__shfl_xor_sync", [FULL, own, number(distance), *width], token)
+        way = "__shfl_up_sync" if scans else "__shfl_xor_sync"
+        other = shuffle(parser, way, [FULL, own, number(distance), *width], token)
         total = (
             ast.Binary("+", own, other, own.type) if op == "+"
             else ast.Call(op, (own, other), own.type, token.place)
         )  # fmt: skip
-        distance //= 2
-    return parser.symbols.fresh("reduced", total.type, total, token.place)
+        if scans:  # the lanes whose prefix is complete keep it
+            total = ast.Ternary(ast.Binary(">=", rank, number(distance), "bool"), total, own, total.type)
+    if token.text == "exclusive_scan":
+        before = shuffle(parser, "__shfl_up_sync", [FULL, total, number(1), *width], token)
+        total = ast.Ternary(ast.Binary("==", rank, ZERO, "bool"), as_float(ZERO, total.type), before, total.type)
+    return parser.symbols.fresh(f"{token.text.partition('_')[0]}_value", total.type, total, token.place)
 
 
 @dataclass(frozen=True, eq=False)

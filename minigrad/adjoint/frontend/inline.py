@@ -13,10 +13,9 @@ from typing import Any
 from minigrad.adjoint.frontend.arguments import ArgumentBinder, storage
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS
 from minigrad.adjoint.frontend.items import MODIFIERS, FunctionItem
-from minigrad.adjoint.language import ast
+from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Place, base_name
 from minigrad.adjoint.language.control_flow import normalize_jumps, structured
-from minigrad.adjoint.language.dataflow import inactive_parameters
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token
 from minigrad.adjoint.language.rewrite import ZERO, flatten
 from minigrad.adjoint.language.values import (
@@ -65,7 +64,8 @@ class Functions(ArgumentBinder):
                 whole = (
                     isinstance(a, Elements) and a.axes == 1 and not a.indices and a.type == p.type and a.joint == "_"
                 )
-                if not whole or a.name not in parser.symbols.parameters:  # type: ignore[union-attr]
+                known = parser.symbols.parameters.keys() - parser.symbols.null
+                if not whole or a.name not in known:  # type: ignore[union-attr]
                     return None
                 given.append(ast.Name(a.name, p.type, token.place))  # type: ignore[union-attr]
             else:
@@ -104,6 +104,8 @@ class Functions(ArgumentBinder):
             if made is None or own.symbols.dynamic or any(d.shared for d in made.declared.values()):
                 return None
             own.finish(made)
+            if dataflow.read(made.body) & {*ast.CLOCKS}:
+                return None
         finally:
             self.stack.pop()
         text = self.tokens.text[self.tokens.tokens[item.start].start : self.tokens.tokens[self.tokens.at - 1].stop]
@@ -112,7 +114,7 @@ class Functions(ArgumentBinder):
         if members or re.search(r"\b(?!std\b)\w+::", text) or (self.tokens.redefined | self.shared) & words:
             return None
         made.text = text
-        made.inactive = inactive_parameters(made)
+        made.inactive = dataflow.inactive_parameters(made)
         return made
 
     def method(self, parser: Any, of: Struct | StructType, name: str, arguments: list[Value], token: Token) -> Value:
@@ -122,13 +124,18 @@ class Functions(ArgumentBinder):
         if item is None:
             raise parser.error(token.place, f"{kind}::{name} does not take these {len(arguments)} arguments.")
         owner = None if isinstance(of, StructType) else parser.frozen(of, token.place)
+        if owner is not None and kind.extends(item.owner):
+            owner = owner.seen_as(item.owner)
         return self.inline(parser, item, arguments, token, [], owner)
 
-    def construct(self, parser: Any, kind: StructType, arguments: list[Value], token: Token) -> Value:
-        item = self.chosen(kind.short, kind.methods[kind.short], arguments, token, parser)
+    def construct(
+        self, parser: Any, kind: StructType, arguments: list[Value], token: Token, part: Struct | None = None
+    ) -> Value:
+        """A new struct by its constructor. part: one that a struct extends, whose own constructor has made it."""
+        item = self.chosen(kind.short, kind.methods.get(kind.short, []), arguments, token, parser)
         if item is None:
             raise parser.error(token.place, f"{kind} has no constructor of these {len(arguments)} arguments.")
-        made = parser.copy(kind.short.lower(), kind, None, token.place)
+        made = part or parser.copy(kind.short.lower(), kind, None, token.place)
         self.inline(parser, item, arguments, token, [], made)
         arrays = any(isinstance(m, Elements) for m in made.members.values())
         return replace(made, temporary=True) if arrays else made
@@ -241,11 +248,20 @@ class Functions(ArgumentBinder):
         """`: re(r), im(i)` of a constructor."""
         tokens = self.tokens
         tokens.at = self._close(item.params) + 1
+        named = {t.text for t in tokens.tokens[tokens.at : item.body]}
+        for base in (b for b in owner.type.bases if b.short not in named and parser.is_constructed(b, tokens.next)):
+            self.construct(parser, base, [], tokens.next, owner.seen_as(base))
         if not tokens.accept(":"):
             return
         order = list(owner.members)
         while tokens.next.text != "{":
             name = tokens.identifier("a member's name")
+            base = next((b for b in owner.type.bases if b.short == name.text and tokens.next.text != "<"), None)
+            if base is not None:
+                close = ")" if tokens.take().text == "(" else "}"
+                self.construct(parser, base, [parser.full() for _ in tokens.items(close)], name, owner.seen_as(base))
+                tokens.accept(",")
+                continue
             if name.text not in order:
                 why = "write the members in the order of their declaration, in which C++ sets them."
                 raise parser.error(name.place, f"{name.text}: {why}" if name.text in owner.members else NO_BASE)

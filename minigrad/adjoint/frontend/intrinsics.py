@@ -1,5 +1,6 @@
 """Intrinsics and functions of CUDA's headers in terms of functions that have derivatives."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -113,6 +114,31 @@ def _load(parser: Any, arguments: list[Value], token: Token) -> Value:
     return parser.element(parser.pointer(arguments[0], token.place), ZERO, token.place)
 
 
+def reads_clock(parser: Any) -> bool:
+    """`asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));` as t = clock64(); no step at any other assembly."""
+    tokens, start = parser.tokens, parser.tokens.at
+    token = tokens.take()
+    while tokens.next.text in ("volatile", "__volatile__"):
+        tokens.take()
+    text = tokens.text[tokens.peek().start : tokens.peek().stop]
+    if not re.fullmatch(r'"\s*mov\.[us]\d+\s+%0,\s*%%?(clock|clock64|clock_hi|globaltimer\w*)\s*;\s*"', text):
+        tokens.at = start
+        return False
+    tokens.at += 2
+    for text in (":", tokens.peek().text, "("):
+        tokens.expect(text)
+    target = parser.full()
+    for text in (")", ")", ";"):
+        tokens.expect(text)
+    parser.assign(target, token._replace(text="="), ast.Name("clock64()", "long long"), token.place)
+    return True
+
+
+def _clock(parser: Any, arguments: list[Value], token: Token) -> Expr:
+    _numbers(parser, arguments, token, 0)
+    return ast.Name(f"{token.text}()", "long long", token.place)
+
+
 def is_packed(*values: Value) -> bool:
     """True for pairs of halves of one type."""
     kinds = {v.type.name if isinstance(v, Struct) else "" for v in values}
@@ -223,7 +249,7 @@ INTRINSICS: dict[str, Make] = {
     "sincos": _sincos(""), "sincosf": _sincos("f"), "__sincosf": _sincos("f"),
     **dict.fromkeys(("__stcs", "__stcg", "__stwb", "__stwt"), _store),
     **dict.fromkeys(("__ldg", "__ldcs", "__ldcg", "__ldca", "__ldcv", "__ldlu"), _load),
-    "normcdf": _normal, "normcdff": _normal,
+    "clock": _clock, "clock64": _clock, "normcdf": _normal, "normcdff": _normal,
     **{f"__{a}2{b}_{mode}": _rounded(round_, kind)
        for a in ("float", "double") for b, kind in (("int", "int"), ("uint", "unsigned"), ("ll", "long long"))
        for mode, round_ in (("rn", "rint"), ("rz", "trunc"), ("rd", "floor"), ("ru", "ceil"))},

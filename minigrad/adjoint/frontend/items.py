@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from minigrad.adjoint.frontend.constants import folded
 from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.values import (
     FunctionName,
@@ -33,7 +35,7 @@ class FunctionItem:
     owner: StructType | None = None
     kernel: bool = False
     scopes: tuple[list, list] | None = None  # of a lambda: the variables and types known where it stands
-    returns: int = 0  # of a lambda: the token of its type, if it has one
+    returns: int = 0  # of a lambda: the token of its type, if it has one; of a conversion: that of its type
     counts: int = 0  # of its parameters
     type: str = "function"
 
@@ -167,8 +169,9 @@ class FileItems:
         """The members and methods of a struct, from its brace on."""
         tokens, parser = self.tokens, self.parser
         assert parser is not None
+        made.bases = self.bases(tokens.at)
         tokens.expect("{")
-        found: list[Member] = []
+        found = [m for base in made.bases for m in base.members]
         while not tokens.accept("}"):
             if tokens.accept(";"):
                 continue
@@ -204,7 +207,7 @@ class FileItems:
                 name = tokens.identifier("a member's name")
                 dims = []
                 while tokens.accept("["):
-                    dims.append(folded(parser.extent(name)))
+                    dims.append(folded(inline(parser.extent(name), parser.symbols.formulas)))
                     tokens.expect("]")
                 value = None
                 if tokens.accept("="):
@@ -218,7 +221,39 @@ class FileItems:
                 if not tokens.accept(","):
                     break
             tokens.expect(";")
+        if len({m.name for m in found}) < len(found):
+            why = f"{made} and a struct that it extends have members of one name; give each a name of its own."
+            raise parser.error(tokens.next.place, why)
         made.members = tuple(found)
+        for base in made.bases:  # a method of the same name hides its own
+            own = {name: items for name, items in base.methods.items() if name not in (base.short, f"~{base.short}")}
+            made.methods, made.types, made.values = (
+                own | made.methods,
+                base.types | made.types,
+                base.values | made.values,
+            )
+
+    def bases(self, brace: int) -> tuple[StructType, ...]:
+        """The structs that a struct extends: `struct B : public A {`, read back from its brace."""
+        tokens, parser, found = self.tokens, self.parser, list[StructType]()
+        start = brace
+        while tokens.tokens[start].text not in (":", ";", "}", "struct", "class") and start:
+            start -= 1
+        if tokens.tokens[start].text != ":":
+            return ()
+        tokens.at = start
+        while tokens.at < brace:
+            tokens.take()
+            tokens.forbid("a virtual base is outside the subset; leave virtual out.", "virtual")
+            tokens.accept("public") or tokens.accept("private") or tokens.accept("protected")
+            place, kind = tokens.next.place, parser.expect_type()
+            if not isinstance(kind, StructType) or "virtual" in kind.text.split():
+                why = (
+                    f"{kind} has virtual methods and is extended; leave virtual out, and call the method that is meant."
+                )
+                raise parser.error(place, why)
+            found.append(kind)
+        return tuple(found)
 
     def copies(self, kind: StructType, method: str) -> bool:
         """True where a method copies a struct other than member by member."""
@@ -290,9 +325,13 @@ class FileItems:
             if text in (";", "}", "=") and not depth:
                 return None
             if text == "operator":
-                name = "operator" + found[n + 1].text + (found[n + 2].text if found[n + 1].text in ("(", "[") else "")
-                n += 2 + (found[n + 1].text in ("(", "["))
-                return self._item(name, begin, n, template, owner, kernel)
+                stop = n + 2 + (found[n + 1].text in ("(", "["))
+                while found[stop].text != "(" and found[stop].kind != "end":
+                    stop += 1
+                name = "operator" + "".join(t.text for t in found[n + 1 : stop])
+                if (made := self._item(name, begin, stop, template, owner, kernel)) and found[n + 1].kind == "name":
+                    made.returns = n + 1
+                return made
             if text == "{":
                 return None
             if text == "(" and found[n - 1].kind == "name":
@@ -362,27 +401,6 @@ class FileItems:
             if tokens.next.text != ">":
                 tokens.expect(",")
         return made
-
-
-def folded(e: ast.Expr) -> ast.Expr:
-    """A constant as one number."""
-    value = constant(e)
-    return e if value is None or isinstance(e, ast.Number) else ast.Number(str(value), e.type)
-
-
-def constant(e: ast.Expr | None) -> int | None:
-    """The value of a whole number, and of sums, products and the like of these that are not negative."""
-    match e:
-        case ast.Number() if not ast.is_float(e.type):
-            return int(e.text.rstrip("uUlL"), 0) if e.text[0].isdigit() else None
-        case ast.Cast() if not ast.is_float(e.type):
-            return constant(e.operand)
-        case ast.Binary(op="+" | "*" | "/" | "<<" | "|"):
-            a, b = constant(e.left), constant(e.right)
-            if a is None or b is None or (e.op == "/" and not b) or (e.op == "<<" and b > 31):
-                return None
-            return {"+": a + b, "*": a * b, "/": a // (b or 1), "<<": a << min(b, 31), "|": a | b}[e.op]
-    return None
 
 
 def _shown(value: Any) -> str:

@@ -4,24 +4,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from minigrad.adjoint.frontend.items import constant
+from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, is_float, unused_name
-from minigrad.adjoint.language.control_flow import leaves
+from minigrad.adjoint.language.control_flow import TRUE, leaves
 from minigrad.adjoint.language.dataflow import names_in, own_reads, own_writes, written
 from minigrad.adjoint.language.rewrite import (
     ONE,
     ZERO,
     conjuncts,
     flatten,
-    int_value,
     logical_not,
     own_expressions,
     substitute,
 )
 from minigrad.adjoint.language.values import Elements, Struct
-
-TRUE = ast.Number("true", "bool")
 
 
 def for_loop(parser: Any, pragma: str = "") -> list[Stmt]:
@@ -77,7 +74,7 @@ def _over_elements(parser: Any, pragma: str, place: Place, start: int) -> ast.Fo
     name = tokens.identifier("a variable's name")
     tokens.expect(":")
     array = parser.frozen(parser.full(), place, name.text)  # bound once, before the first turn
-    if not isinstance(array, Elements) or len(array.dims) <= len(array.indices):
+    if not isinstance(array, Elements) or not array.left:
         raise parser.error(place, "a for over all elements takes an array of known extent; count with an int.")
     tokens.expect(")")
     text = tokens.line_since(start)
@@ -95,7 +92,7 @@ def _over_elements(parser: Any, pragma: str, place: Place, start: int) -> ast.Fo
         value = parser.converted_number(kind, element, place)
         parser.declare(ast.Declare(name.text, kind, value=value, place=place))
     ahead, parser.symbols.pending = parser.symbols.pending, outer
-    condition = ast.Binary("<", number, array.dims[len(array.indices)], "bool")
+    condition = ast.Binary("<", number, array.left[0], "bool")
     body = [*ahead, *parser.block()]
     return ast.For(counter, condition, ast.Assign(number, "+=", ONE), body, pragma, place, text)
 
@@ -302,39 +299,3 @@ def unique_places(body: Iterable[Stmt]) -> None:
         seen[s.place] = n + 1
         if n:
             s.place = s.place._replace(copy=s.place.copy + n)
-
-
-def known(e: Expr) -> bool | None:
-    """The value of a constant condition."""
-    match e:
-        case ast.Number(text="true"):
-            return True
-        case ast.Number(text="false"):
-            return False
-        case ast.Name(name="true" | "false"):
-            return e.name == "true"
-        case ast.Unary(op="!"):
-            inner = known(e.operand)
-            return None if inner is None else not inner
-        case ast.Binary(op="&&" | "||"):
-            left, right = known(e.left), known(e.right)
-            if None in (left, right):
-                return None
-            return (left and right) if e.op == "&&" else (left or right)
-        case ast.Binary(op="==" | "!=" | "<" | "<=" | ">" | ">="):
-            a, b = _number(e.left), _number(e.right)
-            if a is None or b is None:
-                return None
-            return {"==": a == b, "!=": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[e.op]
-    value = _number(e)
-    return None if value is None else bool(value)
-
-
-def _number(e: Expr) -> int | None:
-    match e:
-        case ast.Binary(op="+" | "-" | "*" | "/" | "%"):
-            a, b = _number(e.left), _number(e.right)
-            if a is None or b is None or (e.op in "/%" and b <= 0):
-                return None
-            return {"+": a + b, "-": a - b, "*": a * b, "/": a // b if b else 0, "%": a % b if b else 0}[e.op]
-    return int_value(e)

@@ -1,9 +1,11 @@
 """The parser of statements and functions."""
 
+from dataclasses import replace
+
 from minigrad.adjoint.frontend.assignments import AssignmentParser
 from minigrad.adjoint.frontend.declarations import STORAGE
-from minigrad.adjoint.frontend.intrinsics import LEFT_OUT
-from minigrad.adjoint.frontend.loops import for_loop, known, own_counters, shared_ahead, unique_places, with_steps
+from minigrad.adjoint.frontend.intrinsics import LEFT_OUT, reads_clock
+from minigrad.adjoint.frontend.loops import for_loop, own_counters, shared_ahead, unique_places, with_steps
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
@@ -12,13 +14,22 @@ from minigrad.adjoint.language.ast import (
     Place,
     Stmt,
 )
-from minigrad.adjoint.language.control_flow import leaves, normalize_jumps
+from minigrad.adjoint.language.control_flow import (
+    SwitchCase,
+    either,
+    groups_of,
+    joined,
+    known,
+    leaves,
+    normalize_jumps,
+    settle,
+    variables_of_several,
+    without_breaks,
+)
 from minigrad.adjoint.language.dataflow import read, target_name
 from minigrad.adjoint.language.lexer import Token, way_out
 from minigrad.adjoint.language.rewrite import ZERO, flatten, logical_not, own_expressions
 from minigrad.adjoint.language.values import (
-    Elements,
-    Pointer,
     StructType,
     Value,
 )
@@ -32,7 +43,7 @@ class StatementParser(AssignmentParser):
     def alike(self) -> "StatementParser":
         """A parser of another function of the same file."""
         symbols = SymbolTable(self.tokens, self.symbols.macros)
-        symbols.functions = self.symbols.functions
+        symbols.functions, symbols.null = self.symbols.functions, self.symbols.null
         symbols.scopes, symbols.types = [self.symbols.scopes[0]], [self.symbols.types[0]]
         return StatementParser(self.tokens, symbols, self.functions)
 
@@ -48,10 +59,13 @@ class StatementParser(AssignmentParser):
     def finish(self, made: ast.Function) -> None:
         """Bring a parsed function into the form that analyses expect. Rejects variables that get no value."""
         own_counters(made)
-        made.body = shared_ahead(made.body)
+        made.body = shared_ahead(settle(made.body) if self.symbols.tested else made.body)
         assigned = {target_name(s.target) for s in flatten(made.body) if isinstance(s, ast.Assign | ast.AtomicAdd)}
         for name in sorted(read(made.body) & set(made.declared) - assigned):
             variable = made.declared[name]
+            if whole := self.symbols.parts.get(name):
+                why = f"{whole} is read as {variable.type}, and nothing is stored in it as {variable.type}; convert "
+                raise self.error(variable.place, f"{why}the numbers, as by __float_as_int.")
             if variable.value is None and variable.values is None:
                 raise self.error(variable.place, f"{name} is read and never given a value; give it one.")
         for name, kind in self.symbols.typed.items():
@@ -93,7 +107,8 @@ class StatementParser(AssignmentParser):
                 body = [*self.hoisted, *before, *body]
         text = tokens.line_since(start)
         tokens.accept(";")
-        known = self.symbols.declared
+        known, params = self.symbols.declared, self.cast_parameters(params)
+        own = [replace(p, type=str(self.symbols.cast.get(p.name, p.type))) for p in own]
         return ast.Function(
             name, returns, tuple(params), body, place, text, known, own=tuple(own), pointed=self.own_members
         )
@@ -138,6 +153,9 @@ class StatementParser(AssignmentParser):
             return body
         if token.text in JUMPS:
             return self.jump()
+        if token.text == tokens.peek().text == "[":  # an attribute, as [[fallthrough]]
+            tokens.at = self.matching(tokens.at) + 1
+            return self.one_statement()
         match token.text:
             case "if":
                 return self.branch()
@@ -164,6 +182,8 @@ class StatementParser(AssignmentParser):
             raise self.error(token.place, "of pragmas only #pragma unroll before a for is supported.")
         if token.kind == "end":
             raise self.error(token.place, f"the file ends within {self.symbols.function}; a }} is missing.")
+        if token.text in ("asm", "__asm__") and reads_clock(self):
+            return []
         if error := tokens.rejected(token, word=True):
             raise error
         if tokens.peek().text == ":" and tokens.peek(2).text != ":":
@@ -246,10 +266,8 @@ class StatementParser(AssignmentParser):
             value, needed = self.isolated(self.declared_condition)
         else:
             value, needed = self.isolated(self.full)
-        if isinstance(value, Pointer | Elements):
-            value = ast.Number("true", "bool")  # an adjoint needs every array
         self.tokens.expect(")")
-        return self.number(value, place), needed
+        return self.truth(value, place), needed
 
     def declared_condition(self) -> Value:
         name = self.tokens.peek(self.type_length(self.tokens.at)[1])
@@ -303,53 +321,45 @@ class StatementParser(AssignmentParser):
         return [ast.For(None, ast.Number("true", "bool"), None, body, "", token.place, "do")]
 
     def switch(self) -> list[Stmt]:
-        """A chain of branches; each case ends with break or return, or shares the statements of the next."""
+        """A chain of branches: cases that go on into the next form one, in which each asks for its labels."""
         tokens, token = self.tokens, self.tokens.take()
         value, needed = self.condition()
-        value_name = self.simple_outside(value, needed, token.place)
+        outer, self.symbols.pending = self.symbols.pending, needed
+        value = self.simple(value, "selected", token.place)
+        self.symbols.pending = outer
         tokens.expect("{")
-        cases: list[tuple[Expr | None, list[Stmt]]] = []
+        cases: list[SwitchCase] = []
         with self.symbols.scope():
             while not tokens.accept("}"):
-                condition: Expr | None = None
-                labels = 0
-                default = False
-                while tokens.next.text in ("case", "default"):
-                    labels += 1
-                    if tokens.take().text == "default":
-                        default = True
-                    else:
-                        label = self.expression(ast.PRECEDENCE["||"])
-                        test = ast.Binary("==", value_name, label, "bool")
-                        condition = test if condition is None else ast.Binary("||", condition, test, "bool")
-                    tokens.expect(":")
-                if not labels:
-                    raise self.error(tokens.next.place, "a statement of a switch follows its case.")
-                body: list[Stmt] = []
-                place = tokens.next.place
+                cases.append(case := self.labels(value))
                 self.symbols.bare += 1
                 while tokens.next.text not in ("case", "default", "}"):
-                    body += self.statement()
+                    case.body += self.statement()
                 self.symbols.bare -= 1
-                falls = not (body and isinstance(body[-1], ast.Jump))
-                if falls and tokens.next.text != "}":
-                    raise self.error(place, "this case goes on into the next; end it with break.")
-                body = body[:-1] if not falls and body[-1].kind == "break" else body  # type: ignore[union-attr]
-                if leaves(body, ("break",)):
-                    raise self.error(place, "a break within a case is outside the subset; write if and else.")
-                if default and tokens.next.text != "}":
-                    raise self.error(place, "write the default of a switch as its last case.")
-                cases.append((None if default else condition, body))
+        needed += variables_of_several(cases)
         made: list[Stmt] = []
-        for condition, body in reversed(cases):
-            made = body if condition is None else [ast.If(condition, body, made, token.place, "switch")]
+        for group in groups_of(cases):
+            body = without_breaks(joined(group, token.place), self.symbols.declared, tokens.words)
+            if body is None:
+                why = "a break beside a continue or return in one case is outside the subset; write if and else."
+                raise self.error(next(case.body[0].place for case in group if case.body), why)
+            tests, chosen = [test for case in group for test in case.tests], any(case.default for case in group)
+            made = body if chosen else [ast.If(either(tests), body, made, token.place, "switch")]
         return [*needed, *made]
 
-    def simple_outside(self, value: Expr, needed: list[Stmt], place: Place) -> Expr:
-        outer, self.symbols.pending = self.symbols.pending, needed
-        found = self.simple(value, "selected", place)
-        self.symbols.pending = outer
-        return found
+    def labels(self, value: Expr) -> SwitchCase:
+        """`case 0: case 1:` or `default:`."""
+        tokens, made = self.tokens, SwitchCase([])
+        if tokens.next.text not in ("case", "default"):
+            raise self.error(tokens.next.place, "a statement of a switch follows its case.")
+        while tokens.next.text in ("case", "default"):
+            if tokens.take().text == "default":
+                made.default = True
+            else:
+                label = self.expression(ast.PRECEDENCE["||"])
+                made.tests.append(ast.Binary("==", value, label, "bool"))
+            tokens.expect(":")
+        return made
 
     def jump(self) -> list[Stmt]:
         tokens, start, token = self.tokens, self.tokens.at, self.tokens.take()

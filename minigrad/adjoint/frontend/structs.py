@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from math import prod
 
-from minigrad.adjoint.frontend.items import constant
-from minigrad.adjoint.frontend.symbols import TypeParser
+from minigrad.adjoint.frontend.constants import constant
+from minigrad.adjoint.frontend.symbols import FLOATS_AS, TypeParser
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import BITS, BYTES, Expr, Place, Stmt, is_float
 from minigrad.adjoint.language.lexer import Token
@@ -25,8 +25,6 @@ from minigrad.adjoint.language.values import (
 )
 from minigrad.adjoint.language.values import leaves as numbers
 
-FLOATS_AS = {"int": ("float",), "unsigned": ("float",), "long long": ("double",), "unsigned char": ("float",)}
-
 
 class StructParser(TypeParser):
     """Parses values of structs, and conversions."""
@@ -38,6 +36,8 @@ class StructParser(TypeParser):
             return value
         if stars:
             pointer = self.pointer(value, place)
+            if stars == 1 and pointer.array and pointer.type == "void":
+                return self.cast_void(kind, pointer, place)
             if stars == 1 and isinstance(pointer.target, Bits):
                 return Pointer(BitsView("bits", kind, 1, pointer.target.numbers, self))
             if stars == 1 and isinstance(pointer.target, Struct) and isinstance(kind, str):
@@ -47,7 +47,7 @@ class StructParser(TypeParser):
             if stars == 1 and (pointer.array is None or pointer.type == kind or str(pointer.type) == str(kind)):
                 return pointer
             if stars == 1 and pointer.array:
-                pointer = self.typed(kind, pointer)
+                pointer = self.typed(kind, pointer, place)
                 if isinstance(kind, str) and pointer.type == kind:
                     return pointer
             if stars == 1 and pointer.array and pointer.type in FLOATS_AS.get(str(kind), ()):
@@ -61,32 +61,6 @@ class StructParser(TypeParser):
             raise self.error(place, f"a conversion to {kind} is outside the subset; write its members.")
         number = self.number(value, place)
         return ast.Cast(kind, number)
-
-    def typed(self, kind: Kind, pointer: Pointer) -> Pointer:
-        """A pointer into the shared memory of a launch, declared as chars, which becomes an array of another type.
-
-        The parser of functions rejects an array that is then used as two types.
-        """
-        array, typed = pointer.array, self.symbols.typed
-        made = self.symbols.declared.get(array.name) if array else None
-        kinds = {kind} if isinstance(kind, str) else {k for _, k, _ in kind.leaves("", "_")}
-        own = kinds.pop()
-        chars = pointer.type in ("signed char", "unsigned char")
-        if made is None or made.name not in self.symbols.dynamic or kinds or own == "real" or not chars:
-            return pointer
-        if typed.setdefault(made.name, own) != own:
-            return pointer
-        offset = pointer.offset
-        match offset:
-            case ast.Number(int_value=n) if n is not None and n % BYTES[own] == 0:
-                offset = ast.Number(str(n // BYTES[own]), "int")
-            case ast.Binary(op="*", left=e, right=ast.Number(int_value=n)) if n == BYTES[own]:
-                offset = e
-            case ast.Binary(op="*", left=ast.Number(int_value=n), right=e) if n == BYTES[own]:
-                offset = e
-            case _:
-                offset = ast.Binary("/", offset, ast.Number(str(BYTES[own]), "int"), offset.type)
-        return Pointer(Elements(made.name, own, 1, dims=made.dims), offset)
 
     def viewed(self, kind: StructType, pointer: Pointer, place: Place) -> Pointer:
         """`reinterpret_cast<float4*>(x)`: elements of x, several at a time."""

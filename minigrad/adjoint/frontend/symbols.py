@@ -1,12 +1,15 @@
 """The names known at the cursor: the symbol table of variables and types, and the parser of types."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
+from minigrad.adjoint.frontend.items import constant
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import TYPES, Expr, Place, Stmt, base_name, unused_name
+from minigrad.adjoint.language.ast import BYTES, TYPES, Expr, Place, Stmt, base_name, unused_name
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
+from minigrad.adjoint.language.rewrite import ZERO, times
 from minigrad.adjoint.language.values import (
     VECTORS,
     Elements,
@@ -24,6 +27,8 @@ ALLOWED_TYPES = "whole numbers, bool, float, double, half, real and structs of t
 INTEGER_WORDS = ("unsigned", "signed", "char", "short", "int", "long")
 IGNORED = ("const", "volatile", "register", "struct", "typename", "__restrict__", "__restrict", "enum", "class")
 ALIASES = {"__half2": "half2", "nv_bfloat162": "__nv_bfloat162"}
+CHARS = ("signed char", "unsigned char")
+FLOATS_AS = {"int": ("float",), "unsigned": ("float",), "long long": ("double",), "unsigned char": ("float",)}
 LOCAL_TYPES = ("struct", "enum", "class", "union")
 Symbol = ast.Declare | ast.Parameter | Value | PointerVariable
 
@@ -33,6 +38,7 @@ class SymbolTable:
 
     def __init__(self, tokens: TokenStream, macros: dict[str, ast.Name] | None = None):
         self.tokens, self.macros = tokens, macros or {}
+        self.formulas: dict[str, Expr] = {}  # of macros
         self.functions: dict[str, ast.Function] = {}
         self.types: list[dict[str, Kind | Pointer]] = [{}]  # typedefs and templates' arguments; the innermost last
         self.scopes: list[dict[str, Symbol]] = [{}]  # the innermost last
@@ -43,7 +49,28 @@ class SymbolTable:
         self.function = ""  # the name of the function being parsed
         self.pending: list[Stmt] = []  # statements that an expression needs ahead of its own statement
         self.dynamic: dict[str, str] = {}  # shared arrays whose extent the launch gives, with its macro
+        self.null: Set[str] = frozenset()  # arrays that a launch does not give
+        self.tested = False  # true where the kernel asks for one
+        self.cast: dict[str, Kind] = {}  # parameters void*: the types to which they are cast
         self.typed: dict[str, str] = {}  # those declared as chars: the type of the numbers in them
+        self.parts: dict[str, str] = {}  # arrays of the numbers of further types in them
+        self.starts: dict[tuple[str, Expr], str] = {}  # the type from an offset in bytes on
+
+    def extent(self, name: str) -> Expr:
+        """The macro for the extent of a shared array, which a launch gives."""
+        self.dynamic[name] = macro = unused_name(f"{name}_extent", self.tokens.words)
+        self.macros[macro] = ast.Name(macro, "int")
+        return self.macros[macro]
+
+    def part(self, whole: ast.Declare, kind: str) -> ast.Declare:
+        """The numbers of one more type in the shared memory of a launch, as an array of their own."""
+        for name in (n for n, of in self.parts.items() if of == whole.name and self.declared[n].type == kind):
+            return self.declared[name]
+        name = unused_name(f"{whole.name}_{kind.replace(' ', '_')}", {*self.declared, *self.tokens.words})
+        made = ast.Declare(name, kind, (self.extent(name),), shared=True, place=whole.place)
+        self.declared[name], self.parts[name] = made, whole.name
+        self.pending.append(made)
+        return made
 
     @contextmanager
     def scope(self) -> Iterator[dict[str, Symbol]]:
@@ -111,7 +138,7 @@ class SymbolTable:
             return ast.Name(name, self.macros[name].type, token.place)
         if name in ast.CONSTANTS:
             return ast.Name(name, ast.CONSTANTS[name], token.place)
-        raise self.tokens.rejected(token) or self.tokens.error(token.place, f"{name} is not declared here.")
+        raise self.tokens.rejected(token) or self.tokens.unknown(token.place, f"{name} is not declared here.")
 
 
 class TypeParser:
@@ -193,7 +220,7 @@ class TypeParser:
 
     def unknown_type(self, token: Token) -> NotDifferentiable:
         why = f"the type {token.text} is outside the differentiable subset; {ALLOWED_TYPES}."
-        return self.tokens.rejected(token) or self.error(token.place, why)
+        return self.tokens.rejected(token) or self.tokens.unknown(token.place, why)
 
     def expression(self, rank: int = 0) -> Expr:
         """An expression that is a number, of operators that bind more tightly than `rank`."""
@@ -203,8 +230,77 @@ class TypeParser:
     def number(self, value: Value, place: Place) -> Expr:
         if is_expression(value):
             return value  # type: ignore[return-value]
+        if isinstance(value, Struct) and self.conversions(value):
+            return self.conversion(value, place)
         what = "a struct" if isinstance(value, Struct) else "an array or a pointer"
         raise self.error(place, f"{what} stands here in place of a number; take an element or a member of it.")
+
+    def truth(self, value: Value, place: Place) -> Expr:
+        """A condition; of a pointer, whether the launch gives its array."""
+        if isinstance(value, Pointer | Elements):
+            return self.given(self.pointer(value, place))
+        return self.number(value, place)
+
+    def given(self, pointer: Pointer) -> Expr:
+        array, self.symbols.tested = pointer.array, True
+        null = array.name.removesuffix("[]") in self.symbols.null if array else pointer.target is None
+        return ast.Number("false" if null else "true", "bool")
+
+    def cast_void(self, kind: Kind, pointer: Pointer, place: Place) -> Pointer:
+        """A parameter `void* p` as the array that it is in the adjoint."""
+        array = pointer.array
+        assert array is not None
+        if (known := self.symbols.cast.setdefault(array.name, kind)) is not kind and known != kind:
+            why = f"{array.name} is cast to {known}* and to {kind}*; write a parameter for each type."
+            raise self.error(place, why)
+        struct = isinstance(kind, StructType)
+        return Pointer(replace(array, name=f"{array.name}[]" if struct else array.name, type=kind, joint="."))
+
+    def typed(self, kind: Kind, pointer: Pointer, place: Place) -> Pointer:
+        """A pointer into the shared memory of a launch as one to numbers of another type.
+
+        Memory declared as chars takes the first type. Each further one has an array of its own, with as many bytes as
+        the launch gives, so that all keep their offsets. A byte that holds numbers of two types is rejected where the
+        offsets show it, or nothing is stored as one of these types; where indices alone show it, by the launch.
+        """
+        symbols, name = self.symbols, pointer.array.name if pointer.array else ""
+        kinds = {kind} if isinstance(kind, str) else {k for _, k, _ in kind.leaves("", "_")}
+        own, whole, chars = min(kinds, default=""), symbols.parts.get(name, name), pointer.type in CHARS
+        if (
+            whole not in symbols.dynamic
+            or whole not in symbols.declared
+            or len(kinds) != 1
+            or "real" in {*kinds, pointer.type}
+        ):
+            return pointer
+        declared = symbols.declared[whole]
+        first = symbols.typed.setdefault(whole, own) if declared.type in CHARS else declared.type
+        as_bits = isinstance(kind, StructType) or pointer.type in FLOATS_AS.get(own, ())
+        if own != first and not chars and as_bits and not self.begins_part(kind, pointer.offset):
+            return pointer
+        offset = rescaled(pointer.offset, BYTES[str(pointer.type)], BYTES[own])
+        start = (whole, rescaled(pointer.offset, BYTES[str(pointer.type)], 1))
+        if declared.type not in CHARS:
+            symbols.starts[whole, ZERO] = first
+        if (other := symbols.starts.setdefault(start, own)) != own:
+            why = f"{whole} has numbers of {other} here, and is cast to {own}*; give each type bytes of its own."
+            raise self.error(place, why)
+        array = declared if own == first else symbols.part(declared, own)
+        return Pointer(Elements(array.name, own, 1, dims=array.dims), offset)
+
+    def begins_part(self, kind: Kind, offset: Expr) -> bool:
+        """True where all threads have this offset, other than 0: of bits, each thread casts the address of its own."""
+        symbols = self.symbols
+
+        def common(e: Expr) -> bool:
+            return all(
+                n in symbols.macros or n.startswith(("blockDim.", "gridDim."))
+                or (n in symbols.parameters and not symbols.parameters[n].pointer)
+                or (n in symbols.declared and (value := symbols.declared[n].value) is not None and common(value))
+                for n in e.names
+            )  # fmt: skip
+
+        return isinstance(kind, str) and offset != ZERO and common(offset)
 
     def isolated(self, parse: Callable[[], Value]) -> tuple[Value, list[Stmt]]:
         """A value, and the statements that it needs, which do not join the pending ones."""
@@ -234,6 +330,14 @@ class TypeParser:
 
     # Methods of the parsers that extend this one.
 
+    def conversions(self, value: Value) -> list[str]:
+        """The methods by which C++ makes a number of an object: `operator double()`."""
+        methods = value.type.methods if isinstance(value, Struct) and self.functions else {}
+        return [name for name, items in methods.items() if items[0].returns]
+
+    def conversion(self, value: Struct, place: Place) -> Expr:
+        raise NotImplementedError  # the parser of calls has it
+
     def full(self) -> Value:
         raise NotImplementedError
 
@@ -260,6 +364,20 @@ class TypeParser:
 
     def close(self, e: Value) -> Value:
         raise NotImplementedError
+
+
+def rescaled(offset: Expr, by: int, size: int) -> Expr:
+    """An offset in numbers of `by` bytes as one in numbers of `size` bytes."""
+    if (n := constant(offset)) is not None and n * by % size == 0:
+        return ast.Number(str(n * by // size), "int")
+    if by >= size:
+        return times(ast.Number(str(by // size), "int"), offset)
+    match offset:
+        case ast.Binary(op="*", left=e, right=ast.Number(int_value=n)) if n == size // by:
+            return e
+        case ast.Binary(op="*", left=ast.Number(int_value=n), right=e) if n == size // by:
+            return e
+    return ast.Binary("/", offset, ast.Number(str(size // by), "int"), offset.type)
 
 
 def _known(kind: str) -> str | None:

@@ -44,6 +44,7 @@ BINARY = ("max", "min", "fmax", "fmin", "pow", "atan2", "hypot", "fmod", "copysi
 TERNARY = ("fma",)
 TESTS = ("isnan", "isinf", "isfinite", "signbit")
 COUNTS = ("__popc", "__clz", "__ffs", "__popcll", "__clzll", "__ffsll", "__brev")  # functions of whole numbers
+CLOCKS = ("clock()", "clock64()")  # names of variables that the hardware changes; no derivative may depend on them
 BITS = {"int": "__float_as_int", "unsigned": "__float_as_uint", "long long": "__double_as_longlong"}  # of a float
 
 
@@ -94,11 +95,16 @@ PRECEDENCE = {
 
 
 class Place(NamedTuple):
-    """Line and column in the kernel's file, from 1."""
+    """Line and column, from 1, in the kernel's file or in one that it includes."""
 
     line: int
     column: int
     copy: int = 0  # of a statement that the parser has written several times
+    file: str = ""  # empty for the kernel's own
+
+    @property
+    def words(self) -> str:
+        return f"line {self.line}{' of ' if self.file else ''}{self.file}"
 
 
 NOWHERE = Place(0, 0)

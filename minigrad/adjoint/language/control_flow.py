@@ -1,13 +1,26 @@
-"""Jumps turned into branches: return, break and continue at the end of a branch instead of anywhere."""
+"""Jumps and switches turned into branches, jumps at their ends; branches whose condition is known resolved."""
 
-from collections.abc import Callable, Set
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import JUMPS, NOWHERE, Expr, Place, Stmt, unused_name
-from minigrad.adjoint.language.rewrite import ZERO, flatten, logical_not, replace_each
+from minigrad.adjoint.language.ast import JUMPS, NOWHERE, Expr, Place, Stmt, is_float, unused_name
+from minigrad.adjoint.language.dataflow import assigned_once, names_used
+from minigrad.adjoint.language.rewrite import (
+    ZERO,
+    as_float,
+    flatten,
+    int_value,
+    logical_not,
+    map_bodies,
+    map_expressions,
+    replace_each,
+    replace_parts,
+    with_header,
+)
 
+TRUE = ast.Number("true", "bool")
 FLAGS = {"break": "stopped", "continue": "skipped", "return": "returned"}
 
 
@@ -135,3 +148,169 @@ def _flagged(s: ast.If | ast.For, returns: str, declared: Callable[[str, str, Ex
 
 def _name(d: ast.Declare) -> ast.Name:
     return ast.Name(d.name, d.type)
+
+
+# --- switch ---
+
+
+@dataclass
+class SwitchCase:
+    """Some statements of a switch, and the labels ahead of them, as tests; `default` among them."""
+
+    tests: list[Expr]
+    default: bool = False
+    body: list[Stmt] = field(default_factory=list)
+
+
+def groups_of(cases: list[SwitchCase]) -> list[list[SwitchCase]]:
+    """The cases that go on into one another; the group with `default` comes first."""
+    groups: list[list[SwitchCase]] = [[]]
+    for case in cases:
+        groups[-1].append(case)
+        if ends(case.body, JUMPS):
+            groups.append([])
+    return sorted(filter(None, groups), key=lambda group: all(not case.default for case in group))
+
+
+def variables_of_several(cases: list[SwitchCase]) -> list[Stmt]:
+    """The declarations of variables without a value that other cases use, too, taken out of theirs."""
+    found: list[Stmt] = []
+    for case in cases:
+        used = set[str]().union(*(names_used(other.body) for other in cases if other is not case))
+        found += (own := [s for s in case.body if isinstance(s, ast.Declare) and s.value is None and s.name in used])
+        case.body = [s for s in case.body if s not in own]
+    return found
+
+
+def joined(group: list[SwitchCase], place: Place) -> list[Stmt]:
+    """The statements of a group; those of a case run if the value is that of its label, or of one before it."""
+    made: list[Stmt] = []
+    for n, case in enumerate(group, 1):
+        before, after = ([test for each in part for test in each.tests] for part in (group[:n], group[n:]))
+        if n == len(group):
+            made += case.body
+        elif case.body:
+            enters = logical_not(either(after)) if any(each.default for each in group[:n]) else either(before)
+            made.append(ast.If(enters, case.body, [], place, "switch"))
+    return made
+
+
+def either(tests: list[Expr]) -> Expr:
+    return reduce(lambda a, b: ast.Binary("||", a, b, "bool"), tests)
+
+
+def without_breaks(body: list[Stmt], declared: dict[str, ast.Declare], words: Set[str]) -> list[Stmt] | None:
+    """The statements of a group, left by break as a function is by return; None where it has other jumps, too."""
+    if body and isinstance(body[-1], ast.Jump) and body[-1].kind == "break":
+        body = body[:-1]
+    if not leaves(body, ("break",)):
+        return body
+    if leaves(body, ("continue",)) or leaves(body, ("return",)):
+        return None
+    made = ast.Function("", "void", (), _returning(body), body[0].place, "", declared)
+    normalize_jumps(made, words)
+    return structured(made.body, ("return",))
+
+
+def _returning(body: list[Stmt]) -> list[Stmt]:
+    """Each break of a switch as a return; those of loops stay."""
+    made: list[Stmt] = []
+    for s in body:
+        if isinstance(s, ast.Jump) and s.kind == "break":
+            s = replace(s, kind="return")
+        elif isinstance(s, ast.If):
+            s = replace(s, then=_returning(s.then), orelse=_returning(s.orelse))
+        made.append(s)
+    return made
+
+
+# --- conditions that are known ---
+
+
+def live(body: list[Stmt], fixed: Mapping[str, Expr]) -> list[Stmt]:
+    """The statements that run, where conditions are known, or are by variables with these values."""
+    made: list[Stmt] = []
+    for s in body:
+        for one in with_header(s):
+            map_expressions(one, partial(settled, fixed=fixed))
+        s = map_bodies(s, partial(live, fixed=fixed)) if isinstance(s, ast.If | ast.For) else s
+        side = [s]
+        if isinstance(s, ast.If) and (holds := known(s.condition)) is not None:
+            side = s.then if holds else s.orelse
+            declares = any(isinstance(t, ast.Declare) for t in side)
+            made += [ast.If(TRUE, side, [], s.place, s.text)] if declares else side
+        else:
+            made.append(s)
+        if ends(side, JUMPS):
+            break
+    return made
+
+
+def settled(e: Expr, fixed: Mapping[str, Expr]) -> Expr:
+    """An expression without the sides of choices that are never taken."""
+
+    def new(x: Expr) -> Expr | None:
+        match x:
+            case ast.Name():
+                return fixed.get(x.name)
+            case ast.Ternary():
+                condition = replace_parts(x.condition, new)
+                if (holds := known(condition)) is not None:
+                    side = replace_parts(x.yes if holds else x.no, new)
+                    if is_float(x.type):
+                        return as_float(side, x.type)
+                    return side if side.type == x.type else ast.Cast(x.type, side)
+            case ast.Binary(op="&&" | "||"):
+                left, right = replace_parts(x.left, new), replace_parts(x.right, new)
+                for one, other in ((left, right), (right, left)):
+                    if (holds := known(one)) is not None:
+                        return other if holds == (x.op == "&&") else ast.Number(str(holds).lower(), "bool")
+        return None
+
+    return replace_parts(e, new)
+
+
+def settle(body: list[Stmt]) -> list[Stmt]:
+    """The statements that run where the kernel asks whether it has an array, or keeps the answer in a variable."""
+    fixed: dict[str, Expr] | None = None
+    values: dict[str, Expr] = {}
+    while values != fixed:
+        fixed, body = values, live(body, values)
+        values = {name: e for name, e in assigned_once(body).items() if e.type == "bool" and known(e) is not None}
+    return body
+
+
+def known(e: Expr) -> bool | None:
+    """The value of a constant condition."""
+    match e:
+        case ast.Number(text="true"):
+            return True
+        case ast.Number(text="false"):
+            return False
+        case ast.Name(name="true" | "false"):
+            return e.name == "true"
+        case ast.Unary(op="!"):
+            inner = known(e.operand)
+            return None if inner is None else not inner
+        case ast.Binary(op="&&" | "||"):
+            left, right = known(e.left), known(e.right)
+            if None in (left, right):
+                return None
+            return (left and right) if e.op == "&&" else (left or right)
+        case ast.Binary(op="==" | "!=" | "<" | "<=" | ">" | ">="):
+            a, b = _number(e.left), _number(e.right)
+            if a is None or b is None:
+                return None
+            return {"==": a == b, "!=": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[e.op]
+    value = _number(e)
+    return None if value is None else bool(value)
+
+
+def _number(e: Expr) -> int | None:
+    match e:
+        case ast.Binary(op="+" | "-" | "*" | "/" | "%"):
+            a, b = _number(e.left), _number(e.right)
+            if a is None or b is None or (e.op in "/%" and b <= 0):
+                return None
+            return {"+": a + b, "-": a - b, "*": a * b, "/": a // b if b else 0, "%": a % b if b else 0}[e.op]
+    return int_value(e)

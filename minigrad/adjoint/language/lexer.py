@@ -52,6 +52,8 @@ class TokenStream:
     unsupported: dict[str, NotDifferentiable] = field(default_factory=dict)
     bad: dict[int, NotDifferentiable] = field(default_factory=dict)  # by the offset of a piece that is no token
     at: int = 0
+    missing: str = ""  # an included file that nobody has
+    file: str = ""  # that is being cut; empty for the kernel's own
 
     @cached_property
     def words(self) -> set[str]:
@@ -100,7 +102,7 @@ class TokenStream:
         if found == "," and text in (")", ";", ":", "]"):
             raise self.error(ahead.place, "the comma operator is outside the subset; write two statements.")
         if text == ";" and ahead.place.line > last.place.line:
-            end = Place(last.place.line, last.place.column + len(last.text))
+            end = last.place._replace(column=last.place.column + len(last.text))
             raise self.error(end, "a ; is missing here, at the end of the statement.")
         raise self.rejected(ahead) or self.error(ahead.place, f"expected {text!r}, found {found or 'the end'!r}.")
 
@@ -129,7 +131,11 @@ class TokenStream:
     # --- errors ---
 
     def error(self, place: Place, why: str) -> NotDifferentiable:
-        return NotDifferentiable(f"{self.name}:{place.line}:{place.column}: {why}")
+        return NotDifferentiable(f"{place.file or self.name}:{place.line}:{place.column}: {why}")
+
+    def unknown(self, place: Place, why: str) -> NotDifferentiable:
+        """The error at a name that this file does not have: another one may, which it includes."""
+        return self.error(place, f"there is no file {self.missing}, and {why}" if self.missing else why)
 
     def forbid(self, why: str, *texts: str) -> None:
         """Raise NotDifferentiable, with this sentence, where one of these tokens is next."""
@@ -155,7 +161,7 @@ def cut(stream: TokenStream, line: str, number: int, start: int, column: int = 0
     """The tokens of a line. A piece that is none, or an octal number, is rejected where the kernel comes to it."""
     tokens = []
     for kind, text, at, end, why in _pieces(line, column):
-        place = Place(number, at + 1)
+        place = Place(number, at + 1, file=stream.file)
         if why:
             stream.bad[start + at] = stream.error(place, why)
         tokens.append(Token(kind, text, place, start + at, start + end))

@@ -1,7 +1,7 @@
 """The preprocessor: conditions, included files, and macros; those that stand for constants keep their names."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from minigrad.adjoint.language.ast import CONSTANTS, Place, base_name
@@ -12,7 +12,8 @@ _DEFINE = re.compile(r"#\s*define\s+(\w+)(\(([^)]*)\))?")
 _IF_WORDS = ("if", "ifdef", "ifndef", "elif", "else", "endif")
 PREDEFINED = {"__CUDACC__": "1", "__CUDA_ARCH__": "900", "__NVCC__": "1", "__cplusplus": "201703",
               "__CUDACC_VER_MAJOR__": "13", "CUDA_VERSION": "13000", "CUDART_VERSION": "13000"}  # fmt: skip
-Find = Callable[[str], str | None]  # the text of an included file
+# text and path of a file, from its name in an #include and the path of the file that has this; empty for the kernel's
+Find = Callable[[str, str], tuple[str, str] | None]
 
 
 class Macro(NamedTuple):
@@ -34,11 +35,12 @@ class TextLine(NamedTuple):
 
 
 def tokenize(
-    text: str, name: str, defines: Mapping[str, Any] | None = None, find: Find = lambda _: None, ahead: str = ""
-) -> TokenStream:
+    text: str, name: str, defines: Mapping[str, Any] | None = None, find: Find = lambda *_: None,
+    ahead: Sequence[tuple[str, str]] = (),
+) -> TokenStream:  # fmt: skip
     """Cut a file of this name into tokens, with its macros expanded and its conditions decided.
 
-    defines: macros of the compiler's command line; ahead: a text that is read first.
+    defines: macros of the compiler's command line; ahead: names and texts of files that are read first.
     Raises NotDifferentiable at a comment or #if without an end.
     """
     stream = TokenStream(name, text)
@@ -47,9 +49,8 @@ def tokenize(
         place = Place(code.count("\n", 0, at) + 1, at - code.rfind("\n", 0, at))
         raise stream.error(place, "this comment has no end; close it with */.")
     work = Preprocessor(stream, {k: str(v) for k, v in (defines or {}).items() if k != "real"}, find)
-    if ahead:
-        stream.text += f"\n{ahead}"
-        work.file(ahead, len(text) + 1)
+    for own, first in ahead:
+        work.other_file(first, own)
     work.file(text)
     last = code.rfind("\n") + 1
     end = Token("end", "", Place(code.count("\n") + 1, len(code) - last + 1), len(text), len(text))
@@ -82,6 +83,7 @@ class Preprocessor:
         ] = []  # of each #if: whether lines count here, and whether a branch has been taken
         self.guards: list[bool] = []  # for each #if, whether the head repeats it
         self.included: set[str] = set()
+        self.path = ""  # of the file that is being read
         self.depth = 0  # of included files around the cursor
 
     @property
@@ -97,14 +99,20 @@ class Preprocessor:
                 self.waiting += cut(self.stream, line.text.removesuffix("\\"), line.number, line.start)
         self.flush()
         if len(self.branches) > depth:
-            raise self.stream.error(Place(line.number, 1), "an #if has no #endif.")
+            raise self.stream.error(Place(line.number, 1, file=self.stream.file), "an #if has no #endif.")
+
+    def other_file(self, text: str, name: str) -> None:
+        start, outer, self.stream.file = len(self.stream.text) + 1, self.stream.file, name
+        self.stream.text += f"\n{text}"
+        self.file(text, start)
+        self.stream.file = outer
 
     def flush(self) -> None:
         self.stream.tokens += self.expand(self.waiting)
         self.waiting = []
 
     def directive(self, line: TextLine) -> None:
-        text, place = line.text.strip(), Place(line.number, line.text.index("#") + 1)
+        text, place = line.text.strip(), Place(line.number, line.text.index("#") + 1, file=self.stream.file)
         if line.directive in _IF_WORDS:
             self.condition(line, place)
         elif not self.active:
@@ -130,16 +138,17 @@ class Preprocessor:
         text = self.stream.text[line.start : line.start + len(line.text)].strip()
         self.stream.head.append(text)
         name = re.match(r"#\s*include\s*[\"<]([^\">]+)[\">]", text)
-        if name and name[1] not in self.included and (found := self.find(name[1])) is not None:
-            self.included.add(name[1])
+        found = self.find(name[1], self.path) if name else None
+        if name and found is None and '"' in text:
+            self.stream.missing = self.stream.missing or name[1]
+        if name and found is not None and found[1] not in self.included:
+            self.included.add(found[1])
             self.flush()
-            start = len(self.stream.text) + 1
-            self.stream.text += f"\n{found}"
-            head = list(self.stream.head)
+            head, outer, self.path = list(self.stream.head), self.path, found[1]
             self.depth += 1
-            self.file(found, start)
+            self.other_file(found[0], name[1].rpartition("/")[2])
             self.depth -= 1
-            self.stream.head = head
+            self.stream.head, self.path = head, outer
 
     # --- conditions ---
 

@@ -34,6 +34,7 @@ class StructType:
     types: dict[str, "Kind"] = field(default_factory=dict)
     values: dict[str, "Value"] = field(default_factory=dict)
     arguments: tuple = ()
+    bases: tuple["StructType", ...] = ()  # that it extends: their members are the first of its own
 
     def __str__(self) -> str:
         return self.name
@@ -42,6 +43,9 @@ class StructType:
     def short(self) -> str:
         """Its name without the arguments of a template, which constructors have."""
         return self.name.partition("<")[0]
+
+    def extends(self, other: "Kind | None") -> bool:
+        return any(base is other or base.extends(other) for base in self.bases)
 
     def member(self, name: str) -> Member | None:
         return next((m for m in self.members if m.name == name), None)
@@ -81,6 +85,10 @@ class Struct:
     origin: "Pointer | None" = None  # its address, where it is an element of an array
     temporary: bool = False  # its variables belong to no name yet
 
+    def seen_as(self, base: StructType) -> "Struct":
+        """The part of it that is the struct `base`, which its own type extends."""
+        return replace(self, type=base, members={m.name: self.members[m.name] for m in base.members})
+
 
 @dataclass(frozen=True, eq=False)
 class Bits(Struct):
@@ -104,6 +112,11 @@ class Elements:
     const: bool = False
     dims: tuple[Expr, ...] = ()
 
+    @property
+    def left(self) -> tuple[Expr, ...]:
+        """The extents along the axes to come; none where they are not known."""
+        return self.dims[-self.axes :] if self.axes else ()
+
     def at(self, index: Expr, place: ast.Place) -> "Value":
         """The element, or the part of the array, at an index."""
         part = replace(self, axes=self.axes - 1, indices=(*self.indices, index))
@@ -114,7 +127,7 @@ class Elements:
 
     def parts(self, place: ast.Place) -> "list[Value]":
         """All its elements, or parts, along its first axis."""
-        extent = self.dims[-self.axes]  # a parameter has no extent along the axis of its elements
+        extent = self.left[0]
         return [self.at(ast.Number(str(n), "int"), place) for n in range(int(extent.text))]  # type: ignore[union-attr]
 
     def element(self, place: ast.Place) -> "Value":

@@ -139,7 +139,7 @@ def hoist_loads(body: list[Stmt], constant: Container[str]) -> list[Stmt]:
             comment = made[at - 1]
             last = at + 1 == len(made) or made[at + 1].place != s.place
             del made[at - (isinstance(comment, ast.Comment) and comment.place == s.place and last) : at + 1]
-            made[loop:loop] = [ast.Comment(f"adjoint of line {s.place.line}, ahead of the loop", s.place), s]
+            made[loop:loop] = [ast.Comment(f"adjoint of {s.place.words}, ahead of the loop", s.place), s]
     return made
 
 

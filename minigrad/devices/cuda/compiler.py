@@ -16,12 +16,16 @@ from minigrad.errors import CompileError, DeviceError, LaunchError
 from minigrad.scan import INCLUDE, asked
 from minigrad.source import CUDA, Source
 
-WIDTHS = ("char", 8), ("short", 16), ("int", 32), ("long", 64)
+WIDTHS = ("char", 8), ("short", 16), ("int", 32), ("long long", 64)  # as in CUDA's own C++ library
 LIMITS = {
     "NAN": "__int_as_float(0x7fffffff)", "INFINITY": "__int_as_float(0x7f800000)",
     "INT_MIN": "(-2147483647 - 1)", "INT_MAX": "2147483647", "UINT_MAX": "4294967295u",
     "FLT_MIN": "1.17549435e-38f", "FLT_MAX": "3.40282347e+38f", "FLT_EPSILON": "1.1920929e-07f",
     "DBL_MIN": "2.2250738585072014e-308", "DBL_MAX": "1.7976931348623157e+308", "DBL_EPSILON": "2.220446049250313e-16",
+    "M_E": "2.718281828459045", "M_LOG2E": "1.4426950408889634", "M_LN2": "0.6931471805599453",
+    "M_PI": "3.141592653589793", "M_PI_2": "1.5707963267948966", "M_PI_4": "0.7853981633974483",
+    "M_1_PI": "0.3183098861837907", "M_2_SQRTPI": "1.1283791670955126", "M_SQRT2": "1.4142135623730951",
+    "M_SQRT1_2": "0.7071067811865476",
 }  # fmt: skip
 # The names of C's headers, of which NVRTC has none.
 NVRTC_NAMES = "".join(
@@ -65,8 +69,13 @@ def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
 
 @cache
 def _version() -> str:
-    compiler = find_nvcc()
-    return output([compiler, "--version"]) if compiler else "nvrtc"
+    if compiler := find_nvcc():
+        return output([compiler, "--version"])
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError:
+        return "nvrtc"  # an image of any version will do
+    return f"nvrtc {nvrtc.nvrtcVersion()}"
 
 
 def _nvcc(compiler: str, source: Source, options: list[str], image: Path) -> None:

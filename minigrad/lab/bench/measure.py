@@ -15,13 +15,13 @@ import numpy as np
 from minigrad.devices import check, get
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import dtype_of
+from minigrad.devices.layouts import in_layout
 from minigrad.errors import require_words
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab.bench.timer import Timing, clocked, timer
 from minigrad.lab.bench.work import Work, work_of
 from minigrad.lab.check import ValueMismatch
-from minigrad.layouts import in_layout
 from minigrad.op import Op
 
 SPREAD, SPREAD_WHOLE = (Kernel("bench/random.cu", name) for name in ("spread", "spread_whole"))

@@ -12,12 +12,12 @@ import numpy as np
 from minigrad import rounding
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import must_be_floats, wide
+from minigrad.devices.layouts import typed
 from minigrad.devices.random import dropout_state
 from minigrad.errors import require, require_bool, require_number
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
 from minigrad.kernels.view import broadcast
-from minigrad.layouts import typed
 from minigrad.op import OPS, Case, Op
 from minigrad.ops.attention import flash
 from minigrad.ops.dropout import threshold_and_scale

@@ -7,8 +7,8 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import must_be_floats, wide
+from minigrad.devices.layouts import in_layout
 from minigrad.errors import require_bool, require_number
-from minigrad.layouts import in_layout
 from minigrad.op import Case, Op
 from minigrad.ops.batch_norm.kernels import kernels
 from minigrad.ops.batch_norm.walk import Kernels, Walk

@@ -8,11 +8,11 @@ import numpy as np
 from minigrad import rounding
 from minigrad.devices.array import Array, spec_of
 from minigrad.devices.dtypes import is_bfloat16, must_be_floats, wide
+from minigrad.devices.layouts import in_layout, typed
 from minigrad.errors import require_int
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape
 from minigrad.kernels.window import Pair, Sides, Window, must_fit, pair, sides
-from minigrad.layouts import in_layout, typed
 from minigrad.op import OPS, Case, Op
 from minigrad.ops.conv2d import by_rows, channels_last
 from minigrad.ops.conv2d.kernels import FAST, kernels

@@ -10,13 +10,13 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import wide
+from minigrad.devices.layouts import in_layout, typed
 from minigrad.errors import LaunchError
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
 from minigrad.kernels.view import Shape
 from minigrad.kernels.window import Window
-from minigrad.layouts import in_layout, typed
 from minigrad.ops.channels_last import LANES, WARP
 from minigrad.ops.conv2d import wgmma
 from minigrad.ops.conv2d.rungs import EDGE, HOPPER, LONGEST, ChannelsLast, chunk_of

@@ -157,7 +157,7 @@ class PaperReport(Tabular):
 
 
 def _program(title: str) -> str:
-    """The name that kernels of one run share: LULESH for its eight, but each setting of XSBench's one kernel its own."""
+    """The name that kernels of one run share: LULESH for its eight; each setting of XSBench's kernel has its own."""
     name, _, kernel = title.partition(", ")
     return name if kernel == APPLICATIONS[title].kernel else title
 

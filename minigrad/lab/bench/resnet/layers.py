@@ -14,6 +14,7 @@ from minigrad.devices import get
 from minigrad.devices.array import Array
 from minigrad.devices.dry_run import DryRun, dry_run
 from minigrad.devices.dtypes import dtype_of
+from minigrad.devices.layouts import in_layout
 from minigrad.kernels.extents import ceil_div
 from minigrad.lab.bench.measure import ALIGN, Measurement, RandomNumbers, Reference, pytorch
 from minigrad.lab.bench.resnet.modes import LAYERS, MODES, Mode
@@ -21,7 +22,6 @@ from minigrad.lab.bench.resnet.whole_steps import DEVICE, TRUTH, rival
 from minigrad.lab.bench.timer import Call, timer
 from minigrad.lab.bench.work import DryWork, work_of
 from minigrad.lab.check import ValueMismatch
-from minigrad.layouts import in_layout
 from minigrad.op import OPS, Op
 
 BATCH, WINDOWS, REPEATS = 128, 8, 9

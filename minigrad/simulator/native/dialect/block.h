@@ -91,13 +91,17 @@ MINIGRAD_INLINE bool next_thread() {
     return true;
 }
 
-// A parameter, copied, as Python aligns the buffer less than some types need. The offset is a template argument, so
-// that it is a constant in unoptimised builds too.
+// A parameter, copied, as Python aligns the buffer less than some types need; it may have no constructor without
+// arguments. The offset is a template argument, so that it is a constant in unoptimised builds too.
 template <class P, size_t offset>
 MINIGRAD_INLINE P parameter(const char* packed) {
-    P value;
-    memcpy((void*)&value, packed + offset, sizeof value);
-    return value;
+    union Copy {
+        P value;
+        Copy() {}
+        ~Copy() {}
+    } copy;
+    memcpy((void*)&copy, packed + offset, sizeof copy);
+    return copy.value;
 }
 
 template <class... P, size_t... I>

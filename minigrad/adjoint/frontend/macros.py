@@ -1,0 +1,53 @@
+"""The macros of a file: those that stand for a type or an expression, and the values of whole numbers."""
+
+from collections.abc import Mapping
+
+from minigrad.adjoint.frontend.expressions import ExpressionParser
+from minigrad.adjoint.frontend.symbols import SymbolTable
+from minigrad.adjoint.language.ast import TYPES, Expr, Name, Number, Place
+from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
+from minigrad.adjoint.language.rewrite import int_value
+
+
+def typed_macros(tokens: TokenStream, macros: Mapping[str, list[Token]]) -> tuple[dict[str, Name], dict[str, Expr]]:
+    """The macros that stand for types or expressions, with their types, and the expressions.
+
+    The others are entered into `tokens.unsupported`.
+    """
+    names: dict[str, Name] = {}
+    formulas: dict[str, Expr] = {}
+    for name, body in macros.items():
+        text = " ".join(t.text for t in body)
+        if text in TYPES or not text:
+            names[name] = Name("a type", TYPES.get(text, "real"))
+        elif e := _macro_expression(tokens, text, body, names):
+            names[name], formulas[name] = Name(name, e.type), e
+        else:
+            why = f"the macro {name} must be a type or an expression in parentheses, of numbers and macros ahead of it."
+            tokens.unsupported[name] = tokens.error(body[0].place, why)
+    return names, formulas
+
+
+def _macro_expression(tokens: TokenStream, text: str, body: list[Token], macros: dict[str, Name]) -> Expr | None:
+    """The expression for which a macro stands; None if it is not one, or changes its meaning without parentheses."""
+    stream = TokenStream(tokens.name, text, [*body, Token("end", "", Place(0, 0))], unsupported=tokens.unsupported)
+    try:
+        e = ExpressionParser(stream, SymbolTable(stream, macros)).expression()
+    except NotDifferentiable:
+        return None
+    return None if stream.next.kind != "end" or _has_bare_operator(body) else e
+
+
+def _has_bare_operator(body: list[Token]) -> bool:
+    """True where an operator stands outside parentheses: with `#define A 1 + 2`, A * x is 1 + 2 * x."""
+    depth = 0
+    for n, token in enumerate(body):
+        depth += (token.text == "(") - (token.text == ")")
+        if n and not depth and token.kind != "number" and token.text != ")":
+            return True
+    return False
+
+
+def whole_numbers(named: Mapping[str, Expr | None]) -> dict[str, int]:
+    """The values of the int literals among named expressions."""
+    return {name: n for name, e in named.items() if isinstance(e, Number) and (n := int_value(e)) is not None}

@@ -1,0 +1,118 @@
+"""One kernel among several of a name: by its namespace, the types of its parameters, or its template's arguments."""
+
+import re
+from dataclasses import replace
+from typing import NamedTuple
+
+from minigrad.scan import (
+    DIRECTIVE,
+    Edit,
+    TopLevel,
+    apply,
+    items,
+    matching,
+    parameter,
+    split,
+    without_directives,
+)
+from minigrad.source import Source
+
+_NAMESPACE = re.compile(r"\bnamespace\s+([\w:]+)\s*\{")
+_SPECIAL = re.compile(r"template\s*<\s*>")
+
+
+class SaidKernel(NamedTuple):
+    """The parts of a name such as `a::scale<float>(float*, int)`."""
+
+    kernel: str
+    spaces: tuple[str, ...]
+    arguments: str  # of its template, "<float>"
+    types: tuple[str, ...] | None  # of its parameters
+
+
+def parse(name: str) -> SaidKernel:
+    """The parts of a kernel's name as C++ writes it."""
+    typed = re.fullmatch(r"(.*[\w>])\s*\(([^()]*)\)\s*", name, re.S)
+    head, less, given = (typed[1] if typed else name).partition("<")
+    *spaces, kernel = (word.strip() for word in head.split("::"))
+    types = tuple(_type(each) for each in split(typed[2])) if typed else None
+    return SaidKernel(kernel, tuple(filter(None, spaces)), less + given, types if types != ("",) else ())
+
+
+def chosen(source: Source, name: SaidKernel) -> tuple[Source, str]:
+    """The text with this kernel as the only one of its name, and its template with its arguments, or "".
+
+    A template<> for these arguments counts before the template itself. Raises ValueError where no parameters fit.
+    """
+    code, template = source.code, name.kernel + name.arguments if name.arguments else ""
+    heads = {item: head for item in items(code) if (head := _head(code, item, name.kernel))}
+    fit = {item: head for item, head in heads.items() if name.types in (None, _types(head))}
+    if heads and not fit:
+        have = " and ".join(f"{name.kernel}({', '.join(_types(head))})" for head in heads.values())
+        raise ValueError(f"{source.name} has {have}, and none of them takes ({', '.join(name.types or ())}).")
+    if len(heads) < 2:
+        return source, template
+    fit = {item: head for item, head in fit.items() if _inside(code, item, name.spaces)}
+    plain = {item: head for item, head in fit.items() if not _SPECIAL.match(head)}
+    primary = next(iter(plain.values()), "") if template else ""
+    special = {i: head for i, head in fit.items() if i not in plain and primary and _is_for(head, primary, name)}
+    if len(special or plain) != 1:
+        return source, template
+    ((item, head),) = (special or plain).items()
+    edits = [edit for other in heads if other is not item for edit in _spaces(source.text, code, other)]
+    if special:  # it becomes an ordinary kernel
+        edits += [
+            (item.start + m.start(), item.start + m.end(), " " * len(m[0]))
+            for m in re.finditer(rf"{_SPECIAL.pattern}|(?<=\b{name.kernel})\s*<[^()]*>(?=\s*\()", head)
+        ]
+    return replace(source, text=apply(edits, source.text)), "" if special else template
+
+
+def _spaces(text: str, code: str, item: TopLevel) -> list[Edit]:
+    """An item gives way to spaces and to its directives."""
+    stay = [place for each in DIRECTIVE.finditer(code, item.start, item.stop) for place in each.span()]
+    ends = [item.start, *stay, item.stop]
+    return [(a, b, re.sub(r"[^\n]", " ", text[a:b])) for a, b in zip(ends[::2], ends[1::2], strict=True)]
+
+
+def _head(code: str, item: TopLevel, kernel: str) -> str:
+    """The text of an item up to its body, if it is a definition of that kernel."""
+    if code[item.body] != "{":
+        return ""
+    head = without_directives(code[item.start : item.body])
+    return head if "__global__" in head and re.search(rf"\b{kernel}\s*(?:<[^()]*>)?\s*\(", head) else ""
+
+
+def _inside(code: str, item: TopLevel, spaces: tuple[str, ...]) -> bool:
+    """True where the innermost namespaces around an item are these."""
+    around = [
+        word
+        for each in _NAMESPACE.finditer(code, 0, item.start)
+        if matching(code, each.end() - 1, "{}") > item.start
+        for word in each[1].split("::")
+    ]
+    return not spaces or tuple(around[-len(spaces) :]) == spaces
+
+
+def _types(head: str) -> tuple[str, ...]:
+    """The types of the parameters of a kernel."""
+    close = head.rindex(")")
+    opened = max(m.start() for m in re.finditer(r"\(", head) if matching(head, m.start(), "()") == close)
+    inner = head[opened + 1 : close].strip()
+    return tuple(_type(each) for each in split(inner)) if inner not in ("", "void") else ()
+
+
+def _type(text: str) -> str:
+    param = parameter(text)
+    return "".join(param.type.split()) + "*" * param.pointer if text.strip() else ""
+
+
+def _is_for(head: str, primary: str, name: SaidKernel) -> bool:
+    """True for a template<> with the arguments of the name: it says them, or its parameters have the types."""
+    arguments = split(name.arguments[1:-1])
+    if said := re.search(rf"\b{name.kernel}\s*<([^()]*)>\s*\(", head):
+        return split(said[1]) == arguments
+    parameters = primary[primary.index("<") + 1 : matching(primary, primary.index("<"), "<>")]
+    names = [each.partition("=")[0].split()[-1] for each in split(parameters)]
+    values = dict(zip(names, arguments, strict=False))
+    return _types(head) == tuple(re.sub(r"\w+", lambda w: values.get(w[0], w[0]), each) for each in _types(primary))

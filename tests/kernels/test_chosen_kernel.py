@@ -1,0 +1,54 @@
+"""One kernel among several of a name."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+
+SEVERAL = """
+namespace a { __global__ void scale(float* x, int n) { x[0] *= n; } }
+namespace b { __global__ void scale(float* x, int n) { x[0] *= 2 * n; } }
+__global__ void scale(float* x) { x[0] *= 7; }
+template <typename T, int N> __global__ void set(T* x) { x[0] = N; }
+template <> __global__ void set<float, 5>(float* x) { x[0] = 100; }
+template <typename T> __global__ void fill(T* x) { x[0] = 30; }
+template <> __global__ void fill(float* x) { x[0] = 40; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers_", "value"),
+    [
+        ("a::scale", [3], 3),
+        ("b::scale(float*, int)", [3], 6),
+        ("scale(float*)", [], 7),
+        ("set<float, 5>", [], 100),  # by its template<>
+        ("set<float, 6>", [], 6),
+        ("fill<float>", [], 40),
+    ],
+)
+def test_one_of_several_kernels_of_a_name(name, numbers_, value, kernel_device):
+    x = mg.tensor(np.ones(1, np.float32), device=kernel_device)
+    mg.kernel(SEVERAL, name)(x, *numbers_, grid=1, block=1)
+    assert x.item() == value
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "words"),
+    [
+        (
+            "__global__ void k(int* x) {}\n__global__ void k(float* x) {}",
+            "k",
+            "defines k in the lines 1 and 2; say which",
+        ),
+        (
+            "__global__ void k(int* x) {}\n__global__ void k(float* x) {}",
+            "k(double*)",
+            r"has k\(int\*\) and k\(float\*\), and none of them takes \(double\*\)",
+        ),
+        ("__device__ void k(int* x) {}\n", "k", "no kernel"),
+    ],
+)
+def test_a_name_with_two_meanings_or_none_is_rejected(text, name, words):
+    with pytest.raises(ValueError, match=words):
+        mg.kernel(text, name)
