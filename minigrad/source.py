@@ -170,7 +170,7 @@ class Source:
     def expanded(self, text: str, names: Collection[str] = ()) -> str:
         """The text with the values of macros and constants, but for those of a launch, and of parameters' `names`."""
         values, own = self._compiled[1], {name for name in ("real", "wide") if f"#ifndef {name}" in self._all}
-        own |= {name for name in names if values.get(name, "").isdigit()}
+        own |= {name for name in names if values.get(name, "")[:1] in {*"(-0123456789"}}
         for _ in range(5):
             text = _WORD.sub(lambda found: found[0] if found[0] in own else values.get(found[0], found[0]), text)
         return text

@@ -68,8 +68,9 @@ class Indices:
     def element(self, array):
         """An element to read, and whether only this thread touches it."""
         index = {
-            "x": lambda: self.pick(*OF_GRID, *ANYWHERE), "z": lambda: self.own(OF_GRID, "N"),
-            "s": lambda: self.pick(self.own(OF_BLOCK, 8), "15 - t", "t + c", "(t + c) % N", "t / 2", "(t + 3) % N"),
+            "x": lambda: self.pick(*OF_GRID, *ANYWHERE),
+            "z": lambda: self.own(OF_GRID, "N"),
+            "s": lambda: self.pick(self.own(OF_BLOCK, 8), "15 - t", "t + c", "(t + c) % N", "t / 2", "(t+3) % N", "c"),
             "q": lambda: self.pick("0", "1", "2", "i % 3", "(j + 1) % 3", "zero", "one + c / 4", "2 - zero"),
         }[array]()  # fmt: skip
         return self.pick(

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from minigrad.adjoint.frontend.items import FileItems, FunctionItem
+from minigrad.adjoint.frontend.items import FileItems
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import SMALL, Place
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.values import (
     Braces,
     Elements,
+    FunctionItem,
     Kind,
     Pointer,
     Struct,
@@ -89,6 +90,7 @@ class ArgumentBinder(FileItems):
             if isinstance(arguments[n], Struct) and not pointer:
                 of_template = kind is None and self.templates.keys() & set(texts)
                 own = arguments[n].type
+                assert isinstance(own, StructType)
                 if (kind is not None and kind is not own and not own.extends(kind)) or (
                     of_template and str(arguments[n].type).partition("<")[0] not in texts
                 ):

@@ -3,7 +3,6 @@
 from minigrad.adjoint.frontend import groups
 from minigrad.adjoint.frontend.groups import SHUFFLES, Group
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS, LEFT_OUT
-from minigrad.adjoint.frontend.items import FunctionItem
 from minigrad.adjoint.frontend.structs import StructParser
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
@@ -22,6 +21,7 @@ from minigrad.adjoint.language.values import (
     VECTORS,
     Braces,
     Elements,
+    FunctionItem,
     FunctionName,
     Pointer,
     Struct,

@@ -95,6 +95,7 @@ class DeclarationParser(ExpressionParser):
             stars += word == "*"
             reference |= word in ("&", "&&")
         at, before = tokens.at, len(self.symbols.pending)
+        tokens.forbid("write a variable for each member, and not auto [...] = ...", *["["] * (kind is None))
         name = tokens.identifier("a variable's name")
         if stars > 1 or (stars and tokens.next.text == "["):
             raise self.error(

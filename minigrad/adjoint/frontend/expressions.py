@@ -1,6 +1,5 @@
 """The parser of expressions."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from minigrad.adjoint.frontend import groups
@@ -8,9 +7,8 @@ from minigrad.adjoint.frontend.calls import CHANGES, CallParser, literal
 from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.frontend.groups import Group
 from minigrad.adjoint.frontend.intrinsics import is_packed
-from minigrad.adjoint.frontend.items import FunctionItem
 from minigrad.adjoint.frontend.structs import Flat
-from minigrad.adjoint.frontend.symbols import IGNORED, SymbolTable
+from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
     Expr,
@@ -22,10 +20,10 @@ from minigrad.adjoint.language.ast import (
 from minigrad.adjoint.language.control_flow import known
 from minigrad.adjoint.language.dataflow import names_in, written
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.preprocessor import tokenize
 from minigrad.adjoint.language.rewrite import ONE, ZERO, negative
 from minigrad.adjoint.language.values import (
     Elements,
+    FunctionItem,
     FunctionName,
     Pointer,
     PointerVariable,
@@ -392,11 +390,3 @@ def _name(value: Value) -> str:
     if isinstance(value, Pointer):
         return value.moves.name if value.moves else "pointer"
     return value.name.replace(".", "_") if isinstance(value, ast.Name) else "value"
-
-
-def parse_expression(text: str, variables: Iterable[str] = ()) -> Expr:
-    """An expression of literals, builtins and these variables of type real."""
-    tokens = tokenize(text, text)
-    symbols = SymbolTable(tokens)
-    symbols.scopes[0] = {name: ast.Declare(name, "real") for name in variables}
-    return ExpressionParser(tokens, symbols).expression()

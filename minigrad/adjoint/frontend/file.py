@@ -9,7 +9,6 @@ from minigrad.adjoint.frontend.assignments import by_name
 from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.frontend.declarations import STORAGE
 from minigrad.adjoint.frontend.inline import Functions
-from minigrad.adjoint.frontend.items import FunctionItem, StructTemplate
 from minigrad.adjoint.frontend.macros import typed_macros, whole_numbers
 from minigrad.adjoint.frontend.parser import StatementParser
 from minigrad.adjoint.frontend.symbols import SymbolTable
@@ -18,7 +17,7 @@ from minigrad.adjoint.language.dataflow import called, merge_copies, names_used
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.preprocessor import Find, tokenize
 from minigrad.adjoint.language.rewrite import int_literal, int_value
-from minigrad.adjoint.language.values import VECTORS, Elements, StructType
+from minigrad.adjoint.language.values import VECTORS, Elements, FunctionItem, StructTemplate, StructType
 
 QUALIFIERS = (
     "extern", "static", "inline", "__inline__", "__forceinline__", "__noinline__", "const", "constexpr",

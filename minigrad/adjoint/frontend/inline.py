@@ -12,7 +12,7 @@ from typing import Any
 
 from minigrad.adjoint.frontend.arguments import ArgumentBinder, storage
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS
-from minigrad.adjoint.frontend.items import MODIFIERS, FunctionItem
+from minigrad.adjoint.frontend.items import MODIFIERS
 from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Place, base_name
 from minigrad.adjoint.language.control_flow import normalize_jumps, structured
@@ -21,6 +21,7 @@ from minigrad.adjoint.language.rewrite import ZERO, flatten
 from minigrad.adjoint.language.values import (
     VECTORS,
     Elements,
+    FunctionItem,
     Kind,
     Pointer,
     PointerVariable,
@@ -43,6 +44,10 @@ class Functions(ArgumentBinder):
         item = self.chosen(name, items, arguments, token, parser)
         if item is None and (name in INTRINSICS or base_name(name) or name.removeprefix("make_") in VECTORS):
             return parser.builtin(name, arguments, token)
+        any_number = [i for i in items if "..." in self.tokens.text[self._start(i.params) : self._start(i.body)]]
+        if any_number and item in (None, *any_number):
+            why = f"{name} takes any number of arguments; write a function for each number of them."
+            raise parser.error(token.place, why)
         if item is None:
             counts = sorted({str(len(self._commas(i))) for i in items})
             what = f"takes {' or '.join(counts)} arguments; got {len(arguments)}"
@@ -55,6 +60,10 @@ class Functions(ArgumentBinder):
         if plain and (call := self.plain_call(plain, arguments, token, parser)) is not None:
             return call
         return self.inline(parser, item, arguments, token, explicit)
+
+    def _start(self, at: int) -> int:
+        """The place of a token in the text."""
+        return self.tokens.tokens[at].start
 
     def plain_call(self, plain: ast.Function, arguments: list[Value], token: Token, parser: Any) -> Value | None:
         """The call of a function that has an adjoint of its own; None where an argument is a part of an array."""
@@ -256,10 +265,10 @@ class Functions(ArgumentBinder):
         order = list(owner.members)
         while tokens.next.text != "{":
             name = tokens.identifier("a member's name")
-            base = next((b for b in owner.type.bases if b.short == name.text and tokens.next.text != "<"), None)
-            if base is not None:
+            part = next((b for b in owner.type.bases if b.short == name.text and tokens.next.text != "<"), None)
+            if part is not None:
                 close = ")" if tokens.take().text == "(" else "}"
-                self.construct(parser, base, [parser.full() for _ in tokens.items(close)], name, owner.seen_as(base))
+                self.construct(parser, part, [parser.full() for _ in tokens.items(close)], name, owner.seen_as(part))
                 tokens.accept(",")
                 continue
             if name.text not in order:

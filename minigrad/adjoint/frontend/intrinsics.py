@@ -60,11 +60,11 @@ def _saturate(parser: Any, arguments: list[Value], token: Token) -> Expr:
     return ast.Call("fminf", (low, ast.Number("1.0f", "float")), "float", token.place)
 
 
-def _sincos(suffix: str) -> Make:
+def _sincos(suffix: str, of: str = "") -> Make:
     def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
         (x,) = _numbers(parser, arguments[:1], token, 1)
         x = parser.simple(x, "angle", token.place)
-        for name, at in zip(("sin", "cos"), arguments[1:], strict=False):
+        for name, at in zip((f"sin{of}", f"cos{of}"), arguments[1:], strict=False):
             value = ast.Call(name + suffix, (x,), result_type(name + suffix, [x.type]), token.place)
             target = parser.element(parser.pointer(at, token.place), ZERO, token.place)
             parser.assign(target, token._replace(text="="), value, token.place)
@@ -233,7 +233,8 @@ INTRINSICS: dict[str, Make] = {
     "__low2float": _member("x", "float"), "__high2float": _member("y", "float"),
     **dict.fromkeys(("__low2half", "__low2bfloat16"), _member("x")),
     **dict.fromkeys(("__high2half", "__high2bfloat16"), _member("y")),
-    **{f"__{name}f": _function(f"{name}f") for name in ("exp", "log", "sin", "cos", "tan", "log2", "log10")},
+    **{f"__{name}f": _function(f"{name}f") for name in ("exp", "log", "sin", "cos", "tan", "log2", "log10", "exp10")},
+    "__builtin_expect": lambda parser, arguments, token: parser.truth(arguments[0], token.place),
     "__powf": _function("powf", 2), "__frsqrt_rn": _function("rsqrtf"),
     **{f"__{name}_{mode}": make for mode in ("rn", "rz", "ru", "rd") for name, make in (
         ("fsqrt", _function("sqrtf")), ("dsqrt", _function("sqrt")), ("fmaf", _function("fmaf", 3)),
@@ -246,6 +247,7 @@ INTRINSICS: dict[str, Make] = {
        for kind in "fd" for name, op in (("mul", "*"), ("add", "+"), ("sub", "-"))
        for mode in ("rn", "rz", "ru", "rd")},
     "__mul24": _operator("*"), "__umul24": _operator("*"), "mul24": _operator("*"),
+    "sincospi": _sincos("", "pi"), "sincospif": _sincos("f", "pi"),
     "sincos": _sincos(""), "sincosf": _sincos("f"), "__sincosf": _sincos("f"),
     **dict.fromkeys(("__stcs", "__stcg", "__stwb", "__stwt"), _store),
     **dict.fromkeys(("__ldg", "__ldcs", "__ldcg", "__ldca", "__ldcv", "__ldlu"), _load),

@@ -1,7 +1,6 @@
 """Items of a file: functions by the extents of their tokens, structs by their members, other names of types."""
 
 import re
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -10,47 +9,17 @@ from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.values import (
+    FunctionItem,
     FunctionName,
     Kind,
     Member,
+    StructTemplate,
     StructType,
     Value,
 )
 
 MODIFIERS = ("static", "inline", "__inline__", "__forceinline__", "__noinline__", "__device__", "__host__", "constexpr",
              "extern", "explicit", "friend", "virtual", "__inline")  # fmt: skip
-
-
-@dataclass(eq=False)
-class FunctionItem:
-    """A function by the numbers of its tokens: its type, the parenthesis of its parameters, the brace of its body."""
-
-    name: str
-    start: int
-    params: int
-    body: int
-    template: list[tuple[bool, str, int]] = field(
-        default_factory=list
-    )  # a type or a number, name, default's token or 0
-    owner: StructType | None = None
-    kernel: bool = False
-    scopes: tuple[list, list] | None = None  # of a lambda: the variables and types known where it stands
-    returns: int = 0  # of a lambda: the token of its type, if it has one; of a conversion: that of its type
-    counts: int = 0  # of its parameters
-    type: str = "function"
-
-
-@dataclass(eq=False)
-class StructTemplate:
-    """A template of a struct: its parameters, the token of its brace, and its text.
-
-    arguments: the token of the < behind its name where it is a specialization, else 0.
-    """
-
-    parameters: list[tuple[bool, str, int]]
-    brace: int
-    text: str
-    arguments: int = 0
 
 
 class FileItems:

@@ -1,11 +1,13 @@
-"""The macros of a file: those that stand for a type or an expression, and the values of whole numbers."""
+"""Texts that stand for expressions: the macros of a file, and formulas of the adjoint itself."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from minigrad.adjoint.frontend.expressions import ExpressionParser
 from minigrad.adjoint.frontend.symbols import SymbolTable
+from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import TYPES, Expr, Name, Number, Place
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
+from minigrad.adjoint.language.preprocessor import tokenize
 from minigrad.adjoint.language.rewrite import int_value
 
 
@@ -51,3 +53,11 @@ def _has_bare_operator(body: list[Token]) -> bool:
 def whole_numbers(named: Mapping[str, Expr | None]) -> dict[str, int]:
     """The values of the int literals among named expressions."""
     return {name: n for name, e in named.items() if isinstance(e, Number) and (n := int_value(e)) is not None}
+
+
+def parse_expression(text: str, variables: Iterable[str] = ()) -> Expr:
+    """An expression of literals, builtins and these variables of type real."""
+    tokens = tokenize(text, text)
+    symbols = SymbolTable(tokens)
+    symbols.scopes[0] = {name: ast.Declare(name, "real") for name in variables}
+    return ExpressionParser(tokens, symbols).expression()

@@ -209,7 +209,16 @@ class StatementParser(AssignmentParser):
             if token.kind == self.tokens.peek().kind == "name" or token.text == "void":
                 raise self.unknown_type(token)
             return False
-        return self.tokens.peek(length).text not in ("(", "{", ".", "::")
+        opening, word, name, closing, last = (self.tokens.peek(length + n) for n in range(5))
+        if (opening.text, closing.text) == ("(", ")") and word.text in "*&" and last.text in ("[", "("):
+            what = f"{name.text} is a {'pointer' if word.text == '*' else 'reference'} to"
+            why = (
+                f"an array; write auto& {name.text} = ...;"
+                if last.text == "["
+                else "a function; call the function by its name."
+            )
+            raise self.error(name.place, f"{what} {why}")
+        return opening.text not in ("(", "{", ".", "::")
 
     def expressions(self) -> None:
         """Assignments and calls as a statement, separated by commas."""
@@ -272,6 +281,8 @@ class StatementParser(AssignmentParser):
     def declared_condition(self) -> Value:
         name = self.tokens.peek(self.type_length(self.tokens.at)[1])
         self.declaration()
+        if self.tokens.accept(";"):  # if (int k = i % 2; k > 0)
+            return self.full()
         value = self.symbols.variable(name)
         return value  # type: ignore[return-value]
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from minigrad.adjoint.frontend.items import constant
+from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import BYTES, TYPES, Expr, Place, Stmt, base_name, unused_name
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream

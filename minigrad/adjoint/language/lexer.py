@@ -210,7 +210,8 @@ FUNCTIONS = {
     "__shfl": "pass the value on through a __shared__ array",
     "__sync": "use __syncthreads();",
     "cooperative": "use threadIdx and blockIdx",
-}
+    "malloc": "declare an array of fixed extent", "free": "declare an array of fixed extent",
+}  # fmt: skip
 
 
 def way_out(function: str) -> str:

@@ -1,0 +1,90 @@
+"""Objects that are called, extended and converted, lambdas where they are used, and scans over tiles of a warp."""
+
+import re
+
+import pytest
+from test_adjoint_cpp import kernel
+from test_adjoint_slopes import check
+
+import minigrad as mg
+from minigrad.adjoint import NotDifferentiable
+
+CALLED = """
+template <typename T> struct Square { __device__ T operator()(T v) const { return v * v; } };
+template <int N> struct Power {
+    __device__ double operator()(double v) const { double p = 1; for (int k = 0; k < N; ++k) p *= v; return p; } };
+struct Scale { double s; __device__ Scale(double v) : s(v) {}
+    __device__ double operator()(double v) const { return s * v; } };
+struct Line { double a, b; __device__ double operator()(double t) const { return a + t * (b - a); } };
+template <typename F> __device__ double apply(F f, double v) { return f(v) + f(2 * v); }
+"""
+EXTENDED = """
+struct A { double a; __device__ double f() const { return a; } __device__ double g() const { return f() * f(); }
+    __device__ void grow() { a *= 2; } };
+struct B : public A { double b; __device__ double f() const { return a * a * b; }
+    __device__ double h() { grow(); return A::f() * f() * A::a; } };
+__device__ double use(const A& v) { return v.a * v.f(); }
+struct C { double c; __device__ C() : c(3) {} __device__ C(double v) : c(2 * v) {} };
+struct D : C { double d; __device__ D(double u, double v) : C(u), d(c * v) { c *= d; } };
+struct E : C { double e; __device__ E(double v) : e(v) {} };
+template <typename T> struct P { T p; __device__ T square() const { return p * p; } };
+template <typename T> struct Q : P<T> { T q; __device__ T go() const { return this->square() * q * this->p; } };
+"""
+CONVERTED = """
+struct Degrees { double v; __device__ operator double() const { return v * v; } };
+template <typename T> struct Own { T v; __device__ operator T() const { return v * v; } };
+struct Flag { double v; __device__ explicit operator bool() const { return v > 0.7; } };
+"""
+TILE = "auto tile = cg::tiled_partition<4>(cg::this_thread_block());\n"
+GROUPS = "#include <cooperative_groups.h>\n#include <cooperative_groups/scan.h>\nnamespace cg = cooperative_groups;"
+FORMS = {
+    "objects of no name": kernel(
+        "y[i] = Square<double>()(x[i]) * Power<3>{}(x[0]) * Scale(x[1])(x[i]) * Line{x[2], x[i]}(0.3);\n"
+        "y[i] += apply(Square<double>(), x[i]) * apply(Scale{x[3]}, x[i]) * apply(Power<2>(), x[4]);", CALLED,
+    ),
+    "lambdas of no name": kernel(
+        "double s = x[0]; y[i] = [](double v) { return v * v; }(x[i]) * apply([=](double v) { return s * v * v; },\n"
+        "x[i]); s = 2; y[i] *= apply([&](double v) -> double { return s * v * x[i]; }, x[1]);", CALLED,
+    ),
+    "structs that extend others": kernel(
+        "B v; v.a = x[i]; v.b = x[0]; y[i] = v.g() * v.f() * v.h() + use(v); D d(x[i], x[1]); E e(x[2]);\n"
+        "Q<double> q; q.p = x[i]; q.q = x[0]; y[i] *= d.c * d.d * e.c * e.e * q.go();", EXTENDED,
+    ),
+    "conversions": kernel(
+        "Degrees d{x[i]}, e{x[0]}; double v = -d * e + d / 2.0 + sin(e); Own<double> o{x[1]}; Flag f{x[i]};\n"
+        "if (f) v *= o; y[i] = v * (d > e ? (double)d : e.v) * (!f ? 2 : f.v);", CONVERTED,
+    ),
+    "scans": kernel(
+        f"{TILE}double v = x[i]; for (int k = 0; k < 2; ++k) v = 0.3 * cg::inclusive_scan(tile, v * v) + x[k];\n"
+        "v *= cg::exclusive_scan(tile, x[i], cg::plus<double>()); int m = cg::exclusive_scan(tile, 1);\n"
+        "y[i] = v * x[m] * cg::inclusive_scan(tile, x[i] * x[i], cg::greater<double>());", GROUPS,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_right(form):
+    check(FORMS[form])
+
+
+VIRTUAL = "struct A { double a; __device__ virtual double f() const { return a; } };\nstruct B : A { double b; };\n"
+NONE = "struct A { double a; __device__ A() : a(3) {} };\nstruct B : A { double b; };\n"
+TWICE = "struct A { double a; };\nstruct B : A { double a; };\n"
+SUM = "template <typename T, typename... R> __device__ T sum(T a, R... r) { return a + sum(r...); }"
+REFUSED = {
+    "B v; v.a = x[i]; y[i] = v.a;": (VIRTUAL, "A has virtual methods and is extended; leave virtual out"),
+    "B v; y[i] = v.a * x[i];": (NONE, "the constructor of A runs for B; give B one of its own"),
+    "B v; v.a = x[i]; y[i] = v.A::a;": (TWICE, "B and a struct that it extends have members of one name"),
+    "auto g = cg::coalesced_threads(); y[i] = x[i];": (GROUPS, "coalesced_threads: only the running kernel knows"),
+    "y[i] = sum(x[i], x[0], 2.0);": (SUM, "sum takes any number of arguments; write a function for each number"),
+    "__shared__ double s[2][4]; double (*p)[4] = s;": ("", "p is a pointer to an array; write auto& p = ...;"),
+    "double (*p)(double) = sin; y[i] = p(x[i]);": ("", "p is a pointer to a function; call the function by its name"),
+    "double2 d = {x[i], 2}; auto [a, b] = d;": ("", "write a variable for each member, and not auto [...]"),
+    "double* q = (double*)malloc(16); q[0] = x[i];": ("", "malloc has .*; declare an array of fixed extent"),
+}
+
+
+@pytest.mark.parametrize(("body", "ahead", "why"), [(body, *rest) for body, rest in REFUSED.items()])
+def test_what_is_refused(body, ahead, why):
+    with pytest.raises(NotDifferentiable, match=rf"f.cu:\d+:\d+: {re.escape(why).replace(re.escape('.*'), '.*')}"):
+        mg.adjoint(kernel(body, ahead), name="f")
