@@ -145,7 +145,7 @@ class Accumulate:
         return list(made.values())
 
     def obstacle(self, site: SumSite, shared: bool, shares: str) -> str:
-        """Why an element is not known to belong to one thread; nothing where it is."""
+        """The reason for which an element may not belong to one thread; nothing where it does."""
         alone = site.facts.unique(site.target.indices, shared) is not None
         return "" if alone else site.facts.asked.gave_up or shares
 
