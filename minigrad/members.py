@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from minigrad.scan import ATTRIBUTE, items, matching, parameter, renamed, split
+from minigrad.scan import ATTRIBUTE, items, matching, parameter, renamed, split, without_directives
 
 BYTES = {"char": 1, "bool": 1, "short": 2, "half": 2, "__half": 2, "int": 4, "unsigned": 4, "float": 4, "double": 8}
 EMPTY = (("alignas", "1", ()),)  # the members of a struct without any, which has one byte
@@ -213,4 +213,4 @@ def meanings(texts: list[str]) -> dict[str, list[str]]:
 
 def takes_real(code: str) -> bool:
     """True for a text in which `real` is a type, and no member, variable or function of its own."""
-    return bool(_REAL.search(code) and not _OWN_REAL.search(code))
+    return bool(_REAL.search(code) and not _OWN_REAL.search(without_directives(code)))

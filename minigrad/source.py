@@ -200,7 +200,7 @@ class Source:
             return replace(self, macros=defaults).aliases | mine
         return {name: kinds[0] for name, kinds in found.items() if len(kinds) == 1} | mine
 
-    @property
+    @cached_property
     def open_types(self) -> set[str]:
         """The types that a launch defines: `real`, where the text uses it and has no meaning of its own for it."""
         return {"real"} - self.aliases.keys() if members.takes_real(self._all) else set()
