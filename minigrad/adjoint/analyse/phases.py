@@ -253,18 +253,22 @@ def check_shuffles(file: KernelFile) -> None:
 def check_barriers(file: KernelFile, divergence: Divergence) -> None:
     """Reject barriers that some threads of a block might not reach."""
 
-    def visit(body: list[Stmt], divergent: bool) -> None:
+    around = "Move it out."
+    ahead = "Leave out the return, and put the statements between barriers that those threads shall not run into an if."
+
+    def visit(body: list[Stmt], advice: str) -> None:
         for s in body:
-            if isinstance(s, Barrier) and divergent:
+            if isinstance(s, Barrier) and advice:
                 raise file.error(
                     s.place, "__syncthreads() that only some threads reach: a condition around it or a jump before it "
-                    "differs between threads. Move it out."
+                    f"differs between threads. {advice}"
                 )  # fmt: skip
             for inner in bodies(s):
-                visit(inner, divergent or divergence.diverges(s))
-            divergent = divergent or (isinstance(s, If) and divergence.diverges(s) and leaves([s], ("return",)))
+                visit(inner, advice or (around if divergence.diverges(s) else ""))
+            if isinstance(s, If) and divergence.diverges(s) and leaves([s], ("return",)):
+                advice = advice or ahead
 
-    visit(file.kernel.body, False)
+    visit(file.kernel.body, "")
     for s in flatten(s for function in file.functions.values() for s in function.body):
         if isinstance(s, Barrier):
             raise file.error(s.place, "__syncthreads() inside a device function is outside the subset.")
