@@ -21,7 +21,7 @@ _ENUM = re.compile(r"\benum\b[^{};()]*\{([^{}]*)\}")
 _REAL = re.compile(r"(?<![.>:\w])real\b")
 _OWN_REAL = re.compile(  # a variable, a member or a function of that name
     r"(?<![\w.])(?!(?:const|constexpr|return|else|case|new|operator|typename|class|volatile|static|inline)\b)"
-    r"[A-Za-z_]\w*(?:\s*[*&]\s*|\s+)real\s*[;,=[({]"
+    r"[A-Za-z_]\w*(?:\s*[*&]\s*real\s*[;,=[]|\s+real\s*[;,=[({])"  # `q * real(2)` is a product
 )
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
 

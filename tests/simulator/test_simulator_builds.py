@@ -166,6 +166,7 @@ ELSEWHERE = {
 MISSING = {"clang": not shutil.which("clang++"), "zig": not find_spec("ziglang"), "portable": False}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "where", [pytest.param(w, marks=pytest.mark.skipif(MISSING[w], reason=f"no {w}")) for w in ELSEWHERE]
 )

@@ -5,7 +5,7 @@ from collections.abc import Set
 from minigrad.adjoint.analyse import KernelFacts, Names
 from minigrad.adjoint.differentiate.derivatives import derivative, slopes
 from minigrad.adjoint.differentiate.saved import Saved, short_name
-from minigrad.adjoint.frontend.groups import SHUFFLES
+from minigrad.adjoint.frontend.intrinsics import SHUFFLES
 from minigrad.adjoint.language import ast, rewrite
 from minigrad.adjoint.language.ast import DERIVATIVES, HALVES, Expr, Stmt, Target, base_name, gradient_type, is_float
 from minigrad.adjoint.language.control_flow import branch

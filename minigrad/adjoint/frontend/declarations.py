@@ -4,15 +4,15 @@ from dataclasses import replace
 from itertools import chain, count
 from math import inf
 
-from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.frontend.expressions import ASSIGNMENTS, ExpressionParser
-from minigrad.adjoint.frontend.groups import Group
+from minigrad.adjoint.frontend.intrinsics import Group
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, common_type, is_float, unused_name
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ONE, ZERO, int_value, replace_parts
+from minigrad.adjoint.language.rewrite import ONE, ZERO, constant, int_value, replace_parts
 from minigrad.adjoint.language.values import (
+    GROUP,
     Elements,
     Kind,
     Member,
@@ -73,6 +73,8 @@ class DeclarationParser(ExpressionParser):
     def accept_group_type(self) -> bool:
         """Step over `cg::thread_block` or `cg::thread_block_tile<32>`."""
         tokens, n = self.tokens, self.tokens.at
+        if self.symbols.type(tokens.next.text) is GROUP:
+            return bool(tokens.take())
         while tokens.tokens[n].kind == "name" and tokens.tokens[n + 1].text == "::":
             n += 2
         if tokens.tokens[n].text not in ("thread_block", "thread_block_tile", "thread_group", "grid_group"):

@@ -2,11 +2,9 @@
 
 from dataclasses import replace
 
-from minigrad.adjoint.frontend import groups
+from minigrad.adjoint.frontend import intrinsics
 from minigrad.adjoint.frontend.calls import CHANGES, CallParser, literal
-from minigrad.adjoint.frontend.constants import constant
-from minigrad.adjoint.frontend.groups import Group
-from minigrad.adjoint.frontend.intrinsics import is_packed
+from minigrad.adjoint.frontend.intrinsics import Group, is_packed
 from minigrad.adjoint.frontend.structs import Flat
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
@@ -20,7 +18,7 @@ from minigrad.adjoint.language.ast import (
 from minigrad.adjoint.language.control_flow import known
 from minigrad.adjoint.language.dataflow import names_in, written
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ONE, ZERO, negative
+from minigrad.adjoint.language.rewrite import ONE, ZERO, constant, negative
 from minigrad.adjoint.language.values import (
     Elements,
     FunctionItem,
@@ -251,7 +249,7 @@ class ExpressionParser(CallParser):
         name = self.tokens.identifier("a member's name")
         if isinstance(value, Group):
             self.tokens.expect("(")
-            return groups.method(self, value, name.text, [self.full() for _ in self.tokens.items(")")], name)
+            return intrinsics.method(self, value, name.text, [self.full() for _ in self.tokens.items(")")], name)
         if not isinstance(value, Struct):
             raise self.error(dot.place, f"{name.text} is asked of a value that has no members.")
         if self.tokens.next.text == "(":
@@ -374,7 +372,7 @@ class ExpressionParser(CallParser):
             raise self.error(name.place, f"{name.text} is used by its parts x, y and z.")
         if name.text == "warpSize":
             return ast.Number("32", "int")
-        if name.text in groups.NAMES:
+        if name.text in intrinsics.NAMES:
             known = self.group_call(name)
             if known is not None:
                 return known

@@ -6,7 +6,6 @@ from itertools import pairwise
 from typing import Any
 
 from minigrad.adjoint.frontend.assignments import by_name
-from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.frontend.declarations import STORAGE
 from minigrad.adjoint.frontend.inline import Functions
 from minigrad.adjoint.frontend.macros import typed_macros, whole_numbers
@@ -16,7 +15,7 @@ from minigrad.adjoint.language.ast import TYPES, Declare, Expr, Function, Place
 from minigrad.adjoint.language.dataflow import called, merge_copies, names_used
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.preprocessor import Find, tokenize
-from minigrad.adjoint.language.rewrite import int_literal, int_value
+from minigrad.adjoint.language.rewrite import constant, int_literal, int_value
 from minigrad.adjoint.language.values import VECTORS, Elements, FunctionItem, StructTemplate, StructType
 
 QUALIFIERS = (

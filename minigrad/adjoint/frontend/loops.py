@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, is_float, unused_name
 from minigrad.adjoint.language.control_flow import TRUE, leaves
@@ -13,6 +12,7 @@ from minigrad.adjoint.language.rewrite import (
     ONE,
     ZERO,
     conjuncts,
+    constant,
     flatten,
     logical_not,
     own_expressions,

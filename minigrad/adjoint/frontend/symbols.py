@@ -5,11 +5,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from minigrad.adjoint.frontend.constants import constant
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import BYTES, TYPES, Expr, Place, Stmt, base_name, unused_name
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
-from minigrad.adjoint.language.rewrite import ZERO, times
+from minigrad.adjoint.language.rewrite import ZERO, constant, times
 from minigrad.adjoint.language.values import (
     VECTORS,
     Elements,

@@ -288,3 +288,24 @@ def replace_parts(e: Expr, new: Callable[[Expr], Expr | None]) -> Expr:
             kind = "bool" if e.type == "bool" else common_type(*(part.type for part in parts))
             return ast.Unary(e.op, parts[0], kind) if len(parts) == 1 else ast.Binary(e.op, parts[0], parts[1], kind)
     return e
+
+
+def folded(e: ast.Expr) -> ast.Expr:
+    """A constant as one number."""
+    value = constant(e)
+    return e if value is None or isinstance(e, ast.Number) else ast.Number(str(value), e.type)
+
+
+def constant(e: ast.Expr | None) -> int | None:
+    """The value of a whole number, and of sums, products and the like of these that are not negative."""
+    match e:
+        case ast.Number() if not ast.is_float(e.type):
+            return int(e.text.rstrip("uUlL"), 0) if e.text[0].isdigit() else None
+        case ast.Cast() if not ast.is_float(e.type):
+            return constant(e.operand)
+        case ast.Binary(op="+" | "*" | "/" | "<<" | "|"):
+            a, b = constant(e.left), constant(e.right)
+            if a is None or b is None or (e.op == "/" and not b) or (e.op == "<<" and b > 31):
+                return None
+            return {"+": a + b, "*": a * b, "/": a // (b or 1), "<<": a << min(b, 31), "|": a | b}[e.op]
+    return None
