@@ -54,6 +54,10 @@ FORMS = {
         "Degrees d{x[i]}, e{x[0]}; double v = -d * e + d / 2.0 + sin(e); Own<double> o{x[1]}; Flag f{x[i]};\n"
         "if (f) v *= o; y[i] = v * (d > e ? (double)d : e.v) * (!f ? 2 : f.v);", CONVERTED,
     ),
+    "aligned members": kernel(
+        "A v; v.a = x[i]; v.b = x[0]; v.c = x[1]; y[i] = v.a * v.b * v.c * v.a;",
+        "struct A { alignas(16) double a; mutable double b; __align__(8) double c; };",
+    ),
     "scans": kernel(
         f"{TILE}double v = x[i]; for (int k = 0; k < 2; ++k) v = 0.3 * cg::inclusive_scan(tile, v * v) + x[k];\n"
         "v *= cg::exclusive_scan(tile, x[i], cg::plus<double>()); int m = cg::exclusive_scan(tile, 1);\n"
@@ -71,7 +75,13 @@ VIRTUAL = "struct A { double a; __device__ virtual double f() const { return a; 
 NONE = "struct A { double a; __device__ A() : a(3) {} };\nstruct B : A { double b; };\n"
 TWICE = "struct A { double a; };\nstruct B : A { double a; };\n"
 SUM = "template <typename T, typename... R> __device__ T sum(T a, R... r) { return a + sum(r...); }"
+BITS = "struct A { int n : 4; double a; };"
+INNER = "struct A { struct In { double a; } in; };"
+ENUM = "struct A { enum { X, Y } kind; double a; };"
 REFUSED = {
+    "A v; y[i] = v.a * x[i];": (BITS, "n is a bit-field; make it a whole number, and take its bits by shifts"),
+    "A v; y[i] = v.in.a * x[i];": (INNER, "a type within A is outside the subset; write it ahead of A, with a name"),
+    "A v; y[i] = v.kind * x[i];": (ENUM, "a type within A is outside the subset; write it ahead of A, with a name"),
     "B v; v.a = x[i]; y[i] = v.a;": (VIRTUAL, "A has virtual methods and is extended; leave virtual out"),
     "B v; y[i] = v.a * x[i];": (NONE, "the constructor of A runs for B; give B one of its own"),
     "B v; v.a = x[i]; y[i] = v.A::a;": (TWICE, "B and a struct that it extends have members of one name"),

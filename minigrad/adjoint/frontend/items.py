@@ -148,6 +148,9 @@ class FileItems:
             if tokens.next.text in ("public", "private", "protected") and tokens.peek().text == ":":
                 tokens.at += 2
                 continue
+            while tokens.next.text in ("mutable", "alignas", "__align__"):
+                if tokens.take().text != "mutable":
+                    tokens.at = parser.matching(tokens.at) + 1
             start = tokens.at
             if tokens.next.text in ("using", "typedef"):
                 self.alias(parser)
@@ -165,6 +168,9 @@ class FileItems:
             static = False
             while tokens.next.text in ("static", "constexpr", "inline"):
                 static |= tokens.take().text == "static"
+            if tokens.next.text in ("struct", "class", "enum") and "{" in (tokens.peek().text, tokens.peek(2).text):
+                why = f"a type within {made.name} is outside the subset; write it ahead of {made.name}, with a name."
+                raise parser.error(tokens.next.place, why)
             kind = parser.expect_type()
             while True:
                 stars = 0
@@ -175,6 +181,7 @@ class FileItems:
                 )
                 tokens.forbid(why, "&", *(["*"] if stars < 2 else [tokens.next.text]))
                 name = tokens.identifier("a member's name")
+                tokens.forbid(f"{name.text} is a bit-field; make it a whole number, and take its bits by shifts.", ":")
                 dims = []
                 while tokens.accept("["):
                     dims.append(folded(inline(parser.extent(name), parser.symbols.formulas)))
