@@ -15,9 +15,9 @@ _CONSTANT = re.compile(
 )
 _ENUM = re.compile(r"\benum\b[^{};()]*\{([^{}]*)\}")
 _REAL = re.compile(r"(?<![.>:\w])real\b")
-_OWN_REAL = re.compile(  # a variable, a member or a function of that name
+_OWN_REAL = re.compile(  # a variable, a member or a function of that name; `q * real(2)` is a product
     r"(?<![\w.])(?!(?:const|constexpr|return|else|case|new|operator|typename|class|volatile|static|inline)\b)"
-    r"[A-Za-z_]\w*(?:\s*[*&]\s*|\s+)real\s*[;,=[({]"
+    r"[A-Za-z_]\w*(?:\s*[*&]\s*real\s*[;,=[]|\s+real\s*[;,=[({])"
 )
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
 
