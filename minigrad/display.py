@@ -280,3 +280,15 @@ def regions(file: str, first: int, text: str) -> dict[str, Listing]:
         mark.group(1): Listing(file, first + text.count("\n", 0, mark.start()), text[mark.start() : end].rstrip())
         for mark, end in zip(marks, ends, strict=True)
     }
+
+
+def first_line(text: str, start: int) -> int:
+    """The offset of the first of the comment and template lines above the line that begins at `start`."""
+    while start > 0:
+        previous = text.rfind("\n", 0, start - 1) + 1
+        line = text[previous : start - 1].strip()
+        head = line.startswith(("template", 'extern "C"')) and line[-1:] not in ("}", ";")  # not of another item
+        if not (head or line.startswith("//")) or MARK.match(text[previous:start]):
+            break
+        start = previous
+    return start

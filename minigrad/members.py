@@ -8,6 +8,10 @@ from minigrad.scan import ATTRIBUTE, items, matching, parameter, renamed, split
 
 BYTES = {"char": 1, "bool": 1, "short": 2, "half": 2, "__half": 2, "int": 4, "unsigned": 4, "float": 4, "double": 8}
 EMPTY = (("alignas", "1", ()),)  # the members of a struct without any, which has one byte
+# What stands among a struct's members and is none.
+MARKS = ("alignas", "union", "open", "private")
+_ALIGNED = re.compile(r"(?:minigrad_align_\d+\s+)*\s*")
+_ACCESS = re.compile(r"\b(public|private|protected)\s*:(?!:)")
 _PACK = re.compile(r"#\s*pragma\s+pack\s*\(([^)]*)\)")
 _EXTENT = re.compile(r"\[((?:[\d\s()*/%+-]|<<|>>)+)\]")
 _CONSTANT = re.compile(
@@ -15,25 +19,26 @@ _CONSTANT = re.compile(
 )
 _ENUM = re.compile(r"\benum\b[^{};()]*\{([^{}]*)\}")
 _REAL = re.compile(r"(?<![.>:\w])real\b")
-_OWN_REAL = re.compile(  # a variable, a member or a function of that name; `q * real(2)` is a product
+_OWN_REAL = re.compile(  # a variable, a member or a function of that name
     r"(?<![\w.])(?!(?:const|constexpr|return|else|case|new|operator|typename|class|volatile|static|inline)\b)"
-    r"[A-Za-z_]\w*(?:\s*[*&]\s*real\s*[;,=[]|\s+real\s*[;,=[({])"
+    r"[A-Za-z_]\w*(?:\s*[*&]\s*real\s*[;,=[]|\s+real\s*[;,=[({])"  # `q * real(2)` is a product
 )
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
 
 
-def of_struct(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
-    """The type and the declarators of each line of a struct, e.g. ("float", ["x", "v[3]"]); None: it is not here.
+def of_struct(code: str, struct: str) -> list[tuple[str, str]]:
+    """The types and declarators of a struct's members, e.g. [("float", "x"), ("float*", "p")]; none: it is not here.
 
-    A pointer's type ends with *; those of a base come first. A bit-field, a pointer to pointers and a macro's call have
-    an empty type, and so have packed members: their layout is not read. An alignment and the word union come first, as
-    ("alignas", ["16"]) and ("union", [""]).
+    Bases come first, without a declarator, as do unions and structs that have no name within it. A struct that is
+    written there is its own type: its text. ("?", text) is a member whose layout is not read. There are MARKS among
+    them: an alignment ahead of what it is for, ("alignas", "16"); "union"; "open" of a struct in whose last bytes
+    C++ may place what is derived from it, and "private".
     """
     word, code = re.escape(struct), ATTRIBUTE.sub(_alignment, code)
     pattern = rf"\b(?P<key>struct|class|union)\s+(?P<more>[^{{}};()=<:]*?)\b{word}\b(?P<base>[^{{}};()=]*)\{{"
     heads = [*re.finditer(pattern, code)]
     if len(heads) > 1:
-        return [("", [""])]  # of one name in several namespaces
+        return [("?", f"two structs {struct}")]  # in several namespaces
     head = heads[0] if heads else None
     if not head and (alias := re.search(rf"\}}\s*{word}\s*;", code)):  # typedef struct { ... } Name;
         typedefs = re.finditer(
@@ -41,47 +46,84 @@ def of_struct(code: str, struct: str) -> list[tuple[str, list[str]]] | None:
         )
         head = next((each for each in typedefs if matching(code, each.end() - 1, "{}") == alias.start()), None)
     if not head:
-        return None
+        return []
     end = matching(code, head.end() - 1, "{}")
-    body = code[head.end() : end]
-    aligned, more = re.fullmatch(r"minigrad_align_(\d+)", head["more"].strip()), head["more"].strip()
+    body, more = code[head.end() : end], head["more"].strip()
     packed = [each[1] for each in _PACK.finditer(code, 0, head.start())][-1:] or [""]
-    unread = bool(more and not aligned) or re.search(r"\bvirtual\b", body) or re.search(r"\d", packed[0])
-    found = [("", [""])] * bool(unread or "minigrad_align" in code[end : code.find(";", end)])
-    found += [("alignas", [aligned[1]])] if aligned else []
-    found += [("union", [""])] * (head["key"] == "union")
-    found += _of_base(code, head["base"])
-    body = re.sub(r"\b(?:public|private|protected)\s*:", " ", body)
+    around = f"{more} {code[end + 1 : code.find(';', end)] if 'minigrad' in code[end : code.find(';', end)] else ''}"
+    if re.search(r"\d", packed[0]) or not _ALIGNED.fullmatch(around.strip() + " "):
+        return [("?", f"packed {struct}")]
+    found = [("alignas", each) for each in re.findall(r"\d+", more)] + [("union", "")] * (head["key"] == "union")
+    bases = [
+        re.sub(r"\b(?:public|protected|private)\b", "", each).strip() for each in split(head["base"].strip(": \n"))
+    ]
+    found += [("?" if " " in base else base, "" if " " not in base else base) for base in filter(None, bases)]
+    if any(bases):
+        found.append(("open", ""))
+    access = [(each.start(), each[1]) for each in _ACCESS.finditer(body) if _outside_braces(body, each.start())]
+    body = _ACCESS.sub(lambda each: " " * len(each[0]), body)
     for item in items(body):
+        said = next((word for at, word in reversed(access) if at < item.start), head["key"])
         text = body[item.start : item.stop].rstrip("; \n")
-        call = re.match(rf"(?!{word}\b|operator\b|static_assert\b)\w+\s*\(", text)  # of a macro
-        if call or re.match(r"(?:struct|class|union|enum)\b[^;]*\{", text):
-            found.append(("", [""]))
-            continue
-        plain = re.sub(r"\[[^\]]*\]", "", text).partition("=")[0]
-        declared = "(" in plain and not re.match(r"[^(]*\(\s*\*", plain)  # a method, and no pointer (*f)(int)
-        if not text or declared or re.match(r"static\b|using\b|typedef\b|friend\b", text):
-            continue
-        first, *others = (re.sub(r"\s*(?:=.*|\{.*\})$", "", each, flags=re.S) for each in split(text))
-        bare = re.sub(r"\[[^\]]*\]", "", ", ".join((first, *others)))
-        if "*" in bare and "[" not in text and not re.search(r"[&{=:(<]|\*\s*(?:const\s*)?\*", bare):
-            kind, star, name = first.partition("*")
-            for each in (parameter(f"{kind} {declarator}") for declarator in (star + name, *others)):
-                found.append((each.type + " *" * each.pointer, [each.name]))
-            continue
-        line = re.fullmatch(r"(?:mutable\s+)?([\w\s:<>,]*?)\s*(\w+(?:\s*\[[^\]]+\])*)", first)
-        known = line and not re.search(r"[*&{=]|\b(?:minigrad_)?align", bare)
-        found.append((line[1], [line[2], *others]) if line and known else ("", [""]))
+        made = [*_declared(text, struct)]
+        hidden = said in ("class", "private", "protected") and any(kind not in MARKS for kind, _ in made)
+        found += [*made, *([("private", ""), ("open", "")] if hidden else [])]
     rest = body[max((item.stop for item in items(body)), default=0) :].strip()  # such as macros without semicolons
-    return [*found, *([("", [""])] * bool(rest))] or [("alignas", ["1"])]
+    return [*found, *([("?", rest)] if rest else [])] or [("alignas", "1")]
 
 
-def _of_base(code: str, clause: str) -> list[tuple[str, list[str]]]:
-    """The members of a base, as in `: public Base`; unread where more than one type of them lets C++ pad in between."""
-    base = re.fullmatch(r"\s*:\s*(?:public\s+)?(\w+)\s*", clause)
-    found = of_struct(code, base[1]) if base else None
-    alike = found is not None and len({kind for kind, _ in found}) <= 1
-    return found if found is not None and alike else [("", [""])] * bool(clause.strip())
+def _outside_braces(code: str, at: int) -> bool:
+    return code.count("{", 0, at) == code.count("}", 0, at)
+
+
+def _declared(text: str, struct: str) -> Iterator[tuple[str, str]]:
+    """The members that an item of a struct declares."""
+    if not text or re.match(r"(?:static|using|typedef|friend|static_assert|template)\b", text):
+        return
+    if aligned := re.match(r"minigrad_align_(\d+)\s*", text):
+        for each in _declared(text[aligned.end() :], struct):
+            yield from (each,) if each[0] in MARKS else (("alignas", aligned[1]), each)
+        return
+    if inner := re.match(r"(struct|class|union|enum)\b([^{;(]*)\{", text):  # a type that is written here
+        key, name = inner[1], re.sub(r"\bclass\b|:.*", "", inner[2], flags=re.S).strip()
+        end = matching(text, inner.end() - 1, "{}") + 1
+        kind, declared = name or ("int" if key == "enum" else text[:end]), text[end:].strip()
+        if declared:
+            yield from _declarators(kind, declared)
+        elif key != "enum" and not name:
+            yield kind, ""
+        return
+    plain = re.sub(r"\[[^\]]*\]", "", text).partition("=")[0]
+    if "(" in plain and not re.match(r"[^(]*\(\s*\*", plain):  # a method, and no pointer (*f)(int)
+        if re.match(rf"(?!(?:{re.escape(struct)}|operator)\b)\w+\s*\(", text):
+            yield "?", text  # a macro's call
+        elif re.match(rf"[^(]*(?:(?<!\w){re.escape(struct)}\s*\(|~|\boperator\s*=\s*\()", text):
+            if not re.search(r"=\s*default$", text):
+                yield "open", ""
+        elif re.match(r"virtual\b", text):
+            yield "?", text
+        return
+    if re.search(r"[={]", text.partition(":")[0]):
+        yield "open", ""
+    first = re.sub(r"\s*(?:=.*|\{.*\})$", "", split(text)[0], flags=re.S)
+    line = re.fullmatch(r"([\w\s:<>,]*?)\s*([*&(].*|\b\w+(?:\s*\[[^\]]*\])*)", first, re.S)
+    if line and line[1].strip() and "minigrad_align" not in text:
+        yield from _declarators(re.sub(r"\b(?:mutable|volatile)\b", "", line[1]).strip(), text[line.start(2) :])
+    else:
+        yield "?", text
+
+
+def _declarators(kind: str, declared: str) -> Iterator[tuple[str, str]]:
+    """The members of a type: numbers, structs and arrays of them by their declarators, pointers with * at the type."""
+    for each in split(declared):
+        each = re.sub(r"\s*(?:=.*|\{.*\})$", "", each, flags=re.S)
+        pointer = re.fullmatch(r"\*\s*(?:(?:const|__restrict__|__restrict)\s+)*(\w+)", each)
+        if pointer:
+            found = parameter(f"{kind} * {pointer[1]}")
+            yield (f"{found.type} *", found.name) if found.pointer else ("?", f"{kind} {each}")
+        else:
+            plain = re.fullmatch(r"\w+(?:\s*\[[^\]]+\])*", each)
+            yield (re.sub(r"^const\s+|\s+const$", "", kind), each) if plain else ("?", f"{kind} {each}")
 
 
 _STRUCT = re.compile(r"\btemplate\s*<(?P<parameters>[^{};]*?)>\s*(?P<key>struct|class)\b(?P<name>[^{};=]*)\{")
@@ -134,9 +176,9 @@ def constants(code: str) -> Iterator[tuple[str, str]]:
 
 
 def extents(declarator: str, values: Mapping[str, int]) -> str:
-    """`v[N * 2]` -> `v[6]`; ? for one that is not read."""
+    """`v[N * 2]` -> `v[6]`."""
     text = _WORD.sub(lambda found: str(values.get(found[0], found[0])), declarator)
-    return _EXTENT.sub(lambda found: f"[{eval(found[1].replace('/', '//'), {})}]", text) or "?"
+    return _EXTENT.sub(lambda found: f"[{eval(found[1].replace('/', '//'), {})}]", text)
 
 
 @lru_cache(64)

@@ -11,8 +11,8 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from minigrad import members
-from minigrad.display import MARK
 from minigrad.display import Listing as Listing
+from minigrad.display import first_line
 from minigrad.display import regions as regions
 from minigrad.errors import CompileError
 from minigrad.scan import (
@@ -70,6 +70,7 @@ class Source:
     kernel: str = ""  # the one that is wanted: what does not compile may be left out where it needs none of it
     macros: tuple[tuple[str, str], ...] = ()  # those of a build, which decide what stands under #if
     left_out: frozenset[tuple[str, int]] = frozenset()  # files, and offsets of their items
+    assertions: str = ""  # behind the kernel
     words: frozenset[str] = frozenset()  # of a header: the words of device code in the text that includes it
 
     @staticmethod
@@ -112,7 +113,7 @@ class Source:
             declared = without_directives(code[match.end() : close])
             declared = self.expanded(declared, {parameter(each).name for each in split(declared)})
             params = () if declared.strip() in ("", "void") else tuple(map(self._parameter, split(declared)))
-            start = _first_line(self.text, code.rfind("\n", 0, match.start()) + 1)
+            start = first_line(self.text, code.rfind("\n", 0, match.start()) + 1)
             stop = matching(code, body, "{}") + 1
             at = match.start() + max(match[0].find("__global__"), 0)
             again = found.get(match[1])
@@ -144,12 +145,20 @@ class Source:
         return param
 
     def _members(self, text: str, struct: str, inside: tuple[str, ...]) -> tuple:
-        made, found = [], members.of_struct(text, struct)
-        for its, name in ((its, name) for its, names in found or [] for name in names):
-            each = self._parameter(f"{its or '?'} {name.partition('[')[0] or '?'}", (*inside, struct))
-            own = members.extents("*" * ("*" in its) + self.expanded(name), self.tunables)
+        made: list[tuple[str, str, tuple]] = []
+        for its, name in members.of_struct(text, struct):
+            if its in ("?", *members.MARKS):
+                made.append((its, name, ()))
+                continue
+            if "{" in its:  # without a name
+                word = its.partition("{")[0].split()[0]
+                inner = f"{word} unnamed {its[its.index('{') :]};"
+                each = Param(name, f"{word} {{...}}", False, False, self._members(inner, "unnamed", (*inside, struct)))
+            else:
+                each = self._parameter(f"{its} {name.partition('[')[0] or 'base'}", (*inside, struct))
+            own = members.extents("*" * its.endswith("*") + self.expanded(name), self.tunables)
             made.append((each.type, own, each.members))
-        return tuple(made) if made or found is None else members.EMPTY
+        return tuple(made)
 
     def _of_template(self, param: Param, inside: tuple[str, ...]) -> Param:
         """A parameter whose type is a template's instance, as Pack<float, 4>, or lies in one, as vec4<float>::Type."""
@@ -170,7 +179,7 @@ class Source:
     def expanded(self, text: str, names: Collection[str] = ()) -> str:
         """The text with the values of macros and constants, but for those of a launch, and of parameters' `names`."""
         values, own = self._compiled[1], {name for name in ("real", "wide") if f"#ifndef {name}" in self._all}
-        own |= {name for name in names if values.get(name, "").isdigit()}
+        own |= {name for name in names if values.get(name, "")[:1] in {*"(-0123456789"}}
         for _ in range(5):
             text = _WORD.sub(lambda found: found[0] if found[0] in own else values.get(found[0], found[0]), text)
         return text
@@ -213,8 +222,10 @@ class Source:
 
     @cached_property
     def edits(self) -> list[Edit]:
-        """A template's kernel put into a namespace in which its parameters have their arguments."""
+        """Assertions; a template's kernel put into a namespace in which its parameters have their arguments."""
         edits: list[Edit] = []
+        if self.assertions and self.kernel in self.kernels:
+            edits += [(stop, stop, self.assertions) for stop in self.kernels[self.kernel].stops]
         if self.template:
             values = "".join(
                 f"using {name} = {value}; " if kind in ("class", "typename") else f"constexpr {kind} {name} = {value}; "
@@ -386,15 +397,3 @@ class Source:
         included = (Source.read(path.relative_to(CUDA).as_posix()) for path in self.included if CUDA in path.parents)
         places = [(self.name, first, text), (self.name, 1, head), *((each.name, 1, each.text) for each in included)]
         return next((found for place in places if (found := regions(*place))), {})
-
-
-def _first_line(text: str, start: int) -> int:
-    """The offset of the first of the comment and template lines above the line that begins at `start`."""
-    while start > 0:
-        previous = text.rfind("\n", 0, start - 1) + 1
-        line = text[previous : start - 1].strip()
-        head = line.startswith(("template", 'extern "C"')) and line[-1:] not in ("}", ";")  # not of another item
-        if not (head or line.startswith("//")) or MARK.match(text[previous:start]):
-            break
-        start = previous
-    return start

@@ -18,6 +18,7 @@ from minigrad.scan import (
 from minigrad.source import Source
 
 _NAMESPACE = re.compile(r"\bnamespace\s+([\w:]+)\s*\{")
+_WRITES = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\([^)\n]*\)(?:\\\n|[^\n])*\b__global__\b", re.M)
 _SPECIAL = re.compile(r"template\s*<\s*>")
 
 
@@ -50,6 +51,7 @@ def chosen(source: Source, name: SaidKernel) -> tuple[Source, str]:
     if heads and not fit:
         have = " and ".join(f"{name.kernel}({', '.join(_types(head))})" for head in heads.values())
         raise ValueError(f"{source.name} has {have}, and none of them takes ({', '.join(name.types or ())}).")
+    _refuse(source, name, heads)
     if len(heads) < 2:
         return source, template
     fit = {item: head for item, head in fit.items() if _inside(code, item, name.spaces)}
@@ -66,6 +68,27 @@ def chosen(source: Source, name: SaidKernel) -> tuple[Source, str]:
             for m in re.finditer(rf"{_SPECIAL.pattern}|(?<=\b{name.kernel})\s*<[^()]*>(?=\s*\()", head)
         ]
     return replace(source, text=apply(edits, source.text)), "" if special else template
+
+
+def _refuse(source: Source, name: SaidKernel, heads: dict[TopLevel, str]) -> None:
+    """Raise ValueError for a namespace without the kernel, a template of any number of arguments, a macro's kernel."""
+    inside = any(_inside(source.code, item, name.spaces) for item in heads)
+    last = name.spaces[-1] if heads and not inside else ""
+    if last and (re.search(rf"\bnamespace\s+[\w:]*\b{last}\b", source.code) or last not in source.code):
+        raise ValueError(f"{source.name} has {name.kernel}, but none in the namespace {'::'.join(name.spaces)}.")
+    if name.arguments and any(re.match(r"template\s*<[^{};()]*\.\.\.", head) for head in heads.values()):
+        raise ValueError(
+            f"{name.kernel} is a template of any number of arguments, and its parameters are not known here. Put its "
+            "body into a __device__ function, and write a kernel with the parameters you need that calls it."
+        )
+    macro = next(
+        (each for each in _WRITES.finditer(source.code) if not heads and name.kernel not in source.kernels), None
+    )
+    if macro and re.search(rf"^\s*{macro[1]}\s*\(", source.code, re.M):
+        raise ValueError(
+            f"the text has no kernel {name.kernel!r}, but a macro {macro[1]} that writes kernels. Write a template in "
+            "its place, which is named with its arguments, 'name<double>', or write the kernel out."
+        )
 
 
 def _spaces(text: str, code: str, item: TopLevel) -> list[Edit]:

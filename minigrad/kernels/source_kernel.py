@@ -13,7 +13,7 @@ import numpy as np
 from minigrad.devices import for_launch
 from minigrad.devices.device import Dim3
 from minigrad.errors import require, require_bool
-from minigrad.kernels import arguments
+from minigrad.kernels import arguments, structs
 from minigrad.kernels.chosen_kernel import chosen, parse
 from minigrad.kernels.included_kernel import defining
 from minigrad.kernels.kernel import Kernel
@@ -92,10 +92,9 @@ def kernel(
     macros = tuple((key, str(int(v) if isinstance(v, bool) else v)) for key, v in (defines or {}).items())
     source = replace(source_of(f"mg.kernel {name}", source_or_path, plain), macros=macros)
     source, template = chosen(defining(source, plain), said)
-    source = wanted(source, plain, template)
+    source = asserted(wanted(source, plain, template), plain)
     made = SourceKernel(source, plain, defines=defines, cooperative=cooperative)
     made.waits = True
-    _ = made.signature  # raises where the text has no such kernel
     if left := source.host_names:
         warnings.warn(f"{source.name}: code for the host is left out: {', '.join(left)}.", stacklevel=2)
     return made
@@ -112,6 +111,14 @@ def wanted(source: Source, kernel: str, template: str = "") -> Source:
     made = replace(source, kernel=kernel, template=template)
     kept = ("code", "_compiled", "_kernel", "_texts", "_all", *(() if template else ("kernels", "aliases")))
     made.__dict__.update((name, source.__dict__[name]) for name in kept if name in source.__dict__)
+    return made
+
+
+def asserted(source: Source, kernel: str) -> Source:
+    """The same text, which compiles only where structs are laid out as they are read here. Raises ValueError."""
+    found = structs.assertions(kernel, source.signature(kernel).params)
+    made = replace(source, assertions=found) if found else source
+    made.__dict__.update({name: known for name, known in source.__dict__.items() if name not in made.__dict__})
     return made
 
 

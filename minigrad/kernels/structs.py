@@ -2,10 +2,10 @@
 
 import ctypes
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,71 +13,157 @@ from minigrad.devices.array import Array
 from minigrad.devices.dtypes import dtype_of, is_bfloat16
 from minigrad.errors import LaunchError, short
 from minigrad.kernels.types import ELEMENTS, plain
+from minigrad.members import MARKS
 from minigrad.source import Param
 
 ADDRESS = np.dtype(np.uint64)
 BYTES = {1: ctypes.c_uint8, 2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
 WIDEST = 8  # bytes of ctypes' most aligned type
+# The types of a kernel's parameters in C++, and those to which they point.
+_AT = (
+    "namespace minigrad_layout { template <class T> struct Of { using type = T; }; "
+    "template <class T> struct Of<T*> { using type = T; }; template <int n, class F> struct At; "
+    "template <class A, class... P> struct At<0, void(A, P...)> : Of<A> {}; "
+    "template <int n, class A, class... P> struct At<n, void(A, P...)> : At<n - 1, void(P...)> {}; }"
+)
+
+
+class Placed(NamedTuple):
+    """The types and the offsets of a struct's members by their names, where the last one ends, and the alignment."""
+
+    members: dict[str, tuple[Any, int]]
+    end: int
+    align: int
+
+    @property
+    def size(self) -> int:
+        return -(-max(self.end, 1) // self.align) * self.align
+
+
+# What to do about a member that is not read, by a pattern in its declaration; the first counts.
+_WAYS = (
+    (r"^two structs", "Give one of them another name."),
+    (r"^packed", "Without #pragma pack and attributes it is; or give an array of each member."),
+    (r"\bvirtual\b", "The host's tables of virtual functions and bases are not on the GPU: write the struct without."),
+    (r"(?<!:):(?!:)", "No dtype of NumPy has bit-fields: make it a whole number, and take its bits by shifts."),
+    (r"[*&(]", "Pointers in a struct lead to numbers or structs: give what it leads to as a parameter of its own."),
+    ("", "Members are numbers, vectors, structs, pointers to these, and arrays whose extents are numbers, with alignas "
+     "ahead of them: give what it holds as a parameter of its own."),
+)  # fmt: skip
 
 
 @cache
 def layout(struct: str, members: tuple) -> tuple[np.dtype, int]:
     """The dtype of a struct, padded as C does, and its alignment. Raises LaunchError for a member that is not read."""
-    names: list[str] = []
-    formats: list[Any] = []
-    offsets: list[int] = []
-    end, most = 0, 1
+    placed = _placed(struct, members)
+    formats, offsets = [kind for kind, _ in placed.members.values()], [at for _, at in placed.members.values()]
+    own = {"names": list(placed.members), "formats": formats, "offsets": offsets, "itemsize": placed.size}
+    return np.dtype(own), placed.align  # type: ignore[call-overload]
+
+
+@cache
+def _placed(struct: str, members: tuple) -> Placed:
+    """The members of a base, and of a union without a name, are the struct's own."""
+    found: dict[str, tuple[Any, int]] = {}
+    end, align, at_least = 0, 1, 1
     union = any(kind == "union" for kind, _, _ in members)
     for kind, declarator, inner in members:
-        if kind == "union":
+        if kind in MARKS:
+            at_least = int(declarator or at_least)
+            align = max(align, at_least)
             continue
-        if kind == "alignas":
-            most = max(most, int(declarator))
-            continue
+        name, *extents = re.findall(r"\w+", declarator) or [""]
+        if kind == "?" or not all(extent.isdigit() for extent in extents) or not (name or inner):
+            raise _unread(struct, declarator if kind == "?" else f"{kind} {declarator}".strip())
         pointer = declarator.startswith("*")
-        name, *extents = re.findall(r"\w+", declarator) or ["?"]
-        if not name.isidentifier() or not all(extent.isdigit() for extent in extents):
-            raise _unread(struct, declarator)
-        dtype, align = (ADDRESS, 8) if pointer else layout(kind, inner) if inner else _element(struct, kind)
-        shape = tuple(map(int, extents))
-        offset = 0 if union else -(-end // align) * align
-        end, most = max(end, offset + dtype.itemsize * prod(shape)), max(most, align)
-        names.append(name)
-        formats.append((dtype, shape) if shape else dtype)
-        offsets.append(offset)
-    size = -(-max(end, 1) // most) * most
-    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size}), most
+        own = _placed(kind, inner) if inner and not pointer else Placed({}, 0, 8)
+        if pointer:
+            dtype, size = ADDRESS, 8
+        elif name:
+            dtype, its = layout(kind, inner) if inner else _element(struct, kind, declarator)
+            size, own = dtype.itemsize, own._replace(align=its)
+        else:
+            base = "{" not in kind
+            open_end = base and ("open", "", ()) in inner
+            size = 0 if base and not own.members else own.end if open_end else own.size
+        offset = 0 if union else -(-end // max(own.align, at_least)) * max(own.align, at_least)
+        align, at_least = max(align, own.align), 1
+        end = max(end, offset + size * prod(map(int, extents)))
+        if name:
+            shape = tuple(map(int, extents))
+            found[name] = ((dtype, shape) if shape else dtype, offset)
+        else:
+            found |= {each: (its, offset + at) for each, (its, at) in own.members.items()}
+    return Placed(found, end, align)
 
 
-def _element(struct: str, kind: str) -> tuple[np.dtype, int]:
+def _element(struct: str, kind: str, declarator: str = "") -> tuple[np.dtype, int]:
     """The dtype and the alignment of a number or a vector."""
     if plain(kind) == "bfloat16":
         return dtype_of("bfloat16"), 2
     if (found := ELEMENTS.get(plain(kind))) is None:
-        raise _unread(struct, kind)
+        raise _unread(struct, f"{kind} {declarator}".strip())
     dtype, lanes = found
     align = min(dtype.itemsize * (lanes & -lanes), 16)
     return (np.dtype((dtype, (lanes,))), align) if lanes > 1 else (dtype, align)
 
 
 def _unread(struct: str, member: str) -> LaunchError:
-    if member in ("real", "wide"):
+    """member: its declaration."""
+    kind = member.partition(" ")[0]
+    said = re.sub(r"\s*\bminigrad_align_\w+|\s+", " ", member).strip()
+    if kind in ("real", "wide"):
         return LaunchError(
-            f"struct {struct} has a member of type {member}, which only a launch defines; give it a type or a macro of "
-            "your own."
+            f"struct {struct} has a member of type {kind}, {said!r}, which only a launch defines; give it a type or a "
+            "macro of your own."
         )
-    return LaunchError(
-        f"struct {struct}: the layout of {'a member' if member == '?' else member!r} is not read here; members are "
-        "numbers, vectors, structs of these, and arrays with extents in digits. Take a void* and cast it in the kernel."
-    )
+    way = next(words for pattern, words in _WAYS if re.search(pattern, said))
+    return LaunchError(f"struct {struct}: the layout of {said!r} is not read here. {way}")
+
+
+def assertions(kernel: str, params: Iterable[Param]) -> str:
+    """C++ that compiles only where the compiler places a parameter's members as they are read here.
+
+    It stands behind the kernel, whose type gives those of its parameters, whatever their namespaces are.
+    """
+    said = []
+    for n, param in enumerate(params):
+        try:
+            places = [*_places(param.type, param.members)]
+            size = layout(param.type, param.members)[0].itemsize
+        except LaunchError:
+            continue  # the launch says so
+        kind = f"minigrad_layout::At<{n}, decltype({kernel})>::type"
+        checks = [f"sizeof({kind}) == {size}"] if param.members else []
+        for name, offset, size in places:
+            checks += [f"__builtin_offsetof({kind}, {name}) == {offset}", f"sizeof((({kind}*)0)->{name}) == {size}"]
+        words = f"struct {param.type}: the compiler places its members otherwise than minigrad reads them"
+        said += [f'static_assert({" && ".join(checks)}, "{words}");'] * bool(checks)
+    return f' extern "C++" {{ {_AT} }} {" ".join(said)}' if said else ""
+
+
+def _places(struct: str, members: tuple, path: str = "", start: int = 0) -> Iterator[tuple[str, int, int]]:
+    """The members that a kernel may name, those within others too, each with its offset and its bytes."""
+    placed, own = _placed(struct, members), fields(members)
+    for name, (dtype, offset) in placed.members.items() if not _is_private(members) else ():
+        kind, declarator, inner = own[name]
+        yield path + name, start + offset, np.dtype(dtype).itemsize
+        if inner and not declarator.startswith("*"):
+            first = "[0]" * declarator.count("[")
+            yield from _places(kind, inner, f"{path}{name}{first}.", start + offset)
+
+
+def _is_private(members: tuple) -> bool:
+    return any(kind == "private" or (not name and _is_private(inner)) for kind, name, inner in members)
 
 
 def check(place: str, param: Param, dtype: np.dtype) -> None:
     """Raise TypeError where an array's dtype is not that of the struct, with the dtype that is."""
-    if name := next((name for _, name, _ in param.members if name.startswith("*")), ""):
+    pointers = (name for name, (_, said, _) in fields(param.members).items() if said.startswith("*"))
+    if name := next(pointers, ""):
         raise LaunchError(
-            f"{place}: {param.type} holds the pointer {name[1:]}; give a list with the members of each element, "
-            f"[{{{name[1:]!r}: tensor, ...}}, ...]."
+            f"{place}: {param.type} holds the pointer {name}; give a list with the members of each element, "
+            f"[{{{name!r}: tensor, ...}}, ...]."
         )
     wanted, _ = layout(param.type, param.members)
     if wanted == dtype or _alike(wanted, dtype):
@@ -103,20 +189,32 @@ def _words(dtype: np.dtype) -> str:
     """The dtype as one writes it: with align=True, where that gives the padding."""
     if not dtype.names:
         return str(dtype)
-    listed = [(name, _listed(dtype[name])) for name in dtype.names]
-    aligned = np.dtype([(name, dtype[name]) for name in dtype.names], align=True)
-    if _alike(dtype, aligned):
-        return f"np.dtype({listed!r}, align=True)".replace("'<", "'")
+    if _alike(dtype, _aligned(dtype)):
+        return f"np.dtype({_text(dtype, True)}, align=True)"
+    formats = ", ".join(_text(dtype[name]) for name in dtype.names)
     offsets = [dtype.fields[name][1] for name in dtype.names]  # type: ignore[index]
-    formats = [kind for _, kind in listed]
-    words = {"names": list(dtype.names), "formats": formats, "offsets": offsets, "itemsize": dtype.itemsize}
-    return f"np.dtype({words!r})".replace("'<", "'")
+    return (
+        f"np.dtype({{'names': {[*dtype.names]}, 'formats': [{formats}], 'offsets': {offsets}, "
+        f"'itemsize': {dtype.itemsize}}})"
+    )
 
 
-def _listed(dtype: np.dtype) -> Any:
+def _text(dtype: np.dtype, aligned: bool = False) -> str:
+    """A member's dtype; aligned: within one with align=True."""
     if dtype.subdtype:
-        return (_listed(dtype.base), dtype.shape)
-    return [(name, _listed(dtype[name])) for name in dtype.names] if dtype.names else dtype.str
+        return f"({_text(dtype.base, aligned)}, {dtype.shape})"
+    if not dtype.names:
+        return repr(dtype.str.lstrip("<"))
+    if not aligned:
+        return _words(dtype)
+    return f"[{', '.join(f'({name!r}, {_text(dtype[name], True)})' for name in dtype.names)}]"
+
+
+def _aligned(dtype: np.dtype) -> np.dtype:
+    """The same members as align=True places them."""
+    if dtype.subdtype:
+        return np.dtype((_aligned(dtype.base), dtype.shape))
+    return np.dtype([(name, _aligned(dtype[name])) for name in dtype.names], align=True) if dtype.names else dtype
 
 
 @cache
@@ -186,9 +284,11 @@ def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tup
 
 
 def fields(members: tuple) -> dict[str, tuple]:
-    """The members that have names, by these: type, declarator, and the members of that type."""
-    named = [each for each in members if each[0] not in ("union", "alignas")]
-    return {next(iter(re.findall(r"[A-Za-z_]\w*", each[1])), "?"): each for each in named}
+    """The members by name, those of bases too: type, declarator, and the members of that type."""
+    found: dict[str, tuple] = {}
+    for each in (each for each in members if each[0] not in MARKS):
+        found |= {re.findall(r"\w+", each[1])[0]: each} if each[1] else fields(each[2])
+    return found
 
 
 def tensors(value: Any) -> Iterator[Any]:
@@ -233,7 +333,8 @@ def array_of(place: str, param: Param, elements: Sequence[Mapping[str, Any]], ar
 
 
 def holds_pointers(members: tuple) -> bool:
-    return any(declarator.startswith("*") or holds_pointers(inner) for _, declarator, inner in members)
+    """True also where a member is not read: it may be one."""
+    return any(kind == "?" or said.startswith("*") or holds_pointers(inner) for kind, said, inner in members)
 
 
 def addresses(members: tuple, host: np.ndarray) -> Iterator[np.ndarray]:

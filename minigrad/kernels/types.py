@@ -12,8 +12,8 @@ _TYPES: dict[str, tuple[str, Any, dict[str, int]]] = {
     "float64": ("double", ctypes.c_double, {"double2": 2, "double3": 3, "double4": 4}),
     "int32": ("int", ctypes.c_int, {"int2": 2, "int3": 3, "int4": 4}),
     "uint32": ("unsigned", ctypes.c_uint, {"uint2": 2, "uint3": 3, "uint4": 4}),
-    "int64": ("long long", ctypes.c_longlong, {"longlong2": 2, "longlong4": 4}),
-    "uint64": ("unsigned long long", ctypes.c_ulonglong, {"ulonglong2": 2, "ulonglong4": 4}),
+    "int64": ("long long", ctypes.c_longlong, {"longlong2": 2, "longlong3": 3, "longlong4": 4}),
+    "uint64": ("unsigned long long", ctypes.c_ulonglong, {"ulonglong2": 2, "ulonglong3": 3, "ulonglong4": 4}),
     "int8": ("signed char", ctypes.c_byte, {"char2": 2, "char3": 3, "char4": 4}),
     "uint8": ("unsigned char", ctypes.c_ubyte, {"uchar2": 2, "uchar3": 3, "uchar4": 4}),
     "int16": ("short", ctypes.c_short, {"short2": 2, "short3": 3, "short4": 4}),
@@ -30,7 +30,13 @@ ELEMENTS = {
 }
 BFLOATS = {"bfloat16": 1, "bfloat162": 2}  # of ml_dtypes, which need not be installed
 _ALIASES = {
-    "dim3": "uint3", "long2": "longlong2", "ulong2": "ulonglong2", "cuComplex": "float2",
+    "dim3": "uint3", "cuComplex": "float2",
+    "u_int8_t": "unsigned char", "u_int16_t": "unsigned short", "u_int32_t": "unsigned",
+    "u_int64_t": "unsigned long long", "uint1": "unsigned", "long1": "long",
+    "ulong1": "unsigned long", "longlong1": "long long", "ulonglong1": "unsigned long long",
+    **{f"{kind}{n}": f"{kind[:-4]}longlong{n}" for kind in ("long", "ulong") for n in (2, 3, 4)},
+    **{f"{kind}1": kind for kind in ("float", "double", "int", "short")},
+    "char1": "signed char", "uchar1": "unsigned char", "ushort1": "unsigned short",
     "cuFloatComplex": "float2", "cuDoubleComplex": "double2",
     "__half": "half", "__half2": "half2", "__nv_bfloat16": "bfloat16", "nv_bfloat16": "bfloat16",
     "__nv_bfloat162": "bfloat162", "nv_bfloat162": "bfloat162",

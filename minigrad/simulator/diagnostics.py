@@ -28,12 +28,19 @@ _ON_A_GPU = (
     ("expected|<<<", "<<<", "a kernel that launches another one runs only on a GPU; launch both from Python."),
     ("declared|name|namespace|class", r"\b(?:cub|thrust|cuda)::",
      "CUB, Thrust and libcu++ run only on a GPU; cooperative groups have reduce and scan, here as well."),
+    ("", r"\b(?:this_cluster|cluster_group)\b",
+     "clusters of blocks run only on a GPU; all blocks can meet, this_grid().sync(), in a cooperative launch."),
+    ("", r"\bbarrier_(?:arrive|wait)\b",
+     "a barrier in two steps runs only on a GPU; write sync() in place of barrier_wait, and no barrier_arrive."),
+    ("", r"\bblock_tile_memory\b",
+     "tiles of more than 32 threads run only on a GPU; without block_tile_memory take tiles of 32 or the block."),
     ("declared", r"\bcurand", "random numbers of cuRAND run only on a GPU; give the kernel an array of them."),
     ("declared|name|class", r"\bwmma::",
      "fragments of tensor cores are in mma.h: write #include <mma.h>. It has no products of less than 8 bits."),
     ("declared", r"\b__(?:shfl\w*|ballot|any|all)\b(?<!_sync)",
      "since CUDA 9 it ends in _sync and begins with the mask of its lanes: __shfl_down_sync(0xffffffff, x, 1)."),
 )  # fmt: skip
+_ALONE = ("inline PTX", *(why for *_, why in _ON_A_GPU if "only on a GPU" in why))  # other errors only follow from it
 _UNKNOWN = re.compile(r"'__\w+' was not declared|undeclared identifier '__\w+'")
 # An error inside a header names the line that uses the header: GCC before the error, Clang and macros after it.
 _USED_BEFORE = re.compile(r"^(.+?):(\d+):(?:\d+:)? .*required from")
@@ -110,10 +117,10 @@ def faults(log: str, parts: Mapping[str, str], own: str) -> list[Rejection]:
 def compile_error(log: str, found: Iterable[Rejection], missing: Iterable[str] = ()) -> CompileError:
     """The first of these errors as an exception; missing: headers that are not here."""
     errors = list(dict.fromkeys(fault.message for fault in found))
-    ptx = [error for error in errors if "inline PTX" in error][:1]  # the other errors only follow from it
-    words = "\n".join(ptx or errors[:MAX_ERRORS]) or log.strip()
+    alone = [error for error in errors if any(why in error for why in _ALONE)][:1]
+    words = "\n".join(alone or errors[:MAX_ERRORS]) or log.strip()
     headers = ", ".join(dict.fromkeys(missing))
-    if headers and not ptx:
+    if headers and "inline PTX" not in words:
         words += f"\nThere is no file {headers}. Put what the kernel needs of it beside the text. {_HEADERS}"
     return CompileError(words + hint(words))
 

@@ -86,6 +86,15 @@ RIGHT = {
         ahead="__device__ double at(const void* p, int i) { return ((const double*)p)[i]; }",
         params="const void* __restrict__ x, void* y",
     ),
+    "functions of one operand": source(
+        "double v = exp10(x[i]) * sinpi(x[i]) + cospi(x[0]) * asinh(x[i]) + acosh(x[i] + 1) * atanh(x[1]);\n"
+        "y[i] = v * rcbrt(x[i]) + erfcx(x[i]) * erfinv(x[i]) + erfcinv(x[i]) * normcdfinv(x[0]);"
+    ),
+    "functions of two operands": source(
+        "double s, c; sincospi(x[i], &s, &c); if (__builtin_expect(i < 5, 1)) s += fdim(x[i], x[7 - i]);\n"
+        "y[i] = fdim(x[i], 0.7) + s * c * nearbyint(x[0]) + rhypot(x[i], x[0]) * ldexp(x[i], i);\n"
+        "y[i] += scalbn(x[i] * x[i], -2);"
+    ),
     "for ever": source("double v = x[i]; for (;;) { v = v * x[i]; if (v < 0.1) break; } y[i] = v;"),
     "names": ahead("#define REAL double\n#define TWO 2\n#define FOUR (TWO + 2)", "REAL v = x[i]; y[i] = v * FOUR;"),
     "a macro over lines": ahead("#define SUM (1 + \\\n  2 + \\\n  3)", "double v = x[i];\ny[i] = v * v * SUM;"),

@@ -8,6 +8,8 @@ from minigrad.adjoint import NotDifferentiable
 
 HEAD = "#include <cooperative_groups.h>\n#include <cooperative_groups/reduce.h>\nnamespace cg = cooperative_groups;\n"
 AHEAD = """
+typedef cg::thread_block_tile<8> tile8;
+__device__ double with(const tile8& t, double v) { return t.shfl_xor(v, 1) * v; }
 __device__ double warp_sum(double v) {
     for (int step = warpSize / 2; step > 0; step >>= 1) v += __shfl_down_sync(0xffffffffu, v, step);
     return v;
@@ -25,6 +27,10 @@ template <typename T> __device__ T block_sum(T v) {
 """
 TILE = "cg::thread_block block = cg::this_thread_block(); auto tile = cg::tiled_partition<32>(block);\n"
 FORMS = {
+    "other names of tiles": "cg::thread_block block = cg::this_thread_block();\n"
+    "using Half = cg::thread_block_tile<16>; Half t = cg::tiled_partition<16>(block);\n"
+    "tile8 s = cg::tiled_partition<8>(block); auto q = cg::tiled_partition(block, 4);\n"
+    "y[i] = with(s, x[i]) * t.shfl_down(x[i], 1) * q.thread_rank() * q.size();",
     "down": "double v = warp_sum(x[i] * x[i]); if (i % 32 == 0) y[i] = v * v; else y[i] = x[i];",
     "up": "double v = x[i]; for (int d = 1; d < 32; d *= 2) { double w = __shfl_up_sync(~0u, v, d); "
     "if (i % 32 >= d) v += w; } y[i] = v * x[i];",
@@ -74,3 +80,17 @@ def test_a_loop_of_lanes_is_refused():
     body = "double v = x[i]; for (int r = 0; r < i; ++r) { v = v * __shfl_xor_sync(__activemask(), v, 1); } y[i] = v;"
     with pytest.raises(NotDifferentiable, match=r"f.cu:\d+:\d+: this loop holds a shuffle, and threads of a warp may"):
         mg.adjoint(text(body.replace("__activemask()", "~0u")))
+
+
+REFUSED = {
+    "auto t = cg::tiled_partition(cg::this_thread_block(), i);": "is not known here; write 4, 8, 16 or 32",
+    f"{TILE} y[i] = cg::reduce(tile, x[i], [](double a, double b) {{ return a * b; }});": "write another operator as",
+    "cg::this_grid().sync(); y[i] = x[i];": "launch what stands ahead of it and behind it as two kernels",
+    "auto t = cg::coalesced_threads(); y[i] = x[i] * t.size();": "only the running kernel knows the threads of this g",
+}
+
+
+@pytest.mark.parametrize(("body", "why"), REFUSED.items())
+def test_groups_that_are_refused(body, why):
+    with pytest.raises(NotDifferentiable, match=rf"f.cu:\d+:\d+: .*{why}"):
+        mg.adjoint(text(body), name="f")

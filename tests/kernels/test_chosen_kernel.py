@@ -52,3 +52,37 @@ def test_one_of_several_kernels_of_a_name(name, numbers_, value, kernel_device):
 def test_a_name_with_two_meanings_or_none_is_rejected(text, name, words):
     with pytest.raises(ValueError, match=words):
         mg.kernel(text, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "words"),
+    [
+        ("namespace a { __global__ void k(float* x) {} }", "zzz::k", "has k, but none in the namespace zzz"),
+        (
+            "namespace a { __global__ void k(float* x) {} } namespace b { __global__ void k(float* x) {} }",
+            "zzz::k",
+            "has k, but none in the namespace zzz",
+        ),
+        (
+            "template <typename... Ts> __global__ void k(float* x, Ts... v) {}",
+            "k<float, int>",
+            "k is a template of any number of arguments",
+        ),
+        (
+            "#define MAKE(T) __global__ void k_##T(T* x) {}\nMAKE(double)",
+            "k_double",
+            "but a macro MAKE that writes kernels",
+        ),
+    ],
+)
+def test_a_name_without_a_kernel_here_is_refused(text, name, words):
+    with pytest.raises(ValueError, match=words):
+        mg.kernel(text, name)
+
+
+def test_a_body_of_any_number_of_arguments_is_called_by_a_kernel(kernel_device):
+    text = """template <typename... Ts> __device__ void body(float* x, Ts... v) { x[0] = (v + ...); }
+__global__ void k(float* x, float a, int b) { body(x, a, b); }"""
+    x = mg.zeros(1, device=kernel_device)
+    mg.kernel(text, "k")(x, 1.5, 2, grid=1, block=1)
+    assert x.item() == 3.5

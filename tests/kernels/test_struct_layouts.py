@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.errors import LaunchError
+from minigrad.errors import CompileError, LaunchError
 
 MACROS = """#ifndef R
 #define R double
@@ -53,18 +53,64 @@ READ = [
     "struct P { int n;; mutable float x; friend struct Z; };",
     "struct P { float x; int n; P() = default; __host__ __device__ P(float a) : x(a), n(0) {} ~P() {}"
     " operator float() const { return x; } static_assert(sizeof(float) == 4); };",
+    "struct P { char c; struct { double l; int r; } kids; union { double d; struct { int lo, hi; } w; }; char e; };",
+    "struct P { char c; struct In { float x; char c; } in[2]; char d; In last; enum E { X, Y }; E e; enum { Z } f; };",
+    "struct P { enum class E : char { X, Y } e; float c; enum { N = 3 }; static const int M = 2; float v[N][M]; };",
+    "struct B { double d; int i; };\nstruct P : B { float b; };",
+    "struct B { double d; int i; __device__ B() {} };\nstruct P : public B { float b; };",
+    "struct B { double d; int i = 2; };\nstruct P : B { float b; };",
+    "struct A { double d; };\nstruct B : A { int i; };\nstruct P : B { float b; };",
+    "struct E {};\nstruct A { char c; };\nstruct B { short s; };\nstruct P : E, A, public B { float b; };",
+    "class B { double hidden; int i; public: int j() { return i; } };\nstruct P : B { float b; };",
+    "template <typename T> struct B { T x; char c; };\nstruct P : B<double> { int n; };",
+    "struct P { char c; alignas(8) char d, e; mutable float x; alignas(16) float a; char f; };",
+    "struct alignas(32) P { const float a; float b; };",
+    "struct P { char o; float1 a; double4 b; longlong3 c; long4 d; uchar3 e; ushort4 f; u_int32_t g; uint8_t h; };",
+    "struct P { char c; volatile float x; };",
+    "namespace q { struct S { char c; double d; }; }\nstruct P { q::S s; char c; };",
+    "struct P { union { float f; int i; } u[2]; char c; };",
 ]
+
+
+def read(struct: str, kernel: str = "{}") -> np.dtype:
+    """The dtype that a message gives for P."""
+    with pytest.raises(TypeError) as caught:
+        mg.kernel(f"{struct}\n__global__ void k(P* p) {kernel}", "k")(mg.zeros(1, device="sim"), grid=1, block=1)
+    return eval(str(caught.value).partition("that is ")[2].rstrip("."), {"np": np})
 
 
 @pytest.mark.parametrize("struct", READ)
 def test_a_layout_is_that_of_the_compiler(struct):
-    text = f"{struct}\n__global__ void k(long long* y, P* p) {{ y[0] = sizeof(P); y[1] = alignof(P); }}"
-    y = mg.tensor(np.zeros(2, "i8"), device="sim")
-    with pytest.raises(TypeError) as caught:
-        mg.kernel(text, "k")(y, mg.zeros(1, device="sim"), grid=1, block=1)
-    dtype = eval(str(caught.value).partition("that is ")[2].rstrip("."), {"np": np})
+    dtype = read(struct)
+    names = [name for name in dtype.names if name not in ("hidden", "i") or "class B" not in struct]
+    said = ", ".join([*(f"(long long)__builtin_offsetof(P, {name})" for name in names), "sizeof(P)"])
+    text = f"{struct}\n__global__ void k(long long* y, P* p) {{ long long a[] = {{{said}}};"
+    text += " for (long long each : a) *y++ = each; }"
+    y = mg.tensor(np.zeros(len(names) + 1, "i8"), device="sim")
     mg.kernel(text, "k")(y, mg.tensor(np.zeros(1, dtype), device="sim"), grid=1, block=1)
-    assert y.numpy()[0] == dtype.itemsize
+    assert y.numpy().tolist() == [*(dtype.fields[name][1] for name in names), dtype.itemsize]
+
+
+def test_a_layout_that_the_compiler_does_not_confirm_is_an_error():
+    struct = '_Pragma("pack(1)") struct P { char c; int n; };'
+    kernel = mg.kernel(f"{struct}\n__global__ void k(P* p) {{}}", "k")
+    with pytest.raises(CompileError, match="struct P: the compiler places its members otherwise than minigrad reads"):
+        kernel(mg.tensor(np.zeros(1, read(struct)), device="sim"), grid=1, block=1)
+
+
+def test_constants_and_bases_by_value(kernel_device):
+    text = """struct B { double d; int i = 4; };
+struct P : B { const float a; union { float f; int n; }; struct { short l, r; } kids[2]; };
+__global__ void k(P p, float* y) { y[0] = p.d + 10 * p.i + 100 * p.a + 1000 * p.f + 10000 * p.kids[1].r; }"""
+    y = mg.zeros(1, device=kernel_device)
+    given = {"d": 1, "i": 2, "a": 3, "f": 4, "kids": [(0, 0), (0, 5)]}
+    with pytest.raises(TypeError) as caught:
+        mg.kernel(text, "k")(0, y, grid=1, block=1)
+    value = np.zeros((), eval(str(caught.value).partition("(...), ")[2].rstrip(".)") + ")", {"np": np}))
+    for name, number in given.items():
+        value[name] = number
+    mg.kernel(text, "k")(value, y, grid=1, block=1)
+    assert y.item() == 54321
 
 
 REFUSED = [
@@ -76,7 +122,8 @@ REFUSED = [
     "struct P { int n; float data[]; };",
     "struct P { int n __attribute__((aligned(16))); float x; };",
     "struct P { unsigned a : 3; unsigned b : 5; };",
-    "struct P { struct { float x, y; } in; int n; };",
+    "struct B { float x; };\nstruct P : virtual B { int n; };",
+    "struct P { float& r; };",
     "namespace a { struct P { double q; }; }\nstruct P { int n; };",
 ]
 

@@ -160,7 +160,7 @@ def test_a_parameter_may_share_its_name_with_a_constant_of_the_host(kernel_devic
         "#include <cfloat>\n#include <climits>\n"
         "__global__ void k(const float* x, float* y, const int n) {\n"
         "  if (threadIdx.x < n) y[threadIdx.x] = fminf(x[threadIdx.x], FLT_MAX) * (INT_MAX > 0 ? 2 : 0); }\n"
-        "int main() { const int n = 1000; k<<<1, n>>>(nullptr, nullptr, n); }"
+        "int main() { const int b = 10; const int n = b * 100; k<<<1, n>>>(nullptr, nullptr, n); }"
     )
     kernel, x, y = mg.kernel(text, "k"), numbers(4, kernel_device), numbers(4, kernel_device)
     assert [param.name for param in kernel.signature.params] == ["x", "y", "n"]

@@ -107,7 +107,7 @@ def steps(slider, every):
             yield dict(zip(slider.sliders, (value for _, value in chosen), strict=True))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("path", [p for p in NOTEBOOKS if any(map(has_slider, cells(p)))], ids=lambda path: path.stem)
 def test_every_step_of_a_slider_fits_the_window(path, every, monkeypatch):

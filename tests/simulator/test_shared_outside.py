@@ -59,6 +59,7 @@ def look(text, shared=128):
     return mg.inspect(text, X, y, grid=1, block=32, shared=shared, name="k"), y
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("use", USES)
 def test_a_use_is_right_and_watched(use):
     text = FILE % use
@@ -129,6 +130,7 @@ DECLARED = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("text", DECLARED)
 def test_a_declaration_of_every_kind(text):
     x, y = mg.tensor(X, device="sim"), mg.zeros(32, device="sim")

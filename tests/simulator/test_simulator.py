@@ -23,13 +23,13 @@ def test_every_thread_of_every_block_runs_once(grid, block):
     assert (y.reshape(z.shape) == x + 100 * v + 10000 * z).all()
 
 
-def test_parameters_lie_as_in_cudas_buffer():
+def test_parameters_lie_as_in_cudas_buffer(monkeypatch):
     from minigrad.kernels.arguments import STRUCTS
 
     class Pair(ctypes.Structure):
         _fields_ = (("tag", ctypes.c_byte), ("value", ctypes.c_double))
 
-    STRUCTS["Pair"] = Pair
+    monkeypatch.setitem(STRUCTS, "Pair", Pair)
     assert works("parameters", True, Pair(7, 8.0), 9.0, 10 << 32, filled(5, np.int32)).tolist() == [1, 7, 8, 9, 10]
 
 

@@ -166,6 +166,7 @@ ELSEWHERE = {
 MISSING = {"clang": not shutil.which("clang++"), "zig": not find_spec("ziglang"), "portable": False}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "where", [pytest.param(w, marks=pytest.mark.skipif(MISSING[w], reason=f"no {w}")) for w in ELSEWHERE]
 )
@@ -224,3 +225,37 @@ test_barriers(1024)
 """
     done = python(script)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (
+            "__shared__ cg::block_tile_memory<128> m; cg::this_thread_block(m);",
+            "tiles of more than 32 threads run only",
+        ),
+        ("cg::this_cluster().sync();", "clusters of blocks run only on a GPU"),
+        (
+            "auto token = block.barrier_arrive(); block.barrier_wait(token);",
+            "a barrier in two steps runs only on a GPU",
+        ),
+    ],
+)
+def test_what_groups_do_only_on_a_gpu_is_said_alone(code, words):
+    text = f"""#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__global__ void k(float* x) {{ auto block = cg::this_thread_block(); {code} }}"""
+    with pytest.raises(CompileError, match=words) as caught:
+        mg.kernel(text, "k")(mg.zeros(1, device="sim"), grid=1, block=32)
+    assert str(caught.value).count("error:") == 1 and "minigrad_" not in str(caught.value)
+
+
+def test_one_thread_of_a_group_is_asked():
+    text = """#include <cooperative_groups.h>
+__global__ void k(float* x) {
+    auto tile = cooperative_groups::tiled_partition<32>(cooperative_groups::this_thread_block());
+    cooperative_groups::invoke_one(tile, [&](float a) { x[threadIdx.x / 32] += a; }, 2.5f);
+}"""
+    x = mg.zeros(2, device="sim")
+    mg.kernel(text, "k")(x, grid=1, block=64)
+    assert x.numpy().tolist() == [2.5, 2.5]

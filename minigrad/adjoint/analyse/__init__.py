@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import combinations
 
 from minigrad.adjoint.analyse.activity import check_clocks
-from minigrad.adjoint.analyse.indices import EXTENTS, IndexFacts, offsets, polynomial, stride
+from minigrad.adjoint.analyse.indices import EXTENTS, Asked, IndexFacts, offsets, polynomial, stride
 from minigrad.adjoint.analyse.intervals import Interval, interval
 from minigrad.adjoint.analyse.phases import Divergence, check_barriers, check_shuffles
 from minigrad.adjoint.analyse.trip_counts import Count, evaluate, nests, trips_of
@@ -47,6 +47,7 @@ class KernelFacts:
     converged: set[str] = field(default_factory=set)  # and those with one value in threads that run together
     conditions: dict[str, Expr] = field(default_factory=dict)  # extents of the launch that must be equal to these
     limits: dict[str, Expr] = field(default_factory=dict)  # extents that must not exceed these
+    asked: Asked = field(default_factory=Asked)
 
     @cached_property
     def fixed(self) -> dict[str, Expr]:
@@ -89,7 +90,7 @@ class KernelFacts:
         launch = {p.name for p in self.function.params if not p.pointer} | {*more, *macros, *EXTENTS.values()}
         here = dataflow.assigned_once(body)
         known = self.file.formulas | (self.fixed | here if more else here | self.fixed)
-        return IndexFacts(known, macros, launch, set(self.uniform), self.conditions, self.limits)
+        return IndexFacts(known, macros, launch, set(self.uniform), self.conditions, self.limits, asked=self.asked)
 
 
 def analyse(file: KernelFile, wrt: Sequence[str]) -> KernelFacts:

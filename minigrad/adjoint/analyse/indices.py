@@ -1,6 +1,6 @@
 """Index expressions as polynomials; the thread that an index determines, as a number in a mixed radix."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import gcd, prod
 from typing import Any, NamedTuple
@@ -16,21 +16,23 @@ Term = tuple[str, ...]  # the names of a product, sorted; () is the constant
 class Polynomial(dict[Term, int]):
     """Terms with their coefficients: `2 * n * i + 1` is {("i", "n"): 2, (): 1}."""
 
-    def __add__(self, other: "Polynomial") -> "Polynomial":
+    def plus(self, terms: Iterable[tuple[Term, int]]) -> "Polynomial":
         made = Polynomial(self)
-        for term, factor in other.items():
-            made[term] = made.get(term, 0) + factor
-        return Polynomial({term: factor for term, factor in made.items() if factor})
+        for term, factor in terms:
+            if total := made.get(term, 0) + factor:
+                made[term] = total
+            else:
+                made.pop(term, None)
+        return made
+
+    def __add__(self, other: "Polynomial") -> "Polynomial":
+        return self.plus(other.items())
 
     def __sub__(self, other: "Polynomial") -> "Polynomial":
-        return self + other * constant(-1)
+        return self.plus((term, -factor) for term, factor in other.items())
 
     def __mul__(self, other: "Polynomial") -> "Polynomial":
-        made = Polynomial()
-        for a, x in self.items():
-            for b, y in other.items():
-                made = made + Polynomial({tuple(sorted((*a, *b))): x * y})
-        return made
+        return Polynomial().plus((tuple(sorted(a + b)), x * y) for a, x in self.items() for b, y in other.items())
 
     def names(self) -> set[str]:
         return {name for term in self for name in term}
@@ -131,9 +133,29 @@ def row(indices: list[Expr]) -> IndexRow | None:
     return IndexRow(low, unit * constant(step), length, length)
 
 
-MOST_ASKED = 150  # steps in which an index is searched for the threads that it determines
+MOST_ASKED, MOST_IN_ALL = 150, 1000  # steps in which an index, and those of a kernel, are searched for their threads
 IDS = tuple(f"{b}.{a}" for b in ("threadIdx", "blockIdx") for a in "xyz")
 EXTENTS = {f"{b}Idx.{a}": f"{e}.{a}" for b, e in (("thread", "blockDim"), ("block", "gridDim")) for a in "xyz"}
+
+
+@dataclass
+class Asked:
+    """The steps in which indices were searched for their threads, of which a kernel has a limited number."""
+
+    now: int = 0  # for the last index
+    before: int = 0
+
+    def step(self, first: bool) -> bool:
+        """Count a step. False where there have been too many."""
+        self.now, self.before = (0, self.before + self.now) if first else (self.now + 1, self.before)
+        return not self.gave_up
+
+    @property
+    def gave_up(self) -> str:
+        """A sentence where the last search was not brought to its end."""
+        if self.before + self.now > MOST_IN_ALL:
+            return "the kernel has too many indices to prove of each that it belongs to one thread"
+        return "the index is too long to prove that it belongs to one thread" if self.now > MOST_ASKED else ""
 
 
 @dataclass
@@ -153,20 +175,14 @@ class IndexFacts:
     loops: tuple[ast.For, ...] = ()  # enclosing, the outermost first
     guards: tuple[Expr, ...] = ()  # conditions passed
     assumed_uniform: set[str] = field(default_factory=set)  # the names taken as uniform in the current query
-    asked: list[int] = field(default_factory=lambda: [0])  # steps of the current query
-
-    @property
-    def gave_up(self) -> bool:
-        """True where the last query was too long to be answered."""
-        return self.asked[0] > MOST_ASKED
+    asked: Asked = field(default_factory=Asked)
 
     def determined(self, p: Polynomial, depth: int = 0) -> set[str] | None:
         """The thread and block coordinates that a value determines; None where it mixes them.
 
         A value is a number in a mixed radix: digits with factors, each digit below the ratio of the next two factors.
         """
-        self.asked[0] = 0 if depth == 0 else self.asked[0] + 1
-        if self.asked[0] > MOST_ASKED:
+        if not self.asked.step(depth == 0):
             return None
         p = self.expand_uniform(p)
         digits = {n: p.coefficient(n) for n in sorted(p.names()) if self.varies(n)}

@@ -122,15 +122,15 @@ class Accumulate:
         """Rewrite sums to elements that threads may share."""
         shared, made = self.arrays[array], {}
         contended, sums = len(sites) == 1 and sites[0].from_table, "warp sums" in self.enabled
-        for site in sites:
+        shares = f"threads of the {'block' if shared else 'grid'} may share the element"
+        obstacles = [self.obstacle(site, shared, shares) for site in sites]
+        for site, why in zip(sites, obstacles, strict=True):
             warp = sums and not names_in(site.target.indices) - self.converged
-            why = f"threads of the {'block' if shared else 'grid'} may share the element"
-            if site.facts.unique(site.target.indices, shared) is None and site.facts.gave_up:
-                why = "the index is too long to prove that it belongs to one thread"
             if array in self.passed_on:
                 why = "a function called by the kernel also adds to the array"
-            elif all(site.facts.unique(site.target.indices, shared) is not None for site in sites):
+            elif not any(obstacles):
                 why = f"sums go to {len({s.target.indices for s in sites})} indices, and two of them may be equal"
+            why = why or shares
             how = f"{'shared' if shared else 'global'} atomic"
             by = "warp_add" if warp else "atomicAdd"
             if sums and array in self.totals:
@@ -143,6 +143,11 @@ class Accumulate:
             made[site.target] = self.row(site, how + (f" on one of {COPIES} copies" if copies else ""), why)
             self.replace(site, by, copies)
         return list(made.values())
+
+    def obstacle(self, site: SumSite, shared: bool, shares: str) -> str:
+        """The reason for which an element may not belong to one thread; nothing where it does."""
+        alone = site.facts.unique(site.target.indices, shared) is not None
+        return "" if alone else site.facts.asked.gave_up or shares
 
     def owner_limits(self, sites: list[SumSite], shared: bool) -> tuple[dict[str, Expr], IndexRow | None] | None:
         """The limits of the launch within which no two threads share an element of these sites; None if they may.

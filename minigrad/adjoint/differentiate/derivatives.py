@@ -63,6 +63,14 @@ def slopes(e: ast.Call, x: Expr, y: Expr, value: Callable[[], Expr]) -> list[tup
             return [(a, _unless(origin, over(y, square))), (b, _unless(origin, negative(over(x, square))))]
         case "fmod":
             return [(a, ONE), (b, negative(_call("trunc", e, over(x, y))))]
+        case "fdim":
+            apart = comparison("<=", x, y)
+            return [(a, _unless(apart, ONE)), (b, _unless(apart, negative(ONE)))]
+        case "rhypot":
+            cube = times(value(), times(value(), value()))
+            return [(a, negative(times(x, cube))), (b, negative(times(y, cube)))]
+        case "ldexp" | "scalbn":
+            return [(a, ast.Call(e.function, (rewrite.as_float(ONE, e.type), y), e.type))]
         case "copysign":
             return [(a, _unless(comparison("==", x, ZERO), over(value(), x)))]
     raise TypeError(e.function)

@@ -45,12 +45,8 @@ class Sweep:
         return [*self.hoisted(forward, [whole, *backward]), *self.zeros(head), whole, *backward]
 
     def pairs(self, body: list[Stmt]) -> Pair:
-        forward: list[Stmt] = []
-        backward: list[Stmt] = []
-        for s in reversed(body):
-            ahead, back = self.pair(s)
-            forward, backward = [*ahead, *forward], [*backward, *back]
-        return forward, backward
+        found = [self.pair(s) for s in reversed(body)]
+        return [s for ahead, _ in reversed(found) for s in ahead], [s for _, back in found for s in back]
 
     def pair(self, s: Stmt) -> Pair:
         match s:

@@ -15,7 +15,7 @@ from minigrad.adjoint.language.ast import (
     result_type,
 )
 from minigrad.adjoint.language.lexer import Token, way_out
-from minigrad.adjoint.language.rewrite import ZERO
+from minigrad.adjoint.language.rewrite import ZERO, constant
 from minigrad.adjoint.language.values import (
     VECTORS,
     Braces,
@@ -190,21 +190,32 @@ class CallParser(StructParser):
         if name.text in intrinsics.UNKNOWN:
             why = "only the running kernel knows the threads of this group; take a tile, where those left out give 0."
             raise self.error(name.place, f"{name.text}: {why}")
+        if name.text == "tiled_partition" and tokens.next.text in ("<", "("):
+            return self.tile(name)
         if not tokens.accept("<"):
             return None
-        if name.text == "tiled_partition":
-            size = self.number(self.value(ast.PRECEDENCE["<"]), name.place)
-            tokens.expect(">")
-            tokens.expect("(")
-            self.close(self.full())
-            if not isinstance(size, ast.Number) or size.int_value not in (1, 2, 4, 8, 16, 32):
-                raise self.error(name.place, "the number of threads of a tile is not known here.")
-            return Group(size.int_value)  # type: ignore[return-value]
         self.expect_type()
         tokens.expect(">")
         closing = {"(": ")", "{": "}"}.get(tokens.take().text, ")")
         tokens.expect(closing)
         return intrinsics.Operator(intrinsics.REDUCTIONS[name.text])  # type: ignore[return-value]
+
+    def tile(self, name: Token) -> Value:
+        """`cg::tiled_partition<4>(block)`, or (block, 4)."""
+        tokens = self.tokens
+        static = tokens.accept("<")
+        size = self.number(self.value(ast.PRECEDENCE["<"]), name.place) if static else None
+        if static:
+            tokens.expect(">")
+        tokens.expect("(")
+        self.full()
+        if size is None:
+            tokens.expect(",")
+            size = self.number(self.full(), name.place)
+        tokens.expect(")")
+        if (lanes := constant(size)) not in (1, 2, 4, 8, 16, 32):
+            raise self.error(name.place, "the number of threads of a tile is not known here; write 4, 8, 16 or 32.")
+        return Group(lanes)  # type: ignore[return-value]
 
     def character(self, token: Token) -> Expr:
         text = self.tokens.text[token.start : token.stop]

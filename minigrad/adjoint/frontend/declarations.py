@@ -12,6 +12,7 @@ from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ONE, ZERO, constant, int_value, replace_parts
 from minigrad.adjoint.language.values import (
+    GROUP,
     Elements,
     Kind,
     Member,
@@ -72,6 +73,8 @@ class DeclarationParser(ExpressionParser):
     def accept_group_type(self) -> bool:
         """Step over `cg::thread_block` or `cg::thread_block_tile<32>`."""
         tokens, n = self.tokens, self.tokens.at
+        if self.symbols.type(tokens.next.text) is GROUP:
+            return bool(tokens.take())
         while tokens.tokens[n].kind == "name" and tokens.tokens[n + 1].text == "::":
             n += 2
         if tokens.tokens[n].text not in ("thread_block", "thread_block_tile", "thread_group", "grid_group"):

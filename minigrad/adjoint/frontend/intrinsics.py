@@ -61,11 +61,11 @@ def _saturate(parser: Any, arguments: list[Value], token: Token) -> Expr:
     return ast.Call("fminf", (low, ast.Number("1.0f", "float")), "float", token.place)
 
 
-def _sincos(suffix: str) -> Make:
+def _sincos(suffix: str, of: str = "") -> Make:
     def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
         (x,) = _numbers(parser, arguments[:1], token, 1)
         x = parser.simple(x, "angle", token.place)
-        for name, at in zip(("sin", "cos"), arguments[1:], strict=False):
+        for name, at in zip((f"sin{of}", f"cos{of}"), arguments[1:], strict=False):
             value = ast.Call(name + suffix, (x,), result_type(name + suffix, [x.type]), token.place)
             target = parser.element(parser.pointer(at, token.place), ZERO, token.place)
             parser.assign(target, token._replace(text="="), value, token.place)
@@ -234,7 +234,8 @@ INTRINSICS: dict[str, Make] = {
     "__low2float": _member("x", "float"), "__high2float": _member("y", "float"),
     **dict.fromkeys(("__low2half", "__low2bfloat16"), _member("x")),
     **dict.fromkeys(("__high2half", "__high2bfloat16"), _member("y")),
-    **{f"__{name}f": _function(f"{name}f") for name in ("exp", "log", "sin", "cos", "tan", "log2", "log10")},
+    **{f"__{name}f": _function(f"{name}f") for name in ("exp", "log", "sin", "cos", "tan", "log2", "log10", "exp10")},
+    "__builtin_expect": lambda parser, arguments, token: parser.truth(arguments[0], token.place),
     "__powf": _function("powf", 2), "__frsqrt_rn": _function("rsqrtf"),
     **{f"__{name}_{mode}": make for mode in ("rn", "rz", "ru", "rd") for name, make in (
         ("fsqrt", _function("sqrtf")), ("dsqrt", _function("sqrt")), ("fmaf", _function("fmaf", 3)),
@@ -247,6 +248,7 @@ INTRINSICS: dict[str, Make] = {
        for kind in "fd" for name, op in (("mul", "*"), ("add", "+"), ("sub", "-"))
        for mode in ("rn", "rz", "ru", "rd")},
     "__mul24": _operator("*"), "__umul24": _operator("*"), "mul24": _operator("*"),
+    "sincospi": _sincos("", "pi"), "sincospif": _sincos("f", "pi"),
     "sincos": _sincos(""), "sincosf": _sincos("f"), "__sincosf": _sincos("f"),
     **dict.fromkeys(("__stcs", "__stcg", "__stwb", "__stwt"), _store),
     **dict.fromkeys(("__ldg", "__ldcs", "__ldcg", "__ldca", "__ldcv", "__ldlu"), _load),
@@ -352,7 +354,8 @@ def method(parser: Any, group: Group, name: str, arguments: list[Value], token: 
     if name in ("shfl", "shfl_up", "shfl_down", "shfl_xor") and group.size:
         width = [] if group.size == 32 else [size]
         return shuffle(parser, f"__{name}_sync", [FULL, *arguments, *width], token)
-    raise parser.error(token.place, f"{name} of a group of threads is outside the subset; use shuffles.")
+    way = "launch what stands ahead of it and behind it as two kernels" if group.grid else "use shuffles"
+    raise parser.error(token.place, f"{name} of a group of threads is outside the subset; {way}.")
 
 
 def collective(parser: Any, arguments: list[Value], token: Token) -> Value:
@@ -361,7 +364,8 @@ def collective(parser: Any, arguments: list[Value], token: Token) -> Value:
     group, value, operator = (*arguments, *[None] * 3)[:3]
     op = "+" if scans and len(arguments) == 2 else getattr(operator, "operator", None)
     if not isinstance(group, Group) or not group.size or op is None or value is None or len(arguments) > 3:
-        raise parser.error(token.place, f"{token.text} takes a tile, a number, and plus, greater or less.")
+        raise parser.error(token.place, f"{token.text} takes a tile, a number, and plus, greater or less; "
+                           "write another operator as shuffles: v = f(v, tile.shfl_xor(v, distance)).")  # fmt: skip
     total, distances = parser.number(value, token.place), [1 << n for n in range(group.size.bit_length() - 1)]
     rank = ast.Binary("%", linear(parser), number(group.size), "int")
     width = [] if group.size == 32 else [number(group.size)]

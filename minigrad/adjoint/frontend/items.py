@@ -9,6 +9,7 @@ from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.rewrite import folded
 from minigrad.adjoint.language.values import (
+    GROUP,
     FunctionItem,
     FunctionName,
     Kind,
@@ -257,10 +258,10 @@ class FileItems:
             if not tokens.accept("="):
                 parser.skip_to_semicolon()
                 return ""
-            kind = parser.expect_type()
+            kind = GROUP if parser.accept_group_type() else parser.expect_type()
         else:
             tokens.expect("typedef")
-            kind = parser.expect_type()
+            kind = GROUP if parser.accept_group_type() else parser.expect_type()
             name = tokens.identifier("a type's name")
         if not tokens.accept(";"):
             raise parser.error(name.place, f"{name.text} is a pointer or an array type; write it out where it is used.")

@@ -5,14 +5,7 @@ from math import prod
 
 from minigrad.adjoint.frontend.symbols import FLOATS_AS, TypeParser
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import (
-    BITS,
-    BYTES,
-    Expr,
-    Place,
-    Stmt,
-    is_float,
-)
+from minigrad.adjoint.language.ast import BITS, BYTES, Expr, Place, Stmt, is_float
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ZERO, assigned, constant, plus, times
 from minigrad.adjoint.language.values import (
@@ -25,6 +18,7 @@ from minigrad.adjoint.language.values import (
     Struct,
     StructType,
     Value,
+    Zipped,
     is_expression,
     is_target,
 )
@@ -236,6 +230,8 @@ class StructParser(TypeParser):
         def of(x: Value, y: Value) -> Value:
             if isinstance(x, Struct) and isinstance(y, Struct):
                 return self.zipped(x, y, join)
+            if isinstance(x, Elements) and isinstance(y, Elements):
+                return Zipped(x, y, of)
             return join(x, y)  # type: ignore[arg-type]
 
         return Struct(a.type, {name: of(a.members[name], b.members[name]) for name in a.members})

@@ -38,9 +38,14 @@ DERIVATIVES = {
     "sinh": "cosh(x)", "cosh": "sinh(x)", "tanh": "1 - y * y", "sqrt": "x > 0 ? 0.5 / y : 0",
     "cbrt": "x == 0 ? 0 : y / (3 * x)", "rsqrt": "y * y * y * -0.5", "erf": "1.1283791670955126 * exp(-x * x)",
     "erfc": "-1.1283791670955126 * exp(-x * x)", "fabs": "x < 0 ? -1 : 1", "abs": "x < 0 ? -1 : 1",
-    "floor": "", "ceil": "", "round": "", "trunc": "", "rint": "",
+    "exp10": "y * 2.302585092994046", "sinpi": "3.141592653589793 * cospi(x)", "cospi": "-3.141592653589793 * sinpi(x)",
+    "asinh": "rsqrt(1 + x * x)", "acosh": "rsqrt(x * x - 1)", "atanh": "1 / (1 - x * x)", "rcbrt": "-y / (3 * x)",
+    "erfcx": "2 * x * y - 1.1283791670955126", "erfinv": "0.886226925452758 * exp(y * y)",
+    "erfcinv": "-0.886226925452758 * exp(y * y)", "normcdfinv": "2.5066282746310002 * exp(y * y * 0.5)",
+    "floor": "", "nearbyint": "", "ceil": "", "round": "", "trunc": "", "rint": "",
 }  # fmt: skip
-BINARY = ("max", "min", "fmax", "fmin", "pow", "atan2", "hypot", "fmod", "copysign")
+BINARY = ("max", "min", "fmax", "fmin", "pow", "atan2", "hypot", "fmod", "copysign", "fdim", "rhypot",
+          "ldexp", "scalbn")  # fmt: skip
 TERNARY = ("fma",)
 TESTS = ("isnan", "isinf", "isfinite", "signbit")
 COUNTS = ("__popc", "__clz", "__ffs", "__popcll", "__clzll", "__ffsll", "__brev")  # functions of whole numbers

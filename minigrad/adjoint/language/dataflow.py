@@ -223,13 +223,17 @@ def flow_edges(function: ast.Function) -> Iterator[tuple[set[str], str]]:
 
 def reachable(function: ast.Function, start: Iterable[str], backward: bool = False) -> set[str]:
     """The names to which derivatives flow from these, or from which they flow to these."""
-    found, edges, size = set(start), list(flow_edges(function)), -1
-    while size != (size := len(found)):
-        for sources, target in edges:
-            if backward and target in found:
-                found |= sources
-            elif not backward and sources & found:
-                found.add(target)
+    found = set(start)
+    ways: dict[str, set[str]] = {}
+    for sources, target in flow_edges(function):
+        for source in sources:
+            origin, end = (target, source) if backward else (source, target)
+            ways.setdefault(origin, set()).add(end)
+    left = list(found)
+    while left:
+        new = ways.get(left.pop(), set()) - found
+        found |= new
+        left += new
     return found
 
 

@@ -1,6 +1,6 @@
 """Values that are no numbers: structs, arrays, pointers and functions, which the parser writes as numbers; types."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from minigrad.adjoint.language import ast
@@ -64,6 +64,7 @@ class StructType:
 
 
 Kind = str | StructType
+GROUP = StructType("group", ())  # of threads, by another name
 VECTORS = {
     f"{name}{n}": StructType(f"{name}{n}", tuple(Member(axis, kind) for axis in "xyzw"[:n]))
     for name, kind in (
@@ -139,6 +140,18 @@ class Elements:
             inner = replace(self, name=f"{self.name}{self.joint}{m.name}", type=m.type, axes=len(m.dims), dims=own)
             members[m.name] = inner if m.dims else inner.element(place)
         return Struct(self.type, members)
+
+
+class Zipped(Elements):
+    """Two arrays of a type as one: what `of` makes of two elements, as a choice."""
+
+    def __init__(self, first: Elements, second: Elements, of: Callable[..., "Value"]):
+        super().__init__(first.name, first.type, first.axes, dims=first.dims)
+        object.__setattr__(self, "pair", (first, second))
+        object.__setattr__(self, "of", of)
+
+    def at(self, index: Expr, place: ast.Place) -> "Value":
+        return self.of(*(array.at(index, place) for array in self.pair))  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,6 @@
 """Readable adjoints: gradients begin at their first sum; copies, repeated sums, counters and reversed order go."""
 
+from bisect import bisect_right
 from collections.abc import Container
 from dataclasses import replace
 
@@ -14,32 +15,49 @@ def sink_zeros(body: list[Stmt]) -> list[Stmt]:
     zeros = [
         s for s in body if isinstance(s, ast.Declare | ast.Assign) and is_number(s.value, 0) and not own_updates(s)
     ]
-    made, names = list(body), dict[int, set[str]]()
+    made, users = list(body), _Users(body) if zeros else None
     for s in zeros:
-        if s in made:
-            _sink(made, s, names)
+        if s in made and users:
+            _sink(made, s, users)
     return made
 
 
-def _sink(body: list[Stmt], s: ast.Declare | ast.Assign, names: dict[int, set[str]]) -> None:
-    """Move a 0 to the first statement that uses its target. names: those used in statements so far, by id."""
-    (name,), at = dataflow.own_writes(s), body.index(s)
+class _Users:
+    """The statements of a body that use a name, in order; a statement may be replaced by another in its place."""
 
-    def uses(t: Stmt) -> bool:
-        if id(t) not in names:
-            names[id(t)] = names_used([t])
-        return name in names[id(t)]
+    def __init__(self, body: list[Stmt]):
+        self.statements, self.places, self.of = (
+            list(body),
+            {id(s): n for n, s in enumerate(body)},
+            dict[str, list[int]](),
+        )
+        for n, s in enumerate(body):
+            for name in names_used([s]):
+                self.of.setdefault(name, []).append(n)
 
-    user = next((n for n in range(at + 1, len(body)) if uses(body[n])), None)
-    if user is None:
+    def first_after(self, s: Stmt, name: str) -> Stmt | None:
+        places = self.of[name]
+        at = bisect_right(places, self.places[id(s)])
+        return self.statements[places[at]] if at < len(places) else None
+
+    def replace(self, old: Stmt, new: Stmt) -> None:
+        self.places[id(new)] = n = self.places[id(old)]
+        self.statements[n] = new
+
+
+def _sink(body: list[Stmt], s: ast.Declare | ast.Assign, users: _Users) -> None:
+    """Move a 0 to the first statement that uses its target."""
+    (name,) = dataflow.own_writes(s)
+    first = users.first_after(s, name)
+    if first is None:
         return
-    first = body[user]
+    at, user = body.index(s), body.index(first)
     target = ast.Name(s.name, s.type) if isinstance(s, ast.Declare) else s.target
     begins = isinstance(first, ast.Assign) and first.target == target and first.op in ("=", "+=", "-=")
     if isinstance(first, ast.Assign) and begins and name not in names_in(own_expressions(first)):
         value = negative(first.value) if first.op == "-=" else first.value
         body[user] = begin = replace(s, value=value, place=first.place)
-        names[id(begin)] = names[id(first)]
+        users.replace(first, begin)
         body.remove(s)
     elif isinstance(s, ast.Declare) and user > at + 1:
         body.remove(s)
@@ -63,14 +81,19 @@ def merge_sums(body: list[Stmt]) -> list[Stmt]:
     The sums to one element that come from one statement of the kernel are merged, at the last of their places.
     """
     made: list[Stmt] = []
+    sums: dict[ast.Place | None, list[ast.Assign]] = {}
     for s in body:
-        first = next((t for t in reversed(made) if is_sum(t) and _same_sum(t, s)), None) if is_sum(s) else None
+        near = sums.setdefault(s.place, []) if is_sum(s) else []
+        first = next((t for t in reversed(near) if is_sum(s) and _same_sum(t, s)), None)
         if first and is_sum(s) and _may_be_delayed(first, made):
             value = first.value if first.op == "+=" else negative(first.value)
             value = plus(value, s.value) if s.op == "+=" else minus(value, s.value)
             made.remove(first)
+            near.remove(first)
             s = ast.Assign(s.target, "+=", value, s.place, owned=s.owned)
         made.append(s)
+        if is_sum(s):
+            near.append(s)
     return made
 
 

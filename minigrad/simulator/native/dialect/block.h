@@ -92,16 +92,12 @@ MINIGRAD_INLINE bool next_thread() {
 }
 
 // A parameter, copied, as Python aligns the buffer less than some types need; it may have no constructor without
-// arguments. The offset is a template argument, so that it is a constant in unoptimised builds too.
+// arguments, and constants. The offset is a template argument, so that it is a constant in unoptimised builds too.
 template <class P, size_t offset>
 MINIGRAD_INLINE P parameter(const char* packed) {
-    union Copy {
-        P value;
-        Copy() {}
-        ~Copy() {}
-    } copy;
-    memcpy((void*)&copy, packed + offset, sizeof copy);
-    return copy.value;
+    alignas(P) char copy[sizeof(P)];
+    memcpy(copy, packed + offset, sizeof copy);
+    return *(P*)copy;
 }
 
 template <class... P, size_t... I>

@@ -296,6 +296,9 @@ unsigned long long thread_group::thread_rank() const {
 template <class Group> MINIGRAD_INLINE void sync(const Group& group, MINIGRAD_HERE) { group.sync(file, line); }
 template <class Group> MINIGRAD_INLINE auto thread_rank(const Group& group) { return group.thread_rank(); }
 template <class Group> MINIGRAD_INLINE auto group_size(const Group& group) { return group.num_threads(); }
+template <class Group, class F, class... A> MINIGRAD_INLINE void invoke_one(const Group& group, F&& f, A&&... a) {
+    if (group.thread_rank() == 0) f(static_cast<A&&>(a)...);
+}
 
 // The threads of a tile or a coalesced group with equal labels.
 template <class Group, class T>
