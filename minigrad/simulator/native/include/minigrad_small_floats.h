@@ -22,6 +22,17 @@ MINIGRAD_INLINE float odd_float(double x) {
     return float_of((bits_of(near) - (fabs(double(near)) > fabs(x))) | 1);
 }
 
+// a * b + c of small floats, whose product is exact, as a double whose last bit is odd where it had to be rounded.
+MINIGRAD_INLINE double odd_fma(double a, double b, double c) {
+    double product = a * b, sum = product + c, part = sum - product, lost = (product - (sum - part)) + (c - part);
+    if (!isfinite(sum) || lost == 0) return sum;
+    int64_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    if (!(bits & 1)) bits += (lost > 0) == (sum > 0) ? 1 : -1;
+    memcpy(&sum, &bits, sizeof bits);
+    return sum;
+}
+
 // The bits above the last `shift`, rounded to the nearest, ties to even.
 MINIGRAD_INLINE uint32_t nearest_bits(uint32_t bits, unsigned shift) {
     return (bits + (1u << (shift - 1)) - 1 + (bits >> shift & 1)) >> shift;
@@ -108,7 +119,7 @@ template <typename T> MINIGRAD_INLINE T positive(T x) { return x != x ? not_a_nu
     MINIGRAD_SMALL_BINARY(T, name, _sat, minigrad::unit(a op b))
 #define MINIGRAD_SMALL_FMA(T, suffix, after)                                                    \
     MINIGRAD_INLINE T __hfma##suffix(T a, T b, T c) {                                           \
-        return after(T(fma(double(a), double(b), double(c))));                                  \
+        return after(T(minigrad::odd_fma(a, b, c)));                                            \
     }                                                                                           \
     MINIGRAD_INLINE T##2 __hfma2##suffix(T##2 a, T##2 b, T##2 c) {                              \
         return {__hfma##suffix(a.x, b.x, c.x), __hfma##suffix(a.y, b.y, c.y)};                  \
