@@ -93,7 +93,7 @@ def _declared(text: str, struct: str) -> Iterator[tuple[str, str]]:
         elif key != "enum" and not name:
             yield kind, ""
         return
-    plain = re.sub(r"\[[^\]]*\]", "", text).partition("=")[0]
+    plain = re.sub(r"\boperator\s*[^\w\s(]+|\[[^\]]*\]", "", text).partition("=")[0]
     if "(" in plain and not re.match(r"[^(]*\(\s*\*", plain):  # a method, and no pointer (*f)(int)
         if re.match(rf"(?!(?:{re.escape(struct)}|operator)\b)\w+\s*\(", text):
             yield "?", text  # a macro's call

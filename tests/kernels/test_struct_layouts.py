@@ -56,6 +56,9 @@ READ = [
     "struct P { char c; struct { double l; int r; } kids; union { double d; struct { int lo, hi; } w; }; char e; };",
     "struct P { char c; struct In { float x; char c; } in[2]; char d; In last; enum E { X, Y }; E e; enum { Z } f; };",
     "struct P { enum class E : char { X, Y } e; float c; enum { N = 3 }; static const int M = 2; float v[N][M]; };",
+    "struct P { float a; bool operator==(const P& o) const { return a == o.a; } bool operator != (const P&) const;"
+    " char c;"
+    " float operator[](int) const { return a; } float operator()(int) { return a; } P& operator+=(float) {} };",
     "struct B { double d; int i; };\nstruct P : B { float b; };",
     "struct B { double d; int i; __device__ B() {} };\nstruct P : public B { float b; };",
     "struct B { double d; int i = 2; };\nstruct P : B { float b; };",

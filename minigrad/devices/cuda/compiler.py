@@ -27,14 +27,24 @@ LIMITS = {
     "M_1_PI": "0.3183098861837907", "M_2_SQRTPI": "1.1283791670955126", "M_SQRT2": "1.4142135623730951",
     "M_SQRT1_2": "0.7071067811865476",
 }  # fmt: skip
-# The names of C's headers, of which NVRTC has none.
+STD = ("abs", "ceil", "cos", "exp", "fabs", "floor", "fma", "fmax", "fmin", "fmod", "isfinite", "isinf", "isnan", "log",
+       "pow", "round", "sin", "sqrt", "tan", "tanh", "trunc")  # fmt: skip
+# The names of C's headers, of which NVRTC has none; nor has it offsetof, so that it checks sizes of members alone.
 NVRTC_NAMES = "".join(
     [
+        "struct minigrad_anywhere { __device__ constexpr bool operator==(int) const { return true; } };\n",
+        "#define __builtin_offsetof(...) minigrad_anywhere()\n",
+        "namespace std {\n",
+        "template <class T> __device__ constexpr const T& min(const T& a, const T& b) { return b < a ? b : a; }\n",
+        "template <class T> __device__ constexpr const T& max(const T& a, const T& b) { return a < b ? b : a; }\n",
+        *(f"using ::{name};\n" for name in STD),
+        "}\n",
         "typedef unsigned short ushort; typedef unsigned uint; typedef unsigned long ulong;\n",
         *(f"typedef signed {kind} int{bits}_t; typedef unsigned {kind} uint{bits}_t;\n" for kind, bits in WIDTHS),
         *(f"#define {name} {value}\n" for name, value in LIMITS.items()),
     ]
 )
+_UNNAMED = re.compile(r"\bnamespace\s*\{")
 
 
 class WrongGPU(CompileError):
@@ -101,10 +111,11 @@ def _nvrtc(source: Source, options: list[str]) -> bytes:
             "device 'cuda': no nvcc found, and no NVRTC (package cuda-bindings). "
             "python -m minigrad.lab.install_cuda brings one."
         ) from error
-    options = [*options, *(f"-I{folder}" for folder in headers_without_nvcc())]
+    options = [*options, "-default-device", *(f"-I{folder}" for folder in headers_without_nvcc())]
     headers = _headers(source)
     texts, names = ([each.encode() for each in part] for part in (headers.values(), headers))
-    text = f"{NVRTC_NAMES}{unit(source)}".encode()
+    # The names of an unnamed namespace would be mangled, in spite of their extern "C".
+    text = _UNNAMED.sub("inline namespace minigrad_unnamed {", f"{NVRTC_NAMES}{unit(source)}").encode()
     _, program = nvrtc.nvrtcCreateProgram(text, source.name.encode(), len(headers), texts, names)
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
