@@ -363,7 +363,11 @@ class FileParser:
         tokens, parser = self.tokens, self.statements
         close = parser.matching
         other = [(k.start, close(k.body)) for k in self.kernels.values() if k is not kernel] + self.shared
-        words = {t.text for n, t in enumerate(tokens.tokens) if not any(a <= n < b for a, b in other)}
+        words, at = set[str](), 0
+        for a, b in sorted(other):
+            words |= {t.text for t in tokens.tokens[at:a]}
+            at = max(at, b)
+        words |= {t.text for t in tokens.tokens[at:]}
         for start, stop in self.shared:
             names = {t.text for t in tokens.tokens[start:stop] if t.kind == "name"} - {*STORAGE, *TYPES}
             if words & names:

@@ -13,6 +13,8 @@ Live = set[str]  # names that are read further on
 class Prune:
     """Liveness analysis, from the last statement to the first; methods return the names live before their statements.
 
+    The set of names that a method of one statement is given may be changed by it.
+
     own: variables, arrays and tapes that end with the kernel; all else that it writes is a result.
     """
 
@@ -25,6 +27,7 @@ class Prune:
     def body(self, body: list[Stmt], live: Live) -> tuple[list[Stmt], Live]:
         """The statements that stay; a comment stays with the statement after it."""
         kept: list[Stmt] = []  # the last first
+        live = set(live)  # one copy, which the statements change
         for s in reversed(body):
             if not isinstance(s, ast.Comment):
                 new, live = self.statement(s, live)
@@ -46,15 +49,16 @@ class Prune:
             case ast.CallStmt() if not set(s.writes) - self.own and not set(s.writes) & live:
                 return None, live
             case ast.Jump():
-                return (s if self.jumps else None), self.after[s.kind]
+                return (s if self.jumps else None), set(self.after[s.kind])
         reads = own_reads(s)
         self.used |= reads
         if isinstance(s, ast.Assign | ast.AtomicAdd):
             name = target_name(s.target)
             self.used.add(name)
-            overwritten = isinstance(s, ast.Assign) and s.op == "=" and isinstance(s.target, ast.Name)
-            live = live - {name} if overwritten else live
-        return s, live | reads
+            if isinstance(s, ast.Assign) and s.op == "=" and isinstance(s.target, ast.Name):
+                live.discard(name)
+        live |= reads
+        return s, live
 
     def declare(self, s: ast.Declare, live: Live) -> tuple[Stmt | None, Live]:
         """A declaration stays while the name is used, its value while the value is."""
@@ -63,7 +67,9 @@ class Prune:
         if s.name in live:
             reads = own_reads(s)
             self.used |= reads | names_in(s.dims)
-            return s, (live - {s.name}) | reads
+            live.discard(s.name)
+            live |= reads
+            return s, live
         return (ast.Declare(s.name, s.type, s.dims, shared=s.shared, place=s.place) if used else None), live
 
     def branch(self, s: ast.If, live: Live) -> tuple[Stmt | None, Live]:
