@@ -163,13 +163,13 @@ class SwitchCase:
 
 
 def groups_of(cases: list[SwitchCase]) -> list[list[SwitchCase]]:
-    """The cases that go on into one another; the group with `default` comes first."""
+    """The cases that go on into one another, the last first, as branches are made of them; first that of `default`."""
     groups: list[list[SwitchCase]] = [[]]
     for case in cases:
         groups[-1].append(case)
         if ends(case.body, JUMPS):
             groups.append([])
-    return sorted(filter(None, groups), key=lambda group: all(not case.default for case in group))
+    return sorted(filter(None, reversed(groups)), key=lambda group: all(not case.default for case in group))
 
 
 def variables_of_several(cases: list[SwitchCase]) -> list[Stmt]:
