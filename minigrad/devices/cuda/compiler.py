@@ -32,15 +32,15 @@ STD = ("abs", "ceil", "cos", "exp", "fabs", "floor", "fma", "fmax", "fmin", "fmo
 # The names of C's headers, of which NVRTC has none; nor has it offsetof, so that it checks sizes of members alone.
 NVRTC_NAMES = "".join(
     [
+        *(f"typedef signed {kind} int{bits}_t; typedef unsigned {kind} uint{bits}_t;\n" for kind, bits in WIDTHS),
         "struct minigrad_anywhere { __device__ constexpr bool operator==(int) const { return true; } };\n",
         "#define __builtin_offsetof(...) minigrad_anywhere()\n",
         "namespace std {\n",
         "template <class T> __device__ constexpr const T& min(const T& a, const T& b) { return b < a ? b : a; }\n",
         "template <class T> __device__ constexpr const T& max(const T& a, const T& b) { return a < b ? b : a; }\n",
-        *(f"using ::{name};\n" for name in STD),
+        *(f"using ::{name};\n" for name in (*STD, *(f"{u}int{bits}_t" for u in ("", "u") for _, bits in WIDTHS))),
         "}\n",
         "typedef unsigned short ushort; typedef unsigned uint; typedef unsigned long ulong;\n",
-        *(f"typedef signed {kind} int{bits}_t; typedef unsigned {kind} uint{bits}_t;\n" for kind, bits in WIDTHS),
         *(f"#define {name} {value}\n" for name, value in LIMITS.items()),
     ]
 )
