@@ -248,8 +248,8 @@ class ArgumentBinder(FileItems):
             if not isinstance(b.kind, StructType):
                 raise parser.error(place, f"{item.name} takes no struct here.")
             value = parser.filled(b.kind, list(value.values), place)
-        if isinstance(value, Struct) and value.type.extends(b.kind):
-            value = value.seen_as(b.kind)  # type: ignore[arg-type]
+        if isinstance(value, Struct):
+            value = value.as_base(b.kind)
         changed = parser.changes(name, item.body, stop)
         if b.stars or b.array:
             if isinstance(value, Elements) and value.axes > 1:

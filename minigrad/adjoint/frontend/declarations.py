@@ -130,6 +130,10 @@ class DeclarationParser(ExpressionParser):
         if isinstance(value, Group):
             scope[name.text] = value
             return
+        if isinstance(value, Struct):
+            value = value.as_base(kind)
+        elif stars and isinstance(kind, StructType) and isinstance(value, Elements | Pointer):
+            value = self.pointer_to_base(kind, self.pointer(value, name.place), name)
         itself = is_expression(value) and is_target(value) and kind in (None, value.type)  # and no converted copy
         if reference and (itself or isinstance(value, Elements | Struct)):
             scope[name.text] = self.frozen(value, name.place)
@@ -144,6 +148,18 @@ class DeclarationParser(ExpressionParser):
             number = self.number(value, name.place)
             type_ = kind if isinstance(kind, str) and not stars else number.type
             self.declare(ast.Declare(name.text, type_, value=number, const=const, place=name.place))
+
+    def pointer_to_base(self, kind: StructType, pointer: Pointer, name: Token) -> Pointer:
+        """`Base* p = &derived;`"""
+        if isinstance(pointer.target, Struct):
+            return replace(pointer, target=pointer.target.as_base(kind))
+        if isinstance(pointer.type, StructType) and pointer.type.extends(kind):
+            raise self.error(
+                name.place,
+                f"a {kind}* to an element of an array of {pointer.type} is outside the subset; write a reference, "
+                f"{kind}& {name.text} = ...;",
+            )
+        return pointer
 
     def declare_pointer(self, name: Token, pointer: Pointer, const: bool) -> None:
         """A pointer: its array, and its offset, in a variable of its name unless it is a number."""
@@ -195,7 +211,8 @@ class DeclarationParser(ExpressionParser):
             case Struct() if value.origin is not None and value.origin.array is not None:
                 origin = part(value.origin)
                 assert isinstance(origin, Pointer) and origin.array is not None
-                return origin.array.at(origin.offset, place)
+                whole = origin.array.at(origin.offset, place)
+                return whole.as_base(value.type) if isinstance(whole, Struct) else whole
             case Struct() if is_target(value):
                 members = {n: m if isinstance(m, Pointer) else part(m) for n, m in value.members.items()}
                 return replace(value, members=members)

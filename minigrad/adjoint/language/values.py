@@ -90,6 +90,10 @@ class Struct:
         """The part of it that is the struct `base`, which its own type extends."""
         return replace(self, type=base, members={m.name: self.members[m.name] for m in base.members})
 
+    def as_base(self, kind: "Kind | None") -> "Struct":
+        """The part that is of this type, where its own extends it, and else all of it."""
+        return self.seen_as(kind) if isinstance(kind, StructType) and self.type.extends(kind) else self
+
 
 @dataclass(frozen=True, eq=False)
 class Bits(Struct):
