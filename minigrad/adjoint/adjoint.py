@@ -171,7 +171,7 @@ class Adjoint:
         upstream = launches.upstream(run, self.outputs, dy)
         new = launches.examine(self.primal, run, self._deciding, self._examined)
         while True:
-            with launches.types_apart(run, new, self._examined):
+            with types_apart(run, new, self._examined):
                 sums, needed = launches.launch(kernels, self.assembled, run, upstream, self.slots)
             if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
                 break
@@ -265,3 +265,28 @@ def page(made: Adjoint) -> str:
         for share, texts in zip(SHARES, (left, right), strict=True)
     )
     return f'<div style="{PANES}">{columns}</div><div style="{REASONS}">{made.decisions._repr_html_()}</div>'
+
+
+@contextmanager
+def types_apart(run: launches.PrimalLaunch, new: bool, seen: set[tuple]) -> Iterator[None]:
+    """Run the adjoint of a new launch under the microscope if it keeps numbers of several types in shared memory.
+
+    NotDifferentiable: a number was stored as another type; LaunchError: no launch of such blocks has been looked at.
+    """
+    apart = "apart", run.block, run.shared
+    if len(run.file.dynamic) < 2 or (not new and apart in seen):
+        yield
+        return
+    if not new:
+        why = "keeps numbers of several types in one shared memory. That they lie apart is seen on sim, in a launch of"
+        raise LaunchError(f"{run.file.kernel.name} {why} such blocks and at most 4096 threads: make one first.")
+    from minigrad.microscope import watching
+
+    with watching() as report:
+        yield
+    seen.add(apart)
+    for name in {p.variable for p in report.problems if p.kind == "uninitialised"} & {*run.file.dynamic}:
+        seen.clear()
+        kind = run.file.kernel.declared[name].type
+        why = f"bytes of the launch's shared memory are read as {kind} and stored as another type; keep types apart."
+        raise run.file.error(run.file.kernel.place, why)

@@ -1,7 +1,6 @@
 """A launch of an adjoint: arguments and upstream gradients checked, gradients and tapes allocated, kernels run."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import combinations
@@ -378,23 +377,3 @@ def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> 
             raise run.file.error(Place(problem.line or 0, 1, file=problem.file), why)
     seen.add(key)
     return True
-
-
-@contextmanager
-def types_apart(run: PrimalLaunch, new: bool, seen: set[tuple]) -> Iterator[None]:
-    """Run the adjoint of a new launch under the microscope if it keeps numbers of several types in shared memory.
-
-    Raises NotDifferentiable at a number that was stored as another type: each has an array of its own.
-    """
-    if not new or len(run.file.dynamic) < 2:
-        yield
-        return
-    from minigrad.microscope import watching
-
-    with watching() as report:
-        yield
-    read = {p.variable for p in report.problems if p.kind == "uninitialised"}
-    for kind in (run.file.kernel.declared[n].type for n in run.file.dynamic if n in read):
-        seen.clear()
-        why = f"bytes of the launch's shared memory are read as {kind} and stored as another type; keep types apart."
-        raise run.file.error(run.file.kernel.place, why)

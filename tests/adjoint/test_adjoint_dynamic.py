@@ -77,3 +77,15 @@ def test_bytes_that_hold_numbers_of_two_types_are_found_by_the_launch():
         LaunchError, match="shared=20000 and as much for each of its 2 types and each gradient are more"
     ):
         made.vjp(x, x, dy=[x], grid=1, block=8, shared=20000)
+
+
+def test_a_large_launch_needs_a_small_one_of_such_blocks():
+    """Of a launch that nothing has looked at, it is not known whether numbers of two types share bytes."""
+    body = f"int t = threadIdx.x; {SHARED}int* n = (int*)&s[8]; s[t] = x[i]; n[t] = t; y[i] = s[t] * n[t];"
+    body = body.replace("int t", "i = blockIdx.x * blockDim.x + threadIdx.x; int t")
+    made, x = mg.adjoint(text(body), ["x"], name="f"), mg.tensor(np.ones(4800), device="sim")
+    with pytest.raises(LaunchError, match="f keeps numbers of several types in one shared memory"):
+        made.vjp(x, x + 0, dy=[x], grid=600, block=8, shared=256)
+    made.vjp(x, x + 0, dy=[x], grid=1, block=8, shared=256)
+    (dx,) = made.vjp(x, x + 0, dy=[x], grid=600, block=8, shared=256)
+    assert (dx.numpy() == np.tile(np.arange(8), 600)).all()

@@ -50,6 +50,17 @@ FORMS = {
         "B v; v.a = x[i]; v.b = x[0]; y[i] = v.g() * v.f() * v.h() + use(v); D d(x[i], x[1]); E e(x[2]);\n"
         "Q<double> q; q.p = x[i]; q.q = x[0]; y[i] *= d.c * d.d * e.c * e.e * q.go();", EXTENDED,
     ),
+    "elements seen as their base": kernel(
+        "__shared__ B s[32]; s[i].a = x[i]; s[i].b = x[0]; const A& first = s[i]; A& second = s[i];\n"
+        "A sliced = use_of(s[i]); second.grow(); B own = s[i]; A* third = &own;\n"
+        "y[i] = first.g() * second.f() * third->g() + use(s[i]) + sliced.f();",
+        EXTENDED + "__device__ A use_of(B b) { return b; }",
+    ),
+    "the type that a function returns": kernel(
+        "y[i] = whole(x[i]) * x[i] + some(x[0]) * x[i];",
+        CONVERTED + "__device__ int whole(double v) { Degrees d{2 * v}; return d; }\n"
+        "__device__ int some(double v) { Degrees d{3 * v}; if (v > 0.1) return d; return 5; }",
+    ),
     "conversions": kernel(
         "Degrees d{x[i]}, e{x[0]}; double v = -d * e + d / 2.0 + sin(e); Own<double> o{x[1]}; Flag f{x[i]};\n"
         "if (f) v *= o; y[i] = v * (d > e ? (double)d : e.v) * (!f ? 2 : f.v);", CONVERTED,
