@@ -338,7 +338,7 @@ static inline void inside(Variable& variable, uint64_t address, unsigned bytes, 
     if (access != WRITE && variable.shared && missing && !(some && mode == COPY))
         uninitialised(variable, missing, access, pc);
     if (!variable.shared) update<access>(variable, address, bytes, now, fresh);
-    if (__builtin_expect(watch.doubts, 0)) begin_doubts(address, bytes);
+    if (access != READ && __builtin_expect(watch.doubts, 0)) begin_doubts(address, bytes);
     if (!watch.recording) return;
     if (mode == COPY) record_struct(access, variable, offset, bytes, pc);
     else record(access, &variable - watch.variable, offset, bytes, pc);
@@ -347,7 +347,8 @@ static inline void inside(Variable& variable, uint64_t address, unsigned bytes, 
 template <Access access>
 static inline void on_access(const void* where, unsigned bytes, const void* from, AccessMode mode = PLAIN) {
     uint64_t address = reinterpret_cast<uint64_t>(where);
-    if (__builtin_expect(watch.doubts, 0)) end_doubts();
+    // Of `a[0] = b` with structs the compiler notes the write, then the read, and then does both.
+    if (access != READ && __builtin_expect(watch.doubts, 0)) end_doubts();
     // an address within the call instruction
     uint32_t pc = watch.pc = reinterpret_cast<uint64_t>(from) - 1 - watch.base;
     uint64_t window = (address - watch.arena) >> watch.window_bits;
