@@ -21,8 +21,8 @@ template <typename F> __device__ double apply(F f, double v) { return f(v) + f(2
 EXTENDED = """
 struct A { double a; __device__ double f() const { return a; } __device__ double g() const { return f() * f(); }
     __device__ void grow() { a *= 2; } };
-struct B : public A { double b; __device__ double f() const { return a * a * b; }
-    __device__ double h() { grow(); return A::f() * f() * A::a; } };
+struct B : public A { double b; __device__ double own() const { return a * a * b; }
+    __device__ double h() { grow(); return A::f() * f() * own() * A::a; } };
 __device__ double use(const A& v) { return v.a * v.f(); }
 struct C { double c; __device__ C() : c(3) {} __device__ C(double v) : c(2 * v) {} };
 struct D : C { double d; __device__ D(double u, double v) : C(u), d(c * v) { c *= d; } };
@@ -84,6 +84,9 @@ def test_right(form):
 
 VIRTUAL = "struct A { double a; __device__ virtual double f() const { return a; } };\nstruct B : A { double b; };\n"
 NONE = "struct A { double a; __device__ A() : a(3) {} };\nstruct B : A { double b; };\n"
+HIDDEN = "struct A { double a; __device__ double f() { return a; } };\n"
+HIDDEN += "struct B : A { double b; __device__ double f() { return b; } };"
+FLAT = "struct A { double a, b; };\nstruct B : A { double c; };"
 TWICE = "struct A { double a; };\nstruct B : A { double a; };\n"
 SUM = "template <typename T, typename... R> __device__ T sum(T a, R... r) { return a + sum(r...); }"
 BITS = "struct A { int n : 4; double a; };"
@@ -95,6 +98,11 @@ REFUSED = {
     "A v; y[i] = v.kind * x[i];": (ENUM, "a type within A is outside the subset; write it ahead of A, with a name"),
     "B v; v.a = x[i]; y[i] = v.a;": (VIRTUAL, "A has virtual methods and is extended; leave virtual out"),
     "B v; y[i] = v.a * x[i];": (NONE, "the constructor of A runs for B; give B one of its own"),
+    "B v; v.a = x[i]; v.b = 2; y[i] = v.f();": (
+        HIDDEN,
+        "B and A, which it extends, both have a method f; give each a name",
+    ),
+    "B v{{x[i], 2}, 3}; y[i] = v.a;": (FLAT, "B extends a struct: write its members one by one, without inner braces"),
     "B v; v.a = x[i]; y[i] = v.A::a;": (TWICE, "B and a struct that it extends have members of one name"),
     "auto g = cg::coalesced_threads(); y[i] = x[i];": (GROUPS, "coalesced_threads: only the running kernel knows"),
     "y[i] = sum(x[i], x[0], 2.0);": (SUM, "sum takes any number of arguments; write a function for each number"),

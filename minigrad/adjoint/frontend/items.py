@@ -202,8 +202,11 @@ class FileItems:
             why = f"{made} and a struct that it extends have members of one name; give each a name of its own."
             raise parser.error(tokens.next.place, why)
         made.members = tuple(found)
-        for base in made.bases:  # a method of the same name hides its own
+        for base in made.bases:
             own = {name: items for name, items in base.methods.items() if name not in (base.short, f"~{base.short}")}
+            for name in own.keys() & made.methods.keys():  # which is meant depends on the type that a value is seen as
+                why = f"{made} and {base}, which it extends, both have a method {name}; give each a name of its own."
+                raise parser.error(tokens.next.place, why)
             made.methods, made.types, made.values = (
                 own | made.methods,
                 base.types | made.types,

@@ -109,9 +109,13 @@ class StructParser(TypeParser):
         place = brace.place
         if isinstance(kind, str):
             values = [self.full() for _ in self.tokens.items("}")]
+            if len(values) > 1:
+                raise self.error(place, f"a {kind} has one value in braces.")
             return values[0] if values else ZERO
         values = []
         for n in self.tokens.items("}"):
+            if kind.bases and self.tokens.next.text == "{":
+                raise self.error(place, f"{kind} extends a struct: write its members one by one, without inner braces.")
             member = kind.members[n].type if n < len(kind.members) else "float"
             values.append(self.braces(member) if self.tokens.next.text == "{" else self.full())
         if kind.short in kind.methods and (values or self.is_constructed(kind, brace)):
