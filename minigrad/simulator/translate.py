@@ -314,8 +314,16 @@ def _bodies(code: str, start: int, stop: int) -> Iterator[tuple[str, int, int]]:
             yield head, first, last
         elif code[first - 1] == "{" and _STRUCT.match(bare(head)):
             inner = [*_bodies(code, first, matching(code, first - 1, "{}"))]
-            own = apply([(a - first, b - first, "") for _, a, b in inner], code[first:last])
+            bases = "|".join(re.findall(r"\w+", bare(head).partition(":")[2]))  # whose members are its own, too
+            found = re.finditer(rf"\b(?:struct|class)\s+(?:{bases})\b[^;{{]*{{", code) if bases else ()
+            texts = [_flat(code[each.end() : matching(code, each.end() - 1, "{}")]) for each in found]
+            own = " ".join([*texts, apply([(a - first, b - first, "") for _, a, b in inner], code[first:last])])
             yield from ((f"{own} {each}", a, b) for each, a, b in inner)
+
+
+def _flat(code: str) -> str:
+    """The code without what stands in its braces."""
+    return code if (less := re.sub(r"{[^{}]*}", "", code)) == code else _flat(less)
 
 
 def _uses(code: str, names: Collection[str]) -> bool:

@@ -35,7 +35,7 @@ def updates(code: str) -> Iterator[Edit]:
             if found["name"] in names:
                 yield _noted(found.start(1), found[1])
     for found in (each for pattern in (_ASSIGNMENT, _CHOICE) for each in pattern.finditer(code)):
-        if found["name"] in names:
+        if found["name"] in names and "shfl" not in found["value"]:  # which takes a lane's that is set
             place = rf"(?<![\w.>&:]){re.escape(found['place'])}(?!\s*[\w\[.(])"
             for read in re.compile(place).finditer(code, *found.span("value")):
                 yield _noted(read.start(), found["place"])

@@ -81,6 +81,8 @@ BODIES = {
     "y[0] = threadIdx.w;": "4:18: threadIdx.w does not exist",
     "for (;;) { switch (i) { case 0: if (i > n) break; continue; } break; }": "4:33: a break beside a continue",
     "y[i] = x[i] * clock64();": "4:1: y depends on clock64(), and its adjoint runs at another time; leave",
+    "if (clock() > n) return; y[i] = a;": "4:1: a jump depends on a clock, and the adjoint runs at another time",
+    "for (int j = 0; j < n; ++j) { if (clock() % 5 == 0) break; y[i] *= a; }": "4:1: a jump depends on a clock",
     "if (clock() > n) y[i] = a;": "4:1: y depends on clock(), and its",
     "double tape_slots = x[i]; y[i] = tape_slots;": "4:8: the adjoint itself uses the name tape_slots; choose another",
 }  # fmt: skip

@@ -121,6 +121,7 @@ def test_an_accumulator_behind_a_reference():
 @pytest.mark.parametrize(
     "body",
     [
+        "int r;\nif (threadIdx.x % 32 == 0) r = n;\nr = __shfl_sync(0xffffffff, r, 0);\ny[threadIdx.x] = r;",
         "float m;\nfor (int i = 0; i < n; ++i)\n    if (i == 0 || x[i] > m) { m = x[i]; }\ny[threadIdx.x] = m;",
         "float s;\nif (n) s = 0;\ns += x[0];\ny[threadIdx.x] = s;",
         "int i;\nfor (i = threadIdx.x; i < n; i += 64) y[i] = x[i];",

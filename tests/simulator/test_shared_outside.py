@@ -138,3 +138,19 @@ def test_a_declaration_of_every_kind(text):
     assert (y.numpy() == X[::-1]).all()
     record, _ = look(text.replace("__syncthreads();", ""))
     assert {(each.kind, each.variable.rstrip("_")) for each in record.problems if not each.harmless} == {("race", "s")}
+
+
+def test_a_member_of_a_base_hides_shared_memory_of_its_name(kernel_device):
+    text = """struct Base { float s; __device__ float one() const { return 1; } int n; };
+__shared__ float s;
+struct Pair : Base { __device__ float twice() const { return s * 2; } };
+__global__ void k(const float* x, float* y) {
+    if (threadIdx.x == 0) s = 7;
+    __syncthreads();
+    Pair p;
+    p.s = x[threadIdx.x];
+    y[threadIdx.x] = p.twice() + s;
+}"""
+    y = mg.zeros(4, device=kernel_device)
+    mg.kernel(text, "k")(mg.tensor(np.arange(4, dtype=np.float32), device=kernel_device), y, grid=1, block=4)
+    assert y.numpy().tolist() == [7, 9, 11, 13]

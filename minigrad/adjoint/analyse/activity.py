@@ -148,6 +148,12 @@ def check_clocks(file: KernelFile, active: set[str]) -> None:
         ):
             why = f"{min(timed)} depends on {min(clocks)}, and its adjoint runs at another time; leave the clock out."
             raise file.error(s.place, why)
+    timed = dependents(body, ast.CLOCKS)
+    for s in flatten(body):
+        inside = [t for t in flatten([s]) if isinstance(t, ast.If) and t.condition.names & timed]
+        kinds = {jump.kind for jump in flatten(inside) if isinstance(jump, ast.Jump)}
+        if "return" in kinds or (kinds and isinstance(s, ast.For) and dataflow.written([s]) & active):
+            raise file.error(s.place, "a jump depends on a clock, and the adjoint runs at another time; leave it out.")
 
 
 def repeatable(body: list[Stmt], states: set[str], arrays: set[str]) -> bool:
