@@ -100,6 +100,7 @@ def test_named_parameters_alone():
 
 
 ONE = ones(4)
+HOST = np.ones(8, np.float32)
 WRONG = {
     "too few": ({"at": ...}, "f takes 5 arguments \\(x, y, at, a, n\\); got 4"),
     "too many": ({"more": 1}, "f takes 5 arguments \\(x, y, at, a, n\\); got 6"),
@@ -112,6 +113,7 @@ WRONG = {
     "an array for a number": ({"a": ones(2)}, r"argument 4 \(float a\) takes a number; got Tensor"),
     "a fraction": ({"n": 2.5}, r"argument 5 \(int n\) takes a whole number; got float 2.5"),
     "too large": ({"n": 2**40}, r"argument 5 \(int n\): 1099511627776 does not fit into int"),
+    "one array of NumPy twice": ({"x": HOST, "y": HOST}, "f: x and y share memory and y is written; pass a copy"),
     "the same memory": ({"x": ONE, "y": ONE}, "f: x and y share memory and y is written; pass a copy"),
 }
 EXTENTS = {
@@ -325,3 +327,15 @@ def test_missing_arrays_on_the_tape_and_among_the_outputs():
         f.adjoint.vjp(x, y, None, dy=[y, z], grid=1, block=4)
     with pytest.raises(TypeError, match="f: all that wrt names is None"):
         mg.adjoint(text, ["z"]).vjp(x, y, None, dy=[y, None], grid=1, block=4)
+
+
+def test_an_array_that_is_none_is_so_in_the_kernel_alone():
+    """Another function may have a parameter of the same name."""
+    text = """__device__ double at(const double* w, int i, double e) { return w ? w[i] * w[i] : e; }
+__global__ void k(const double* x, const double* w, double* y) {
+    int i = threadIdx.x;
+    y[i] = at(x, i, 2.0) * (w ? w[i] : 3.0);
+}"""
+    x, y = np.arange(1.0, 9), np.zeros(8)
+    dx, dw = mg.adjoint(mg.kernel(text, "k"), ["x", "w"]).vjp(x, None, y, dy=[np.ones(8)], grid=1, block=8)
+    assert (dx == 6 * x).all() and dw is None

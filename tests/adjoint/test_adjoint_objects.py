@@ -65,6 +65,14 @@ FORMS = {
         "Degrees d{x[i]}, e{x[0]}; double v = -d * e + d / 2.0 + sin(e); Own<double> o{x[1]}; Flag f{x[i]};\n"
         "if (f) v *= o; y[i] = v * (d > e ? (double)d : e.v) * (!f ? 2 : f.v);", CONVERTED,
     ),
+    "functions with names of CUDA's": kernel(
+        "y[i] = my::sinpi(x[i]) * my::sin(x[0]) + fdim(x[i], x[1], 3) * rhypot(x, 4) + cos(x[i]);",
+        "namespace my { __device__ double sinpi(double v) { return v * v; }\n"
+        "__device__ double sin(double v) { return v * v * v; } }\n"
+        "__device__ double fdim(double a, double b, double c) { return a * b * c; }\n"
+        "__device__ double rhypot(const double* p, int n)\n"
+        "{ double s = 0; for (int k = 0; k < n; ++k) s += p[k]; return s; }",
+    ),
     "aligned members": kernel(
         "A v; v.a = x[i]; v.b = x[0]; v.c = x[1]; y[i] = v.a * v.b * v.c * v.a;",
         "struct A { alignas(16) double a; mutable double b; __align__(8) double c; };",
@@ -86,6 +94,9 @@ VIRTUAL = "struct A { double a; __device__ virtual double f() const { return a; 
 NONE = "struct A { double a; __device__ A() : a(3) {} };\nstruct B : A { double b; };\n"
 HIDDEN = "struct A { double a; __device__ double f() { return a; } };\n"
 HIDDEN += "struct B : A { double b; __device__ double f() { return b; } };"
+OWN_COPY = "struct A { double a; __device__ A& operator=(const A& o) { a = 2 * o.a; return *this; } };\n"
+OWN_COPY += "struct B : A { double b; };"
+MY = "namespace my { __device__ double sin(double v) { return v * v; } }"
 FLAT = "struct A { double a, b; };\nstruct B : A { double c; };"
 TWICE = "struct A { double a; };\nstruct B : A { double a; };\n"
 SUM = "template <typename T, typename... R> __device__ T sum(T a, R... r) { return a + sum(r...); }"
@@ -102,6 +113,8 @@ REFUSED = {
         HIDDEN,
         "B and A, which it extends, both have a method f; give each a name",
     ),
+    "B v, w; w.a = x[i]; v = w; y[i] = v.a;": (OWN_COPY, "A has an operator= of its own for copies; leave it out"),
+    "y[i] = sin(x[i]) + my::sin(x[i]);": (MY, "sin is a function of CUDA, and one of a namespace here; give that one"),
     "B v{{x[i], 2}, 3}; y[i] = v.a;": (FLAT, "B extends a struct: write its members one by one, without inner braces"),
     "B v; v.a = x[i]; y[i] = v.A::a;": (TWICE, "B and a struct that it extends have members of one name"),
     "auto g = cg::coalesced_threads(); y[i] = x[i];": (GROUPS, "coalesced_threads: only the running kernel knows"),

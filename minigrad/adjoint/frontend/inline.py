@@ -55,7 +55,13 @@ class Functions(ArgumentBinder):
             raise parser.error(token.place, f"{name} {what}." if items else f"{name} is a kernel, and is called here.")
         if item in self.stack or parser.symbols.function == name:
             raise parser.error(token.place, f"{name} calls itself; recursion is outside the subset, write a loop.")
-        alone = len(items) == 1 and not explicit and not item.template
+        # The call of a function that has the name of one of CUDA's would have that one's rule.
+        if base_name(name) and not self.tokens.text[: token.start].rstrip().endswith("::"):
+            before = [t.text for t in self.tokens.tokens[: item.start]]
+            if before.count("{") > before.count("}"):
+                why = f"{name} is a function of CUDA, and one of a namespace here; give that one a name of its own."
+                raise parser.error(token.place, why)
+        alone = len(items) == 1 and not explicit and not item.template and not base_name(name)
         plain = self.as_function(item, parser) if alone else None
         if plain and (call := self.plain_call(plain, arguments, token, parser)) is not None:
             return call
@@ -154,9 +160,9 @@ class Functions(ArgumentBinder):
         if self.copies(kind, method or kind.short):
             what = f"an {method}" if method else "a constructor"
             raise parser.error(place, f"{kind} has {what} of its own for copies; leave it out, or copy the members.")
-        for m in kind.members:
-            if isinstance(m.type, StructType) and not m.pointer:
-                self.check_copied(parser, m.type, method, place)
+        for part in (*kind.bases, *(m.type for m in kind.members if not m.pointer)):
+            if isinstance(part, StructType):
+                self.check_copied(parser, part, method, place)
 
     def inline(
         self, parser: Any, item: FunctionItem, arguments: list[Value], token: Token, explicit: list,

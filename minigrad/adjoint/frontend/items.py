@@ -203,7 +203,8 @@ class FileItems:
             raise parser.error(tokens.next.place, why)
         made.members = tuple(found)
         for base in made.bases:
-            own = {name: items for name, items in base.methods.items() if name not in (base.short, f"~{base.short}")}
+            never = base.short, f"~{base.short}", "operator="  # are inherited
+            own = {name: items for name, items in base.methods.items() if name not in never}
             for name in own.keys() & made.methods.keys():  # which is meant depends on the type that a value is seen as
                 why = f"{made} and {base}, which it extends, both have a method {name}; give each a name of its own."
                 raise parser.error(tokens.next.place, why)

@@ -43,7 +43,7 @@ class StatementParser(AssignmentParser):
     def alike(self) -> "StatementParser":
         """A parser of another function of the same file."""
         symbols = SymbolTable(self.tokens, self.symbols.macros)
-        symbols.functions, symbols.null = self.symbols.functions, self.symbols.null
+        symbols.functions = self.symbols.functions
         symbols.scopes, symbols.types = [self.symbols.scopes[0]], [self.symbols.types[0]]
         return StatementParser(self.tokens, symbols, self.functions)
 
