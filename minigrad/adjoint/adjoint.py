@@ -285,7 +285,8 @@ def types_apart(run: launches.PrimalLaunch, new: bool, seen: set[tuple]) -> Iter
     with watching() as report:
         yield
     seen.add(apart)
-    for name in {p.variable for p in report.problems if p.kind == "uninitialised"} & {*run.file.dynamic}:
+    read = {p.variable for p in report.problems if p.kind == "uninitialised"}
+    for name in (n for n in run.file.dynamic if n in read):
         seen.clear()
         kind = run.file.kernel.declared[name].type
         why = f"bytes of the launch's shared memory are read as {kind} and stored as another type; keep types apart."

@@ -205,8 +205,8 @@ class FileItems:
         for base in made.bases:
             never = base.short, f"~{base.short}", "operator="  # are inherited
             own = {name: items for name, items in base.methods.items() if name not in never}
-            for name in own.keys() & made.methods.keys():  # which is meant depends on the type that a value is seen as
-                why = f"{made} and {base}, which it extends, both have a method {name}; give each a name of its own."
+            for hidden in own.keys() & made.methods.keys():  # which is meant depends on the type it is seen as
+                why = f"{made} and {base}, which it extends, both have a method {hidden}; give each a name of its own."
                 raise parser.error(tokens.next.place, why)
             made.methods, made.types, made.values = (
                 own | made.methods,
