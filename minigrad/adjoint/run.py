@@ -246,8 +246,7 @@ def prepare(
     params = primal.signature.params
     if len(args) == len(params):
         device = next((a.device.name for a in map(_array, args) if isinstance(a, Array)), kernel_device())
-        moved = {id(a): _argument(a, p.pointer, device) for p, a in zip(params, args, strict=True)}
-        args = [moved[id(a)] for a in args]  # an array of two parameters stays one
+        args = [_argument(a, p.pointer, device) for p, a in zip(params, args, strict=True)]
     bind(primal.name, params, args)
     arrays, scalars = (
         {
