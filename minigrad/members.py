@@ -57,7 +57,7 @@ def of_struct(code: str, struct: str) -> list[tuple[str, str]]:
     bases = [
         re.sub(r"\b(?:public|protected|private)\b", "", each).strip() for each in split(head["base"].strip(": \n"))
     ]
-    found += [("?" if " " in base else base, "" if " " not in base else base) for base in filter(None, bases)]
+    found += [("?", base) if " " in base else (base, "") for base in filter(None, bases)]
     if any(bases):
         found.append(("open", ""))
     access = [(each.start(), each[1]) for each in _ACCESS.finditer(body) if _outside_braces(body, each.start())]
@@ -131,10 +131,8 @@ _STRUCT = re.compile(r"\btemplate\s*<(?P<parameters>[^{};]*?)>\s*(?P<key>struct|
 
 def instance(code: str, name: str, arguments: list[str]) -> str:
     """A struct or class template as the text of a struct, with these arguments in place of its parameters; or ""."""
-    plain, given = (
-        ATTRIBUTE.sub(lambda found: found[0].replace("=", " "), code),
-        ["".join(a.split()) for a in arguments],
-    )
+    plain = ATTRIBUTE.sub(lambda found: found[0].replace("=", " "), code)
+    given = ["".join(a.split()) for a in arguments]
     found = [
         each for each in _STRUCT.finditer(plain) if re.search(rf"\b{re.escape(name)}\b", each["name"].partition(":")[0])
     ]

@@ -103,9 +103,8 @@ class Accumulate:
         limits, elements = owned
         facts.limits.update(limits)
         why, rows = f"the index belongs to one thread of the {'block' if self.arrays[array] else 'grid'}", []
-        apart: dict[
-            int, list[SumSite]
-        ] = {}  # the sums to each element of a row: its index may be written in several ways
+        # The sums to each element of a row: its index may be written in several ways.
+        apart: dict[int, list[SumSite]] = {}
         for n, site in zip(self.places(sites) if elements else [0] * len(sites), sites, strict=True):
             apart.setdefault(n, []).append(site)
         several = apart.values() if "first stores" in self.enabled else ()
