@@ -125,12 +125,16 @@ def compile_error(log: str, found: Iterable[Rejection], missing: Iterable[str] =
     return CompileError(words + hint(words))
 
 
-def undefined_function(file: str, message: str) -> CompileError:
+def undefined_function(file: str, message: str) -> Rejection:
     """The error for a function that is declared and used but defined nowhere: only the dynamic loader notices."""
     symbol = message.rpartition(": ")[2]
-    mangled = re.match(r"_Z(\d+)(\w+)", symbol)  # length, name, parameters
-    name = mangled[2][: int(mangled[1])] if mangled else symbol
-    return CompileError(f"{file}: error: {name!r} is used but defined nowhere")
+    mangled, names = re.match(r"_ZN?[rVK]*", symbol), list[str]()  # then the length of each name, and the name
+    rest = symbol[mangled.end() :] if mangled else ""
+    while length := re.match(r"\d+", rest):
+        stop = length.end() + int(length[0])
+        names.append(rest[length.end() : stop])
+        rest = rest[stop:]
+    return Rejection(f"{file}: error: '{'::'.join(names) or symbol}' is used but defined nowhere", [])
 
 
 def _places(before: list[str], after: list[str], parts: Container[str]) -> list[tuple[str, str]]:
