@@ -21,6 +21,7 @@ for _ in range(5):
     _NESTED = rf"(?:[^()]|\({_NESTED}*\))"
 ATTRIBUTE = re.compile(rf"\b(?:alignas|__align__|__attribute__)\s*\({_NESTED}*\)|\[\[[^\]]*\]\]")
 BOUNDS = re.compile(rf"__(?:launch_bounds|cluster_dims|attribute)__\s*\({_NESTED}*\)")
+_SETS = re.compile(r"\)\s*(?:noexcept\s*)?:(?!:)[^;]*[\w>]\s*$")
 _TYPE = re.compile(r"\s*(?:typedef\s+)?(?:struct|class|union|enum)\b[^()]*$")
 
 INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*(?:"(?P<near>[^"\n]+)"|<(?P<far>[^>\n]+)>)[^\n]*""", re.M)
@@ -94,7 +95,7 @@ def _items(code: str) -> Iterator[TopLevel]:
             if mark == "{" and not depth and _OPENS.match(code, start, sign.start()):
                 start = sign.end()
                 continue
-            if mark == "{" and not depth:
+            if mark == "{" and not depth and not _sets_member(code[start : sign.start()]):
                 body = sign.start()
             depth += 1
         elif mark in (")", "]", "}"):
@@ -106,9 +107,14 @@ def _items(code: str) -> Iterator[TopLevel]:
             depth -= 1
         elif mark != ";" and not code[start : sign.start()].strip():
             start = sign.end()  # behind a directive
-        if not depth and (mark == ";" or (mark == "}" and is_function(code[start:body]))):
+        if not depth and (mark == ";" or (mark == "}" and body >= 0 and is_function(code[start:body]))):
             yield TopLevel(_first_sign(code, start), sign.start() if body < 0 else body, sign.end())
             start, body = sign.end(), -1
+
+
+def _sets_member(head: str) -> bool:
+    """True for a constructor's text up to a brace that holds a member's value, as in `P() : n{3} {}`."""
+    return bool(_SETS.search(head)) and not _TYPE.match(bare(head))
 
 
 def _first_sign(code: str, start: int) -> int:

@@ -12,13 +12,13 @@ import numpy as np
 
 from minigrad.devices import for_launch
 from minigrad.devices.device import Dim3
-from minigrad.errors import require, require_bool
+from minigrad.errors import require, require_bool, short
 from minigrad.kernels import arguments, structs
 from minigrad.kernels.chosen_kernel import chosen, parse
 from minigrad.kernels.included_kernel import defining
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.types import BFLOATS, ELEMENTS, SCALARS, plain
-from minigrad.scan import INCLUDE
+from minigrad.scan import INCLUDE, split, without_directives
 from minigrad.source import CUDA, Source
 
 
@@ -37,10 +37,30 @@ class SourceKernel(Kernel):
         """
         require(f"mg.kernel {self.name}: constant", name, str, "a variable's name")
         words = "|".join(self.source.standing_for({"__constant__", "__device__"}))
-        if not re.search(rf"\b(?:{words})\b[^;]*?\b{re.escape(name)}\b", "\n".join(self.source.texts)):
+        declared = re.search(rf"\b(?:{words})\b([^;]*?)\b{re.escape(name)}\b", "\n".join(self.source.texts))
+        if not declared:
             raise ValueError(f"{self.source.name} has no __constant__ or __device__ variable {name}.")
-        self._constants[name] = np.array(value.numpy() if hasattr(value, "numpy") else value)
+        host = np.array(value.numpy() if hasattr(value, "numpy") else value)
+        first = [word for word in declared[1].partition(",")[0].split() if word not in ("static", "const", "volatile")]
+        kind = " ".join(first[:-1] if "," in declared[1] else first)
+        dtype = ELEMENTS.get(plain(self.source.aliases.get(kind, kind)), (None, 1))[0]
+        if dtype is not None and host.dtype in map(np.dtype, (bool, int, float)):  # as Python's own numbers are
+            with np.errstate(all="ignore"):
+                same = dtype.kind == "f" or (host.astype(dtype) == host).all()
+            if not same:
+                raise ValueError(f"{name} is {kind}; {short(value)} does not fit.")
+            host = host.astype(dtype)
+        self._constants[name] = host
         self._stored = {(module, other) for module, other in self._stored if other != name}
+
+    @property
+    def unset_constants(self) -> list[str]:
+        """The __constant__ variables that a text uses, to which neither it nor `constant` gives a value: they are 0."""
+        words = "|".join(self.source.standing_for({"__constant__"}))
+        found = re.finditer(rf"\b(?:{words})\b([^;={{}}()]*);", without_directives(self.source.code))
+        names = [re.findall(r"\w+", each.partition("[")[0])[-1] for one in found for each in split(one[1])]
+        used = [name for name in names if len(re.findall(rf"\b{name}\b", self.source.code)) > 1]
+        return [name for name in used if name not in self._constants]
 
     def check_types(self) -> None:
         """Raise TypeError for a parameter whose type a header may define that is not here."""

@@ -52,7 +52,7 @@ class Finder:
     def _problem(self, finding: Finding) -> Problem:
         if finding.kind == ProblemKind.INDEX:
             return self._index(finding)
-        if finding.kind in (ProblemKind.MISSED, ProblemKind.RETURNED, ProblemKind.UNSET):
+        if finding.kind in (ProblemKind.MISSED, ProblemKind.RETURNED, ProblemKind.UNSET, ProblemKind.UNLIKE):
             return self._call(finding)
         me = self._access(finding.access, finding.pc, finding.block, finding.thread)
         variable = self.variables.find(finding.variable, me.text)
@@ -84,7 +84,8 @@ class Finder:
         return Problem("out-of-bounds", message, *place, name or None, None, None, *where, None, finding.count)
 
     def _call(self, finding: Finding) -> Problem:
-        """A call that threads have missed, or a lane that another reads from, by returning; or an unset variable."""
+        """A call that threads have missed, or a lane that another reads from, by returning; an unset variable; or a
+        result that is another on a GPU."""
         place = self.info.line(finding.file.decode(), finding.line).fields
         where, what = self.at(finding.block, finding.thread), finding.type.decode()
         if finding.kind == ProblemKind.MISSED:
@@ -92,6 +93,9 @@ class Finder:
             return Problem(
                 "missed-barrier", message, *place, None, None, None, *where, count=finding.count, harmless=True
             )
+        if finding.kind == ProblemKind.UNLIKE:
+            message = advice.unlike(finding.value, what, finding.offset, bool(finding.differs))
+            return Problem("unlike-gpu", message, *place, None, None, None, *where, count=finding.count)
         if finding.kind == ProblemKind.UNSET:
             name = re.split(r"\W", what)[0]
             message = advice.unset(what, name)

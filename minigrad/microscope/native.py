@@ -25,7 +25,8 @@ WATCHED = [
     "-gdwarf-4",  # version 5 counts files from 0, and some addr2line take the second for the first
 ]  # fmt: skip
 GCC = [
-    "-fsanitize=bounds", "-fsanitize-recover=bounds", "-fsanitize-coverage=trace-pc",
+    "-fsanitize=bounds,float-cast-overflow,shift-exponent",
+    "-fsanitize-recover=bounds,float-cast-overflow,shift-exponent", "-fsanitize-coverage=trace-pc",
     "--param", "tsan-instrument-func-entry-exit=0", VOLATILE,
 ]  # fmt: skip
 _HIDDEN = (
@@ -36,7 +37,8 @@ _HIDDEN = (
 )  # fmt: skip
 CLANG = [
     "-fno-sanitize=undefined",  # zig adds it where nothing is optimised
-    "-fsanitize=alignment,integer-divide-by-zero,array-bounds", "-fsanitize-recover=array-bounds",
+    "-fsanitize=alignment,integer-divide-by-zero,array-bounds,float-cast-overflow,shift-exponent",
+    "-fsanitize-recover=array-bounds,float-cast-overflow,shift-exponent",
     "-fsanitize-coverage=bb,trace-pc",
     *(word for option in _HIDDEN for word in ("-mllvm", f"-{option}")),
 ]  # fmt: skip
@@ -55,7 +57,7 @@ def recipe() -> Recipe:
 
 # The enums and structs of shadow_memory.h and watched_launch.cpp.
 Kind = IntEnum("Kind", "READ WRITE ATOMIC ENTER", start=0)  # of an access
-ProblemKind = IntEnum("ProblemKind", "RACE OUTSIDE UNINITIALISED INDEX EARLY MISSED RETURNED UNSET", start=0)
+ProblemKind = IntEnum("ProblemKind", "RACE OUTSIDE UNINITIALISED INDEX EARLY MISSED RETURNED UNSET UNLIKE", start=0)
 
 PC = (1 << 30) - 1  # the bits above it: volatile or atomic; atomic with block scope
 STAMP = np.dtype([("epoch", "u4"), ("thread_clock", "u4"), ("pc", "u4")])
@@ -102,6 +104,7 @@ class Finding(ctypes.Structure):
         (ctypes.c_int64, "offset"),
         (ctypes.c_char_p, "file type"),
         (U32, "differs"),
+        (ctypes.c_double, "value"),
     )
 
 

@@ -4,8 +4,10 @@
 in `native/`, loaded by `runtime`, runs it: blocks on the processor's cores, a block's threads as fibers that switch at
 barriers. In a cooperative launch the blocks of a core take turns, too. Device memory is bounded by unmapped pages. The
 instructions of tensor cores in `cuda/matmul/mma.cuh` are functions of the runtime, the fragments of `mma.h` are made of
-shuffles; a block has as much shared memory for them as on an H100. `faults` turns a failed launch into a KernelError,
-`diagnostics` the host compiler's errors into a CompileError.
+shuffles; a block has as much shared memory for them as on an H100. Where C++ leaves a result open, of a float converted
+to an integer that cannot hold it or of a shift by all bits or more, it is the processor's, not a GPU's; the microscope
+tells of it. `faults` turns a failed launch into a KernelError, `diagnostics` the host compiler's errors into a
+CompileError.
 """
 
 import copy

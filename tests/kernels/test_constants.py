@@ -68,3 +68,15 @@ def test_a_value_that_does_not_fit_is_rejected(name, value, message):
     with pytest.raises(ValueError, match=message):
         kernel.constant(name, value)
         kernel(mg.tensor(np.zeros(8, np.float32), device="sim"), grid=1, block=8)
+
+
+def test_a_number_becomes_the_type_of_its_variable(kernel_device):
+    text = "typedef double wide_t;\n__constant__ float a, b;\n__device__ wide_t c;\n__constant__ short d[2];\n"
+    k = mg.kernel(text + "__global__ void k(double* y) { y[0] = 1000 * a + 100 * b + 10 * c + d[1]; }", "k")
+    y = mg.zeros(1, device=kernel_device, dtype="float64")
+    for name, value in {"a": 3, "b": True, "c": 2, "d": [0, 7]}.items():
+        k.constant(name, value)
+    k(y, grid=1, block=1)
+    assert y.item() == 3127
+    with pytest.raises(ValueError, match=r"d is short; list \[0, 70000\] does not fit"):
+        k.constant("d", [0, 70000])

@@ -14,8 +14,8 @@ enum Access { READ, WRITE, ATOMIC, ENTER };  // ENTER: a basic block begins
 
 // As in native.py. INDEX: outside an extent; EARLY: of what an asynchronous copy has not brought yet; MISSED: a barrier
 // that threads did not reach before they returned; RETURNED: a shuffle from a lane that has returned; UNSET: an update
-// of a thread's own variable that nobody has set.
-enum ProblemKind { RACE, OUTSIDE, UNINITIALISED, INDEX, EARLY, MISSED, RETURNED, UNSET };
+// of a thread's own variable that nobody has set; UNLIKE: a result that C++ leaves open, and a GPU's is another.
+enum ProblemKind { RACE, OUTSIDE, UNINITIALISED, INDEX, EARLY, MISSED, RETURNED, UNSET, UNLIKE };
 
 // Each buffer lies in the middle of an address window of its own, so that an index out of bounds still belongs to its
 // array: up to 2^32 float4s, where x[threadIdx.x - 1] goes as unsigned, or 2^30 floats where the system has fewer
@@ -71,10 +71,13 @@ struct Finding {
     uint32_t count, pc, block, thread;
     uint32_t other_access, other_pc, other_block, other_thread;
     int32_t line, column;
-    int64_t offset;    // in bytes from the variable's start, or the address; of INDEX the index; of MISSED the threads
-    const char* file;  // of INDEX, MISSED, RETURNED, UNSET, with line and column; the other kinds have a pc
-    const char* type;  // of INDEX: of the array, as 'float [8]'; of MISSED, RETURNED: the call; of UNSET the name
-    uint32_t differs;  // of a RACE of two writes: some wrote another value
+    int64_t offset;    // in bytes from the variable's start, or the address; of INDEX the index; of MISSED the threads;
+                       // of UNLIKE a GPU's result
+    const char* file;  // of INDEX, MISSED, RETURNED, UNSET, UNLIKE, with line and column; the other kinds have a pc
+    const char* type;  // of INDEX: of the array, as 'float [8]'; of MISSED, RETURNED: the call; of UNSET the name; of
+                       // UNLIKE the type
+    uint32_t differs;  // of a RACE of two writes: some wrote another value; of UNLIKE: it is a shift
+    double value;      // of UNLIKE: that is converted, or the bits of a shift
 };
 
 // One access of one thread in a block that is recorded.
