@@ -21,7 +21,8 @@ for _ in range(5):
     _NESTED = rf"(?:[^()]|\({_NESTED}*\))"
 ATTRIBUTE = re.compile(rf"\b(?:alignas|__align__|__attribute__)\s*\({_NESTED}*\)|\[\[[^\]]*\]\]")
 BOUNDS = re.compile(rf"__(?:launch_bounds|cluster_dims|attribute)__\s*\({_NESTED}*\)")
-_SETS = re.compile(r"\)\s*(?:noexcept\s*)?:(?!:)[^;]*[\w>]\s*$")
+# The head of a constructor up to a brace with the value of a member: `S() : h(0), q`.
+_INITIALIZER = re.compile(r"\)[^()]*(?<!:):(?!:).*(?<!\bconst)(?<!\bnoexcept)(?<=[\w>])\s*$", re.S)
 _TYPE = re.compile(r"\s*(?:typedef\s+)?(?:struct|class|union|enum)\b[^()]*$")
 
 INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*(?:"(?P<near>[^"\n]+)"|<(?P<far>[^>\n]+)>)[^\n]*""", re.M)
@@ -95,7 +96,7 @@ def _items(code: str) -> Iterator[TopLevel]:
             if mark == "{" and not depth and _OPENS.match(code, start, sign.start()):
                 start = sign.end()
                 continue
-            if mark == "{" and not depth and not _sets_member(code[start : sign.start()]):
+            if mark == "{" and not depth:
                 body = sign.start()
             depth += 1
         elif mark in (")", "]", "}"):
@@ -107,14 +108,11 @@ def _items(code: str) -> Iterator[TopLevel]:
             depth -= 1
         elif mark != ";" and not code[start : sign.start()].strip():
             start = sign.end()  # behind a directive
-        if not depth and (mark == ";" or (mark == "}" and body >= 0 and is_function(code[start:body]))):
+        if mark == "}" and not depth and _INITIALIZER.search(code[start:body]):
+            continue
+        if not depth and (mark == ";" or (mark == "}" and is_function(code[start:body]))):
             yield TopLevel(_first_sign(code, start), sign.start() if body < 0 else body, sign.end())
             start, body = sign.end(), -1
-
-
-def _sets_member(head: str) -> bool:
-    """True for a constructor's text up to a brace that holds a member's value, as in `P() : n{3} {}`."""
-    return bool(_SETS.search(head)) and not _TYPE.match(bare(head))
 
 
 def _first_sign(code: str, start: int) -> int:
