@@ -168,6 +168,16 @@ def instance(code: str, name: str, arguments: list[str]) -> str:
     return ""
 
 
+def argument(name: str, kind: str, value: str) -> str:
+    """A parameter of a template as what its argument is; one that is a template itself takes its own."""
+    if kind.startswith("template"):
+        own = [each.split()[0] for each in split(kind[kind.index("<") + 1 : kind.rindex(">")])]
+        taken = ", ".join(f"{word} minigrad_{n}" for n, word in enumerate(own))
+        given = ", ".join(f"minigrad_{n}" for n in range(len(own)))
+        return f"template <{taken}> using {name} = {value}<{given}>; "
+    return f"using {name} = {value}; " if kind in ("class", "typename") else f"constexpr {kind} {name} = {value}; "
+
+
 def defaults(members: tuple) -> Iterator[tuple[str, str]]:
     """The values of members in the text, those of bases too; "" where a constructor gives some."""
     for kind, declarator, inner in members:

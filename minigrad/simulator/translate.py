@@ -18,6 +18,7 @@ from minigrad.scan import (
     Edit,
     asked,
     blank,
+    items,
     split,
     without_directives,
 )
@@ -46,7 +47,9 @@ _ONCE = re.compile(rf"#[ \t]*pragma[ \t]+once|{_GUARD}", re.M)
 _DEVICE = frozenset({"__device__", "__constant__", "__managed__"})
 _ALIGNED = re.compile(r"\b(?:alignas|__align__)\s*\([^()]*\)")
 _HEAD = re.compile(rf"(?:{_ALIGNED.pattern}|[^(){{}}=\[;])*")  # of a declaration, up to its brackets
-_TOKEN = re.compile(r"\b(?:asm|__asm__|__asm)\b|(?<!\()\b__noinline__\b")
+# An `asm` without an instruction, a barrier for the compiler as in `asm volatile("" ::: "memory")`, stays.
+_BARRIER = r'(?!\s*(?:volatile|__volatile__)?\s*\(\s*""[\s:]*(?:"[^"]*"\s*)?\))'
+_TOKEN = re.compile(rf"\b(?:asm|__asm__|__asm)\b{_BARRIER}|(?<!\()\b__noinline__\b")
 
 
 class Change(NamedTuple):

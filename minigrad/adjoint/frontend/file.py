@@ -233,10 +233,10 @@ class FileParser:
     def enumeration(self, start: int, typedef: bool) -> None:
         """The names of an enum, with their numbers."""
         tokens, value = self.tokens, -1
-        tokens.accept("class")
+        if not tokens.accept("class"):
+            tokens.accept("struct")
         name = tokens.take().text if tokens.next.kind == "name" else ""
-        if tokens.accept(":"):
-            self.statements.expect_type()
+        kind = self.statements.scalar_type() if tokens.accept(":") else "int"
         tokens.expect("{")
         for _ in tokens.items("}"):
             own = tokens.identifier("a name").text
@@ -252,7 +252,7 @@ class FileParser:
         name = tokens.take().text if typedef and tokens.next.kind == "name" else name
         tokens.expect(";")
         if name:
-            self.symbols.types[0][name] = "int"
+            self.symbols.types[0][name] = kind
             self.definitions[name] = tokens.since(start)
 
     # --- constants ---
