@@ -389,16 +389,3 @@ def test_constant_memory_has_the_values_of_the_kernel():
         made.constant("C", np.array(values))
         (dx,) = f.vjp(x, y, dy=[np.ones(4)], grid=1, block=4)
         assert dx.tolist() == [2 * x * values[n % 2] for n, x in enumerate(x)]
-
-
-@pytest.mark.parametrize("kind", ["", ": unsigned char", ": short", ": uint32_t", ": long long"])
-@pytest.mark.parametrize("key", ["enum", "enum class", "enum struct"])
-def test_an_array_of_an_enum_has_its_type(key, kind):
-    ahead = f"#include <cstdint>\n{key} Act {kind} {{ ONE, SQUARE = 4 }};"
-    text = f"{ahead}\n__global__ void f(const double* x, const Act* a, double* y) {{ int i = threadIdx.x;\n"
-    text += "    Act own = a[i]; y[i] = own == Act::SQUARE ? x[i] * x[i] : x[i]; }"
-    x, y = np.arange(1.0, 5), np.zeros(4)
-    sizes = {": unsigned char": np.uint8, ": short": np.int16, ": uint32_t": np.uint32, ": long long": np.int64}
-    a = np.array([0, 4, 4, 0], sizes.get(kind, np.int32))
-    (dx,) = mg.adjoint(text).vjp(x, a, y, dy=[np.ones(4)], grid=1, block=4)
-    assert dx.tolist() == [1, 4, 6, 1]
