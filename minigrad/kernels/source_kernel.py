@@ -21,6 +21,9 @@ from minigrad.kernels.types import BFLOATS, ELEMENTS, SCALARS, plain
 from minigrad.scan import INCLUDE, split, without_directives
 from minigrad.source import CUDA, Source
 
+# By texts and loaded modules, which kernels of one text share: the value that each variable has, and its first one.
+_SET: dict[str, dict[int, dict[str, tuple[Any, Any]]]] = {}
+
 
 class SourceKernel(Kernel):
     """A kernel of a reader's own file, whose __constant__ and __device__ variables have values to be set."""
@@ -28,7 +31,6 @@ class SourceKernel(Kernel):
     def __init__(self, *args: Any, **named: Any):
         super().__init__(*args, **named)
         self._constants: dict[str, np.ndarray] = {}
-        self._stored: set[tuple[int, str]] = set()  # modules and variables that are up to date
 
     def constant(self, name: str, value: Any) -> None:
         """Set a __constant__ or __device__ variable for the launches that follow: an array of its size, or a number.
@@ -51,7 +53,6 @@ class SourceKernel(Kernel):
                 raise ValueError(f"{name} is {kind}; {short(value)} does not fit.")
             host = host.astype(dtype)
         self._constants[name] = host
-        self._stored = {(module, other) for module, other in self._stored if other != name}
 
     @property
     def unset_constants(self) -> list[str]:
@@ -76,13 +77,16 @@ class SourceKernel(Kernel):
     def run(self, args: Sequence[Any], grid: Dim3, block: Dim3, shared: int, values: Mapping[str, int]) -> None:
         """Set the variables where they are not yet, then run."""
         self.check_types()
-        if self._constants:
+        if self._constants or self.source.text in _SET:
             bound = arguments.bind(self.name, self.signature.params, args)
             device: Any = for_launch(bound.device)
             module = device.build(self.source, self.macros(values, bound.real), self.name)
-            for name in [name for name in self._constants if (id(module), name) not in self._stored]:
-                device.store(module, name, self._constants[name])
-                self._stored.add((id(module), name))
+            stored = _SET.setdefault(self.source.text, {}).setdefault(id(module), {})
+            for name in {**stored, **self._constants}:
+                now, first = stored.get(name, (None, None))
+                if (value := self._constants.get(name, first)) is not now:
+                    before = device.store(module, name, value)
+                    stored[name] = value, before if first is None else first
         super().run(args, grid, block, shared, values)
 
 

@@ -81,10 +81,12 @@ class Simulator:
     def build(self, source: Source, defines: Mapping[str, str], kernel: str) -> CompiledFile:
         return compile_file(source, defines, kernel)
 
-    def store(self, module: CompiledFile, name: str, host: np.ndarray) -> None:
-        """Set a __constant__ or __device__ variable."""
+    def store(self, module: CompiledFile, name: str, host: np.ndarray) -> np.ndarray:
+        """Set a __constant__ or __device__ variable. Returns the bytes that it had."""
         address, size = module.variable(name)
+        before = np.frombuffer(ctypes.string_at(address, size), np.uint8)
         self.upload(address, sized(name, host, size))
+        return before
 
     def launch(
         self, module: CompiledFile, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments
