@@ -21,6 +21,8 @@ for _ in range(5):
     _NESTED = rf"(?:[^()]|\({_NESTED}*\))"
 ATTRIBUTE = re.compile(rf"\b(?:alignas|__align__|__attribute__)\s*\({_NESTED}*\)|\[\[[^\]]*\]\]")
 BOUNDS = re.compile(rf"__(?:launch_bounds|cluster_dims|attribute)__\s*\({_NESTED}*\)")
+# The head of a constructor up to a brace with the value of a member: `S() : h(0), q`.
+_INITIALIZER = re.compile(r"\)[^()]*(?<!:):(?!:).*(?<!\bconst)(?<!\bnoexcept)(?<=[\w>])\s*$", re.S)
 _TYPE = re.compile(r"\s*(?:typedef\s+)?(?:struct|class|union|enum)\b[^()]*$")
 
 INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*(?:"(?P<near>[^"\n]+)"|<(?P<far>[^>\n]+)>)[^\n]*""", re.M)
@@ -106,6 +108,8 @@ def _items(code: str) -> Iterator[TopLevel]:
             depth -= 1
         elif mark != ";" and not code[start : sign.start()].strip():
             start = sign.end()  # behind a directive
+        if mark == "}" and not depth and _INITIALIZER.search(code[start:body]):
+            continue
         if not depth and (mark == ";" or (mark == "}" and is_function(code[start:body]))):
             yield TopLevel(_first_sign(code, start), sign.start() if body < 0 else body, sign.end())
             start, body = sign.end(), -1

@@ -113,9 +113,10 @@ def translate(
     return translation
 
 
-def _translate(source: Source, here: Path, translation: Translation) -> str:
+def _translate(source: Source, here: Path, translation: Translation, part: bool = False) -> str:
+    """part: it is included within a function, whose statements are no code of the host."""
     translation.parts[source.name] = source.text
-    text = source.text if translation.host else source.device_text
+    text = source.text if translation.host or part else source.device_text
     code = blank(text)
     device = source.standing_for(_DEVICE)
     edits = [*source.edits, *_edits(code, device, translation.evaluate_once, translation.note_updates)]
@@ -168,7 +169,8 @@ def _includes(
         header = _header(replace(source, text=text, name=name, template="", before=None, words=source.device_words))
         translation.shared.update(pair for at, pairs in outer if at < match.start() for pair in pairs.items())
         translation.around.append(path)
-        inner = "" if again else _translate(header, path.parent, translation)
+        part = any(each.body < match.start() < each.stop for each in items(code))
+        inner = "" if again else _translate(header, path.parent, translation, part)
         translation.around.pop()
         scopes.append((match.end(), dict(translation.shared)))
         edits.append((match.start(), match.end(), f'#line 1 "{name}"\n{inner}\n#line {line} "{source.name}"'))

@@ -137,6 +137,41 @@ def test_a_header_of_the_project_is_read_whatever_its_brackets(tmp_path):
     assert dx.tolist() == [6]
 
 
+FILES = {
+    "a part of a body, twice": (
+        {"step.inl": "v = v * 1.5 + x[t];\n"},
+        'double v = x[t];\n#include "step.inl"\n#include "step.inl"\ny[t] = v * v;', "", 4.75**2 * 2,
+    ),
+    "a function for each macro": (
+        {"op.inl": "__device__ double NAME(double a) { return BODY; }\n"}, "y[t] = square(x[t]) * cube(x[t]);",
+        '#define NAME square\n#define BODY a * a\n#include "op.inl"\n#undef NAME\n#undef BODY\n'
+        '#define NAME cube\n#define BODY a * a * a\n#include "op.inl"', 5,
+    ),
+    "a list": (
+        {"list.def": "OP(one, a)\nOP(two, a * a)\n#undef OP\n"},
+        'double v = 0;\n#define OP(name, e) v += name(x[t]);\n#include "list.def"\ny[t] = v;',
+        '#define OP(name, e) __device__ double name(double a) { return e; }\n#include "list.def"', 3,
+    ),
+    "headers that are read once": (
+        {"g.h": "#ifndef G\n#define G\n#define W 3\n__device__ double g(double a) { return a * a * W; }\n#endif\n",
+         "h.h": '#pragma once\n#include "g.h"\n__device__ double h(double a) { return g(a) * a; }\n'},
+        "y[t] = h(x[t]) * g(x[t]);", '#include "g.h"\n#include "h.h"\n#include "g.h"\n#include "h.h"', 45,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("error")  # the adjoint has no function twice
+@pytest.mark.parametrize("case", FILES)
+def test_files_are_included_where_they_stand_and_as_often(case, tmp_path):
+    files, body, head, slope = FILES[case]
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    path = tmp_path / "k.cu"
+    path.write_text(f"{head}\n__global__ void f({PARAMS}) {{ int t = threadIdx.x;\n{body}\n}}\n")
+    (dx,) = mg.adjoint(path).vjp(np.ones(2), np.zeros(2), dy=[np.ones(2)], grid=1, block=2)
+    np.testing.assert_allclose(dx, [slope, slope], rtol=1e-14)
+
+
 def test_structs_with_arrays_are_copied_as_a_whole():
     text = (
         "#define N 2\nstruct B { double p[N], a[3]; int n; };\n"

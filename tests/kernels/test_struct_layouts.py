@@ -21,6 +21,7 @@ STRUCTS = [
     "typedef R real_t;\nstruct P { real_t a; int n; R v[N]; };",
     "using real_t = R;\ntypedef struct { R a, b; int n; real_t v[N]; } P;",
     "struct Q { R v[2]; };\nstruct P { Q q; R a; int n; R v[N]; };",
+    "struct P { R a; int n; R v[N]; P() : a(0), n{1} {} explicit P(R b) : a{b}, n(2) { n = a > 0 ? 3 : 4; } };",
 ]
 
 

@@ -184,15 +184,14 @@ def function_adjoints(file: KernelFile, derived: Derived) -> list[tuple[str, str
     texts: list[tuple[str, str]] = []
     extra: dict[str, list[Parameter]] = {}
     for f in file.functions.values():
+        texts += [(f.name, f.text)] * (f.text in file.text)
         if own := derived.functions.get(f.name):
             pass_tapes(own.body, extra)
             derived.tapes += [t for t in own.tapes if t.size is None]
             used = names_used(own.body)
             memory = [Parameter(name, "size_t", False, False) for name in ("tape_thread", "tape_threads")]
             extra[f"{f.name}_adjoint"] = more = [p for p in (*tape_params(derived), *memory) if p.name in used]
-            texts += [(f.name, f.text), (f"{f.name}_adjoint", function_text(own, more))]
-        else:
-            texts.append((f.name, f.text))
+            texts.append((f"{f.name}_adjoint", function_text(own, more)))
     pass_tapes(derived.body, extra)
     return texts
 

@@ -37,6 +37,7 @@ class KernelFile:
     formulas: dict[str, Expr] = field(default_factory=dict)  # of macros that are made of others, in order
     definitions: dict[str, str] = field(default_factory=dict)  # the texts of types, by name
     dynamic: dict[str, str] = field(default_factory=dict)  # shared arrays whose extent the launch gives: its macro
+    text: str = ""  # without the files that the head includes, with those that include this one
 
     def error(self, place: Place, why: str) -> NotDifferentiable:
         return self.tokens.error(place, why)
@@ -76,7 +77,7 @@ def parse(
     tables = [t for t in parser.tables if t.text in here]
     formulas = {name: e for name, e in formulas.items() if name not in values and e.type == "int"}
     dynamic = parser.statements.symbols.dynamic
-    return KernelFile(tokens, parser.kernel, functions, tables, values, formulas, definitions, dynamic)
+    return KernelFile(tokens, parser.kernel, functions, tables, values, formulas, definitions, dynamic, here)
 
 
 class FileParser:

@@ -9,6 +9,9 @@ from minigrad.adjoint.language.lexer import CONTINUED, Token, TokenStream, cut, 
 from minigrad.scan import blank
 
 _DEFINE = re.compile(r"#\s*define\s+(\w+)(\(([^)]*)\))?")
+ONCE = re.compile(r"#[ \t]*pragma[ \t]+once")  # in a file; one with a guard is read again, and gives nothing
+_SCOPES = ("{", "}", ";", "namespace", "extern")
+DEEPEST = 60  # included files within one another
 _IF_WORDS = ("if", "ifdef", "ifndef", "elif", "else", "endif")
 PREDEFINED = {"__CUDACC__": "1", "__CUDA_ARCH__": "900", "__NVCC__": "1", "__cplusplus": "201703",
               "__CUDACC_VER_MAJOR__": "13", "CUDA_VERSION": "13000", "CUDART_VERSION": "13000"}  # fmt: skip
@@ -133,17 +136,32 @@ class Preprocessor:
         elif line.directive == "error" and not self.depth:  # a header may ask for macros that only a compiler knows
             raise self.stream.error(place, f"the file does not compile: {text}.")
 
+    def in_body(self) -> bool:
+        """True within the braces of a function or a type."""
+        opened, outer = list[bool](), False
+        for text in (t.text for t in self.stream.tokens if t.text in _SCOPES):
+            if text == "{":
+                opened.append(outer)
+            elif text == "}" and opened:
+                opened.pop()
+            outer = text in ("namespace", "extern")
+        return not all(opened)
+
     def include(self, line: TextLine) -> None:
-        """The tokens of a file of the project; the head repeats the line."""
+        """The tokens of a file of the project; the head repeats a line that stands outside of functions."""
         text = self.stream.text[line.start : line.start + len(line.text)].strip()
-        self.stream.head.append(text)
+        self.flush()
+        if not self.in_body():
+            self.stream.head.append(text)
         name = re.match(r"#\s*include\s*[\"<]([^\">]+)[\">]", text)
         found = self.find(name[1], self.path) if name else None
         if name and found is None and '"' in text:
             self.stream.missing = self.stream.missing or name[1]
-        if name and found is not None and found[1] not in self.included:
+        if name and found is not None and not (found[1] in self.included and ONCE.search(found[0])):
+            if self.depth > DEEPEST:
+                place = Place(line.number, line.text.index("#") + 1, file=self.stream.file)
+                raise self.stream.error(place, f"{name[1]} includes itself; put #pragma once at its top.")
             self.included.add(found[1])
-            self.flush()
             head, outer, self.path = list(self.stream.head), self.path, found[1]
             self.depth += 1
             self.other_file(found[0], name[1].rpartition("/")[2])
