@@ -15,13 +15,14 @@ from minigrad.adjoint.language.ast import (
     result_type,
 )
 from minigrad.adjoint.language.lexer import Token, way_out
-from minigrad.adjoint.language.rewrite import ZERO, constant
+from minigrad.adjoint.language.rewrite import ZERO, constant, int_literal
 from minigrad.adjoint.language.values import (
     VECTORS,
     Braces,
     Elements,
     FunctionItem,
     FunctionName,
+    Kind,
     Pointer,
     Struct,
     StructType,
@@ -150,8 +151,13 @@ class CallParser(StructParser):
         known = self.has_operator(name, operands) or (self.functions and name in self.functions)
         return not known and any(map(self.conversions, operands))
 
-    def static_member(self, kind: StructType, name: Token) -> Value:
+    def static_member(self, kind: Kind, name: Token) -> Value:
         """`Row::width`, or the call `Row::zeros()`; inside of a struct that extends Row also a member of this one."""
+        if isinstance(kind, str):
+            of = self.tokens.tokens[self.tokens.at - 3].text
+            if of not in self.symbols.enums or name.text not in self.symbols.enums[of].values:
+                raise self.error(name.place, f"{of}::{name.text} is not known here; write its value.")
+            return int_literal(int(self.symbols.enums[of].values[name.text]))
         if name.text in kind.values:
             return kind.values[name.text]
         this = self.symbols.lookup("this")

@@ -356,7 +356,7 @@ class ExpressionParser(CallParser):
         if kind is not None and (tokens.peek(length).text in ("(", "{")):
             tokens.at += length
             return self.constructed(kind, token)
-        if isinstance(kind, StructType) and tokens.peek(length).text == "::":
+        if kind is not None and tokens.peek(length).text == "::":
             tokens.at += length + 1
             return self.static_member(kind, tokens.identifier("a member's name"))
         self.qualified()

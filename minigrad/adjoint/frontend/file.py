@@ -8,9 +8,9 @@ from typing import Any
 from minigrad.adjoint.frontend.assignments import by_name
 from minigrad.adjoint.frontend.declarations import STORAGE
 from minigrad.adjoint.frontend.inline import Functions
-from minigrad.adjoint.frontend.macros import typed_macros, whole_numbers
+from minigrad.adjoint.frontend.macros import enumeration, typed_macros, whole_numbers
 from minigrad.adjoint.frontend.parser import StatementParser
-from minigrad.adjoint.frontend.symbols import SymbolTable
+from minigrad.adjoint.frontend.symbols import Enum, SymbolTable
 from minigrad.adjoint.language.ast import TYPES, Declare, Expr, Function, Place
 from minigrad.adjoint.language.dataflow import called, merge_copies, names_used
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
@@ -37,6 +37,7 @@ class KernelFile:
     formulas: dict[str, Expr] = field(default_factory=dict)  # of macros that are made of others, in order
     definitions: dict[str, str] = field(default_factory=dict)  # the texts of types, by name
     dynamic: dict[str, str] = field(default_factory=dict)  # shared arrays whose extent the launch gives: its macro
+    enums: dict[str, Enum] = field(default_factory=dict)
     text: str = ""  # without the files that the head includes, with those that include this one
 
     def error(self, place: Place, why: str) -> NotDifferentiable:
@@ -77,7 +78,7 @@ def parse(
     tables = [t for t in parser.tables if t.text in here]
     formulas = {name: e for name, e in formulas.items() if name not in values and e.type == "int"}
     dynamic = parser.statements.symbols.dynamic
-    return KernelFile(tokens, parser.kernel, functions, tables, values, formulas, definitions, dynamic, here)
+    return KernelFile(tokens, parser.kernel, functions, tables, values, formulas, definitions, dynamic, parser.symbols.enums, here)
 
 
 class FileParser:
@@ -184,7 +185,9 @@ class FileParser:
         typedef = tokens.accept("typedef")
         word = tokens.take().text
         if word == "enum":
-            self.enumeration(start, typedef)
+            made = enumeration(self.statements, typedef, self.functions.twice)
+            tokens.expect(";")
+            self.definitions |= dict.fromkeys(made, tokens.since(start))
             return
         while tokens.next.text in ("__align__", "alignas", "__attribute__", "__builtin_align__"):
             tokens.take()
@@ -229,31 +232,6 @@ class FileParser:
         while found[n].text not in (";", "{") and found[n].kind != "end":
             n += 1
         return found[n].text == "{"
-
-    def enumeration(self, start: int, typedef: bool) -> None:
-        """The names of an enum, with their numbers."""
-        tokens, value = self.tokens, -1
-        tokens.accept("class")
-        name = tokens.take().text if tokens.next.kind == "name" else ""
-        if tokens.accept(":"):
-            self.statements.expect_type()
-        tokens.expect("{")
-        for _ in tokens.items("}"):
-            own = tokens.identifier("a name").text
-            if tokens.accept("="):
-                place, e = tokens.next.place, self.statements.expression()
-                given = constant(e) if int_value(e) is None else int_value(e)
-                if given is None:
-                    raise tokens.error(place, f"the number of {own} is not known here; write it as a literal.")
-                value = given - 1
-            value += 1
-            if self.symbols.scopes[0].setdefault(own, number := int_literal(value)) != number:
-                self.functions.twice(own, tokens.next.place)
-        name = tokens.take().text if typedef and tokens.next.kind == "name" else name
-        tokens.expect(";")
-        if name:
-            self.symbols.types[0][name] = "int"
-            self.definitions[name] = tokens.since(start)
 
     # --- constants ---
 

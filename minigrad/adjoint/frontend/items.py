@@ -171,7 +171,7 @@ class FileItems:
             if tokens.next.text in ("struct", "class", "enum") and "{" in (tokens.peek().text, tokens.peek(2).text):
                 why = f"a type within {made.name} is outside the subset; write it ahead of {made.name}, with a name."
                 raise parser.error(tokens.next.place, why)
-            kind = parser.expect_type()
+            kind, enum = parser.expect_type(), tokens.tokens[tokens.at - 1].text
             while True:
                 stars = 0
                 while tokens.next.text in ("*", "const", "__restrict__", "__restrict"):
@@ -192,7 +192,7 @@ class FileItems:
                 elif tokens.next.text == "{":
                     value, _ = parser.isolated(partial(parser.braces, kind))
                 if not static:
-                    found.append(Member(name.text, kind, tuple(dims), value, stars == 1))
+                    found.append(Member(name.text, kind, tuple(dims), value, stars == 1, enum))
                 elif value is not None and isinstance(kind, str):
                     made.values[name.text] = folded(parser.as_type(kind, parser.number(value, name.place)))
                 if not tokens.accept(","):

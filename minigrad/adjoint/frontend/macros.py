@@ -1,14 +1,15 @@
-"""Texts that stand for expressions: the macros of a file, and formulas of the adjoint itself."""
+"""Names and texts that stand for expressions: macros of a file, enumerators, and formulas of the adjoint itself."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from minigrad.adjoint.frontend.expressions import ExpressionParser
-from minigrad.adjoint.frontend.symbols import SymbolTable
+from minigrad.adjoint.frontend.symbols import Enum, SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import TYPES, Expr, Name, Number, Place
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.preprocessor import tokenize
-from minigrad.adjoint.language.rewrite import int_value
+from minigrad.adjoint.language.rewrite import constant, int_literal, int_value
 
 
 def typed_macros(tokens: TokenStream, macros: Mapping[str, list[Token]]) -> tuple[dict[str, Name], dict[str, Expr]]:
@@ -48,6 +49,42 @@ def _has_bare_operator(body: list[Token]) -> bool:
         if n and not depth and token.kind != "number" and token.text != ")":
             return True
     return False
+
+
+def enumeration(parser: Any, typedef: bool, twice: Callable[[str, Place], None]) -> list[str]:
+    """Enter an enum whose word has been read: a type of whole numbers, and names of these. Return all names of it."""
+    tokens, symbols, value = parser.tokens, parser.symbols, -1
+    scoped = tokens.accept("class") or tokens.accept("struct")
+    place, name = tokens.next.place, tokens.take().text if tokens.next.kind == "name" else ""
+    kind = parser.scalar_type() if tokens.accept(":") else "int"
+    values: dict[str, Expr] = {}
+    if tokens.next.text == ";":  # declared ahead
+        return []
+    tokens.expect("{")
+    inside = symbols.scopes[-1] if not scoped else values
+    for _ in tokens.items("}"):
+        own = tokens.identifier("a name").text
+        if tokens.accept("="):
+            at = tokens.next.place
+            with symbols.scope() as scope:
+                scope.update(values)
+                e = parser.expression()
+            given = constant(e) if int_value(e) is None else int_value(e)
+            if given is None:
+                raise tokens.error(at, f"the number of {own} is not known here; write it as a literal.")
+            value = given - 1
+        value += 1
+        values[own] = number = int_literal(value)
+        if inside.setdefault(own, number) != number:
+            twice(own, tokens.next.place)
+    name = tokens.take().text if typedef and tokens.next.kind == "name" else name
+    if not name:
+        return [] if scoped else [*values]
+    symbols.types[-1][name] = kind
+    made = Enum(kind, scoped, {n: str(int_value(e)) for n, e in values.items()}, place.file)
+    if symbols.enums.setdefault(name, made) != made:
+        twice(name, place)
+    return [name, *([] if scoped else values)]
 
 
 def whole_numbers(named: Mapping[str, Expr | None]) -> dict[str, int]:

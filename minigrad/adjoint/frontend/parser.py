@@ -6,6 +6,7 @@ from minigrad.adjoint.frontend.assignments import AssignmentParser
 from minigrad.adjoint.frontend.declarations import STORAGE
 from minigrad.adjoint.frontend.intrinsics import LEFT_OUT, reads_clock
 from minigrad.adjoint.frontend.loops import for_loop, own_counters, shared_ahead, unique_places, with_steps
+from minigrad.adjoint.frontend.macros import enumeration
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
@@ -43,7 +44,7 @@ class StatementParser(AssignmentParser):
     def alike(self) -> "StatementParser":
         """A parser of another function of the same file."""
         symbols = SymbolTable(self.tokens, self.symbols.macros)
-        symbols.functions = self.symbols.functions
+        symbols.functions, symbols.enums = self.symbols.functions, self.symbols.enums
         symbols.scopes, symbols.types = [self.symbols.scopes[0]], [self.symbols.types[0]]
         return StatementParser(self.tokens, symbols, self.functions)
 
@@ -172,6 +173,11 @@ class StatementParser(AssignmentParser):
                 return []
             case "typedef" | "using":
                 self.functions.alias(self) if self.functions else None
+                return []
+            case "enum" if "{" in [tokens.peek(n).text for n in range(1, 6)]:
+                tokens.take()
+                enumeration(self, False, self.functions.twice)  # type: ignore[union-attr]
+                tokens.expect(";")
                 return []
         if token.kind == "pragma":
             tokens.take()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import BYTES, TYPES, Expr, Place, Stmt, base_name, unused_name
@@ -32,12 +32,22 @@ LOCAL_TYPES = ("struct", "enum", "class", "union")
 Symbol = ast.Declare | ast.Parameter | Value | PointerVariable
 
 
+class Enum(NamedTuple):
+    """An enum, whose values are whole numbers of this type. scoped: enum class, whose names stand behind its own."""
+
+    type: str
+    scoped: bool
+    values: dict[str, str]
+    file: str  # that has it, which the adjoint includes; empty for the kernel's own
+
+
 class SymbolTable:
     """The names known at the cursor. A new variable gets a new name where its own would be ambiguous."""
 
     def __init__(self, tokens: TokenStream, macros: dict[str, ast.Name] | None = None):
         self.tokens, self.macros = tokens, macros or {}
         self.formulas: dict[str, Expr] = {}  # of macros
+        self.enums: dict[str, Enum] = {}
         self.functions: dict[str, ast.Function] = {}
         self.types: list[dict[str, Kind | Pointer]] = [{}]  # typedefs and templates' arguments; the innermost last
         self.scopes: list[dict[str, Symbol]] = [{}]  # the innermost last

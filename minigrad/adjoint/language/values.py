@@ -17,6 +17,7 @@ class Member:
     dims: tuple[Expr, ...] = ()
     value: "Value | None" = None  # where it is given none
     pointer: bool = False
+    enum: str = ""  # the name of its type, which holds whole numbers
 
 
 @dataclass(eq=False)
