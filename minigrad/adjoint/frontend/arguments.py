@@ -22,7 +22,7 @@ from minigrad.adjoint.language.values import (
 )
 from minigrad.adjoint.language.values import leaves as numbers
 
-EXACT, PROMOTED, CONVERTED, WRONG = 8, 4, 0, -8  # how well a parameter takes an argument
+EXACT, PROMOTED, CONVERTED, BY_USER, WRONG = 8, 4, 0, -4, -8  # how well a parameter takes an argument
 PROMOTIONS = dict.fromkeys((*SMALL, "bool"), "int") | {"float": "double"}
 
 
@@ -88,16 +88,34 @@ class ArgumentBinder(FileItems):
                 return False
             kind = self.kind_of(item, start, parser)
             if isinstance(arguments[n], Struct) and not pointer:
-                of_template = kind is None and self.templates.keys() & set(texts)
+                of_template = kind is None and self.templates.keys() & set(texts) and "::" not in texts
                 own = arguments[n].type
                 assert isinstance(own, StructType)
-                if (kind is not None and kind is not own and not own.extends(kind)) or (
-                    of_template and str(arguments[n].type).partition("<")[0] not in texts
-                ):
+                if of_template and own.short not in texts:
                     return False
-            elif is_expression(arguments[n]) and isinstance(kind, StructType):
+                other = kind is not None and kind is not own and not own.extends(kind)
+            else:
+                other = is_expression(arguments[n]) and isinstance(kind, StructType)
+            if other and kind is not None and not self.converted_by_user(arguments[n], kind, parser):
                 return False
         return True
+
+    def converted_by_user(self, value: Value, kind: Kind, parser: Any) -> bool:
+        """True where an operator or a constructor of the file makes a value of this type. C++ takes one, not two."""
+        if self.converting:
+            return False
+        return bool(parser.conversions(value) if isinstance(kind, str) else parser.converts_to(value, kind))
+
+    def converts(self, item: FunctionItem, value: Value, parser: Any) -> bool:
+        """True for a constructor by which a value becomes an object where one is needed."""
+        words = [t.text for t in self.tokens.tokens[item.start : item.params]]
+        if "explicit" in words or not item.counts or self.kind_of(item, item.params + 1, parser) is item.owner:
+            return False
+        before, self.converting = self.converting, True
+        try:
+            return self.fits(item, [value], parser)
+        finally:
+            self.converting = before
 
     def kind_of(self, item: FunctionItem, start: int, parser: Any) -> Kind | None:
         """The type of a parameter; None where the arguments of the function's own template decide on it."""
@@ -142,6 +160,9 @@ class ArgumentBinder(FileItems):
             kind, own = self.kind_of(item, start, parser), argument.type
             promoted = kind is not None and kind == PROMOTIONS.get(str(own))
             rank = EXACT if kind in (None, own) else PROMOTED if promoted else CONVERTED
+            structs = [k for k in (kind, own) if isinstance(k, StructType)] if kind is not None and kind != own else []
+            if structs and not (len(structs) == 2 and structs[1].extends(structs[0])):
+                rank = BY_USER
             rank += ("*" in texts) + (kind is None and bool(self.templates.keys() & set(texts)))  # closer than T
             variable = isinstance(argument, Pointer | Elements) or is_target(argument)
             if "&&" in texts:
@@ -248,13 +269,13 @@ class ArgumentBinder(FileItems):
             if not isinstance(b.kind, StructType):
                 raise parser.error(place, f"{item.name} takes no struct here.")
             value = parser.filled(b.kind, list(value.values), place)
-        if isinstance(value, Struct):
-            value = value.as_base(b.kind)
+        if not b.stars and not b.array:
+            value = parser.as_kind(value, b.kind, place)
         changed = parser.changes(name, item.body, stop)
         if b.stars or b.array:
             if isinstance(value, Elements) and value.axes > 1:
                 return parser.frozen(value, place)
-            pointer = parser.pointer(value, place)
+            pointer = parser.pointer_to(b.kind, parser.pointer(value, place), place)
             if b.kind is not None and pointer.array and str(pointer.type) != str(b.kind):
                 raise parser.error(place, f"{item.name} takes a pointer to {b.kind}, and gets one to {pointer.type}.")
             if changed and b.reference:

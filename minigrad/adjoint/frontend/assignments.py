@@ -181,6 +181,7 @@ class AssignmentParser(DeclarationParser):
     def store(self, target: Value, value: Value, place: Place) -> None:
         """target = value, appended to the pending statements."""
         if isinstance(target, Struct):
+            value = self.as_kind(value, target.type, place)
             if not isinstance(value, Struct) or value.type is not target.type:
                 raise self.error(place, f"a {target.type} is given another value.")
             self.symbols.pending += self.stores(target, value, place)

@@ -1,19 +1,15 @@
-"""The parser of calls: math functions, intrinsics, groups of threads, and functions of the file."""
+"""The parser of calls: math functions, intrinsics, groups of threads, functions of the file, structs in braces."""
+
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any
 
 from minigrad.adjoint.frontend import intrinsics
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS, LEFT_OUT, SHUFFLES, Group
 from minigrad.adjoint.frontend.structs import StructParser
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import (
-    BYTES,
-    Expr,
-    Place,
-    arity,
-    base_name,
-    is_float,
-    result_type,
-)
+from minigrad.adjoint.language.ast import Expr, Place, arity, base_name, result_type
 from minigrad.adjoint.language.lexer import Token, way_out
 from minigrad.adjoint.language.rewrite import ZERO, constant, int_literal
 from minigrad.adjoint.language.values import (
@@ -23,6 +19,7 @@ from minigrad.adjoint.language.values import (
     FunctionItem,
     FunctionName,
     Kind,
+    Member,
     Pointer,
     Struct,
     StructType,
@@ -146,10 +143,141 @@ class CallParser(StructParser):
             raise self.error(place, f"{value.type} can become several types here; call a method of it instead.")
         return self.number(self.method(value, name, [], Token("name", name, place)), place)
 
+    def converts_to(self, value: Value, kind: StructType) -> str:
+        """The method by which C++ makes this struct of a value, which for a constructor has its name; or ""."""
+        if self.functions is None:
+            return ""
+        constructed = any(self.functions.converts(i, value, self) for i in kind.methods.get(kind.short, ()))
+        return next(iter(self.conversions(value, kind)), kind.short if constructed else "")
+
     def converts(self, name: str, operands: list[Value]) -> bool:
         """True where an operator is not defined for objects, and takes the numbers that these become."""
         known = self.has_operator(name, operands) or (self.functions and name in self.functions)
         return not known and any(map(self.conversions, operands))
+
+    def constructed(self, kind: Kind, token: Token) -> Value:
+        """`float(x)`, `float4{a, b, c, d}` or `Complex(re, im)`."""
+        if self.tokens.next.text == "{":
+            return self.braces(kind)
+        self.tokens.expect("(")
+        if isinstance(kind, str):
+            return self.close(self.converted(kind, 0, self.full(), token.place))
+        arguments = [self.full() for _ in self.tokens.items(")")]
+        return self.constructor(kind, arguments, token)
+
+    def constructor(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
+        if len(arguments) == 1 and isinstance(arguments[0], Struct) and arguments[0].type is kind:
+            return arguments[0]
+        if kind.short in kind.methods and (self.is_constructed(kind, token) or arguments):
+            return self.construct(kind, arguments, token)
+        if not arguments:
+            made = self.copy(kind.short.lower(), kind, None, token.place)
+            for member in made.members.values():
+                if isinstance(member, Elements) and member.name in self.symbols.declared:
+                    self.symbols.declared[member.name].values = (ZERO,)
+            return made
+        if (len(arguments) == len(kind.members) and kind.name in VECTORS) or kind.name == "dim3":
+            return self.filled(kind, arguments, token.place)
+        raise self.error(
+            token.place, f"{kind} has no constructor of {len(arguments)} arguments here; write its members."
+        )
+
+    def braces(self, kind: Kind) -> Value:
+        """`{a, b, c}`: the members in order, the missing ones 0; or what a constructor makes of them."""
+        brace = self.tokens.expect("{")
+        place = brace.place
+        if isinstance(kind, str):
+            values = [self.full() for _ in self.tokens.items("}")]
+            if len(values) > 1:
+                raise self.error(place, f"a {kind} has one value in braces.")
+            return values[0] if values else ZERO
+        constructed, values = kind.short in kind.methods, []
+        while not self.tokens.accept("}"):
+            base = None if constructed else kind.base_at(len(values))
+            n, inner = len(values), self.tokens.next.text == "{"
+            if base and inner:
+                value: Any = self.braces(base)
+            elif inner and n < len(kind.members) and not constructed and kind.members[n].dims:
+                value = Braces(tuple(self.nested(kind.members[n].type)))
+            else:
+                value = (
+                    self.braces(kind.members[n].type if n < len(kind.members) else "float") if inner else self.full()
+                )
+            own = value.as_base(base) if base and isinstance(value, Struct) else None
+            values += [own.members[m.name] for m in own.type.members] if own and own.type is base else [value]
+            if self.tokens.next.text != "}":
+                self.tokens.expect(",")
+        if constructed and (values or self.is_constructed(kind, brace)):
+            return self.constructor(kind, values, brace)
+        return self.filled(kind, values, place)
+
+    def nested(self, kind: Kind) -> list:
+        """The values in braces of an array, with those of its rows in braces within."""
+        made: list[Any] = []
+        self.tokens.expect("{")
+        for _ in self.tokens.items("}"):
+            row = isinstance(kind, str) and self.tokens.next.text == "{"
+            made.append(
+                self.nested(kind) if row else self.braces(kind) if self.tokens.next.text == "{" else self.full()
+            )
+        return made
+
+    def filled(self, kind: StructType, values: list[Value], place: Place) -> Struct:
+        if len(values) > len(kind.members):
+            raise self.error(place, f"{kind} has {len(kind.members)} members; got {len(values)} values.")
+        if any(m.dims for m in kind.members):
+            made = self.copy(kind.short.lower(), kind, None, place)
+            for m, value in zip_longest(kind.members, values):
+                if value is not None or not m.value:
+                    own = (
+                        [] if value is None and m.dims else self.first_value(m.type, place) if value is None else value
+                    )
+                    self.set_member(made.members[m.name], own, place)
+            return replace(made, temporary=True)
+        members: dict[str, Value] = {}
+        for m, value in zip_longest(kind.members, values):
+            value = self.initial(kind, m, members) if value is None and m.value else value
+            if m.pointer:
+                members[m.name] = Pointer(None) if value is None else self.pointer(value, place)
+            elif isinstance(m.type, StructType):
+                members[m.name] = (
+                    self.filled(m.type, [], place) if value is None else self.as_kind(value, m.type, place)
+                )
+            else:
+                members[m.name] = self.as_type(m.type, ZERO if value is None else self.number(value, place))
+        return Struct(kind, members)
+
+    def set_member(self, member: Value, value: Any, place: Place) -> None:
+        """Give a member its first value: an array those in braces, and zeros for the rest."""
+        if not isinstance(member, Elements):
+            self.store(member, value, place)
+            return
+        rows = list(value.values if isinstance(value, Braces) else value) if isinstance(value, Braces | list) else None
+        if rows is None:
+            raise self.error(place, f"write the elements of {member.name} in braces of their own.")
+        parts = member.parts(place)
+        if len(rows) > len(parts):
+            raise self.error(place, f"{member.name} has {len(parts)} elements; got {len(rows)} values.")
+        for part, row in zip(parts, [*rows, *[None] * (len(parts) - len(rows))], strict=True):
+            missing: Any = [] if isinstance(part, Elements) else self.first_value(member.type, place)
+            self.set_member(part, missing if row is None else row, place)
+
+    def initial(self, kind: StructType, m: Member, members: dict[str, Value]) -> Any:
+        """The value that the struct's text gives a member, which may read those ahead of it."""
+        symbols: Any = self.symbols
+        at, self.tokens.at = self.tokens.at, m.value
+        outer = symbols.scopes, symbols.types
+        symbols.scopes, symbols.types = [symbols.scopes[0], kind.values, {**members}], [symbols.types[0], kind.types]
+        try:
+            if self.tokens.next.text != "{":
+                return self.full()
+            return self.nested(m.type) if m.dims else self.braces(m.type)
+        finally:
+            self.tokens.at, (symbols.scopes, symbols.types) = at, outer
+
+    def first_value(self, kind: Kind, place: Place) -> Value:
+        """What C++ makes of `{}`."""
+        return ZERO if isinstance(kind, str) else self.filled(kind, [], place)
 
     def static_member(self, kind: Kind, name: Token) -> Value:
         """`Row::width`, or the call `Row::zeros()`; inside of a struct that extends Row also a member of this one."""
@@ -223,34 +351,6 @@ class CallParser(StructParser):
             raise self.error(name.place, "the number of threads of a tile is not known here; write 4, 8, 16 or 32.")
         return Group(lanes)  # type: ignore[return-value]
 
-    def character(self, token: Token) -> Expr:
-        text = self.tokens.text[token.start : token.stop]
-        if len(text) != 3:
-            raise self.error(token.place, f"write the number of the character {text}.")
-        return ast.Number(str(ord(text[1])), "signed char")
-
-    def limit(self) -> Expr:
-        """`std::numeric_limits<float>::max()`."""
-        tokens = self.tokens
-        place = tokens.next.place
-        tokens.at += 3
-        tokens.expect("<")
-        kind = self.scalar_type()
-        tokens.expect(">")
-        tokens.expect("::")
-        name = tokens.identifier("max").text
-        tokens.expect("(")
-        tokens.expect(")")
-        short = {"float": "FLT", "double": "DBL"}.get(kind, kind.upper())
-        words = {"max": f"{short}_MAX", "min": f"{short}_MIN", "epsilon": f"{short}_EPSILON", "infinity": "INFINITY",
-                 "quiet_NaN": "NAN"}  # fmt: skip
-        found = "-" if name == "lowest" and is_float(kind) else words.get(name, "")
-        if found == "-":
-            return ast.Unary("-", ast.Name(f"{short}_MAX", kind, place), kind)
-        if found not in ast.CONSTANTS:
-            raise self.error(place, f"std::numeric_limits<{kind}>::{name} is not known here; write its value.")
-        return ast.Name(found, ast.CONSTANTS[found], place)
-
     def qualified(self) -> None:
         """Step over `std::` and other namespaces."""
         tokens = self.tokens
@@ -263,46 +363,14 @@ class CallParser(StructParser):
         tokens = self.tokens
         place = tokens.take().place
         tokens.expect("<")
-        kind, stars = self.expect_type(), 0
+        kind, words = self.expect_type(), list[str]()
         while tokens.next.text in ("*", "&", *IGNORED):
-            stars += tokens.take().text == "*"
+            words.append(tokens.take().text)
         tokens.expect(">")
         tokens.expect("(")
-        return self.converted(kind, stars, self.close(self.full()), place)
-
-    def sizeof(self) -> Expr:
-        tokens = self.tokens
-        place = tokens.take().place
-        tokens.expect("(")
-        kind, dims = self.accept_type(), tuple[Expr, ...]()
-        if kind is None:
-            value, _ = self.isolated(self.full)
-            kind = value.type
-            if isinstance(value, Elements):
-                dims = value.left
-            if isinstance(value, Pointer) or (isinstance(value, Elements) and not dims):
-                kind = "size_t"  # of the bytes of an address
-        tokens.expect(")")
-        members = [m.type for m in kind.members] if isinstance(kind, StructType) else [kind]
-        if not all(isinstance(m, str) and m in BYTES and m != "real" for m in members) or len(set(members)) > 1:
-            raise self.error(place, f"the bytes of {kind} are not known here; write their number.")
-        made: Expr = ast.Number(str(sum(BYTES[str(m)] for m in members)), "size_t")
-        for extent in dims:
-            made = ast.Binary("*", made, extent, "size_t")
-        return made
+        return self.converted(kind, words.count("*"), self.close(self.full()), place, "&" in words)
 
     def close(self, e: Value) -> Value:
         """The expression, with its closing parenthesis stepped over."""
         self.tokens.expect(")")
         return e
-
-
-def literal(text: str) -> ast.Number:
-    low = text.lower()
-    if low.startswith("0x") and "p" in low:
-        return ast.Number(repr(float.fromhex(low.rstrip("f"))), "float" if low.endswith("f") else "double")
-    if low.startswith("0x") or not any(c in low for c in ".ef"):
-        wide = "l" in low
-        kind = ("unsigned long long" if wide else "unsigned") if "u" in low else "long long" if wide else "int"
-        return ast.Number(text, kind)
-    return ast.Number(text.rstrip("lL"), "float" if low.endswith("f") else "double")

@@ -2,19 +2,13 @@
 
 from dataclasses import replace
 
-from minigrad.adjoint.frontend import intrinsics
-from minigrad.adjoint.frontend.calls import CHANGES, CallParser, literal
+from minigrad.adjoint.frontend import intrinsics, macros
+from minigrad.adjoint.frontend.calls import CHANGES, CallParser
 from minigrad.adjoint.frontend.intrinsics import Group, is_packed
 from minigrad.adjoint.frontend.structs import Flat
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import (
-    Expr,
-    Place,
-    Stmt,
-    common_type,
-    is_float,
-)
+from minigrad.adjoint.language.ast import Expr, Place, Stmt, common_type, is_float
 from minigrad.adjoint.language.control_flow import known
 from minigrad.adjoint.language.dataflow import names_in, written
 from minigrad.adjoint.language.lexer import Token
@@ -26,7 +20,6 @@ from minigrad.adjoint.language.values import (
     Pointer,
     PointerVariable,
     Struct,
-    StructType,
     Value,
     is_expression,
     is_target,
@@ -150,6 +143,9 @@ class ExpressionParser(CallParser):
                 offset = ast.Ternary(condition, a.offset, b.offset, common_type(a.offset.type, b.offset.type))
                 return replace(a, offset=offset, moves=None)
             raise self.error(place, "this pointer points into one of two arrays; write a branch for each.")
+        if isinstance(yes, Struct) != isinstance(no, Struct):  # C++ makes the type of the number of the object
+            kind = (no if isinstance(yes, Struct) else yes).type
+            yes, no = (ast.Cast(str(kind), self.number(v, place)) if isinstance(v, Struct) else v for v in (yes, no))
         first, second = self.number(yes, place), self.number(no, place)
         kind = first.type if first.type == second.type else common_type(first.type, second.type)
         if not needed and not also:
@@ -252,6 +248,11 @@ class ExpressionParser(CallParser):
             return intrinsics.method(self, value, name.text, [self.full() for _ in self.tokens.items(")")], name)
         if not isinstance(value, Struct):
             raise self.error(dot.place, f"{name.text} is asked of a value that has no members.")
+        if self.tokens.next.text in ("::", "<"):  # `d.Base::f()`
+            self.tokens.at -= 1
+            base = self.expect_type()
+            self.tokens.expect("::")
+            value, name = value.as_base(base), self.tokens.identifier("a member's name")
         if self.tokens.next.text == "(":
             self.tokens.take()
             return self.method(value, name.text, [self.full() for _ in self.tokens.items(")")], name)
@@ -338,7 +339,7 @@ class ExpressionParser(CallParser):
         tokens = self.tokens
         token = tokens.next
         if token.kind == "number":
-            return literal(tokens.take().text)
+            return macros.literal(tokens.take().text)
         if tokens.accept("("):
             return self.close(self.full())
         if token.text == "[" and self.functions:
@@ -346,9 +347,9 @@ class ExpressionParser(CallParser):
         if token.text in ("static_cast", "reinterpret_cast", "const_cast"):
             return self.named_cast()
         if token.text == "sizeof":
-            return self.sizeof()
+            return macros.sizeof(self)
         if token.kind == "string" and token.text.startswith("'"):
-            return self.character(tokens.take())
+            return macros.character(self, tokens.take())
         if token.text in ("nullptr", "NULL"):
             tokens.take()
             return Pointer(None)
@@ -361,7 +362,7 @@ class ExpressionParser(CallParser):
             return self.static_member(kind, tokens.identifier("a member's name"))
         self.qualified()
         if tokens.next.text == "std" and tokens.peek(2).text == "numeric_limits":
-            return self.limit()
+            return macros.limit(self)
         name = tokens.identifier("an operand")
         if name.text in ast.BUILTINS and tokens.accept("."):
             axis = tokens.identifier("x, y or z")

@@ -15,7 +15,6 @@ from minigrad.adjoint.language.ast import TYPES, Declare, Expr, Function, Place
 from minigrad.adjoint.language.dataflow import called, merge_copies, names_used
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.preprocessor import Find, tokenize
-from minigrad.adjoint.language.rewrite import constant, int_literal, int_value
 from minigrad.adjoint.language.values import VECTORS, Elements, FunctionItem, StructTemplate, StructType
 
 QUALIFIERS = (
@@ -78,7 +77,9 @@ def parse(
     tables = [t for t in parser.tables if t.text in here]
     formulas = {name: e for name, e in formulas.items() if name not in values and e.type == "int"}
     dynamic = parser.statements.symbols.dynamic
-    return KernelFile(tokens, parser.kernel, functions, tables, values, formulas, definitions, dynamic, parser.symbols.enums, here)
+    return KernelFile(
+        tokens, parser.kernel, functions, tables, values, formulas, definitions, dynamic, parser.symbols.enums, here
+    )
 
 
 class FileParser:

@@ -331,8 +331,7 @@ class Functions(ArgumentBinder):
         return ZERO if result is None else result
 
     def value_of(self, parser: Any, kind: Kind | None, value: Value, place: Place) -> Value:
-        if isinstance(value, Struct):
-            value = parser.number(value, place) if isinstance(kind, str) else value.as_base(kind)
+        value = parser.as_kind(value, kind, place)
         if is_expression(value) and not isinstance(kind, StructType):
             number = parser.number(value, place)
             kind = kind or number.type

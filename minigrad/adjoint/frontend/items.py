@@ -38,6 +38,7 @@ class FileItems:
         self.shared: set[str] = set()  # the arrays in shared memory of the file
         self.inlined = 0  # calls so far
         self.parser: Any = None  # of the file
+        self.converting = False  # within the search for a conversion
 
     def __contains__(self, name: object) -> bool:
         return name in self.items
@@ -186,15 +187,16 @@ class FileItems:
                 while tokens.accept("["):
                     dims.append(folded(inline(parser.extent(name), parser.symbols.formulas)))
                     tokens.expect("]")
-                value = None
-                if tokens.accept("="):
-                    value, _ = parser.isolated(parser.full)
-                elif tokens.next.text == "{":
-                    value, _ = parser.isolated(partial(parser.braces, kind))
+                at = tokens.at if tokens.accept("=") or tokens.next.text == "{" else 0
                 if not static:
-                    found.append(Member(name.text, kind, tuple(dims), value, stars == 1, enum))
-                elif value is not None and isinstance(kind, str):
+                    found.append(Member(name.text, kind, tuple(dims), at, stars == 1, enum))
+                elif at and isinstance(kind, str) and not dims:
+                    value, _ = parser.isolated(partial(parser.braces, kind) if tokens.next.text == "{" else parser.full)
                     made.values[name.text] = folded(parser.as_type(kind, parser.number(value, name.place)))
+                while tokens.next.text not in (",", ";", "}") and tokens.next.kind != "end":
+                    tokens.at = (
+                        self.skip_arguments(tokens.at) if tokens.next.kind == "name" else self._close(tokens.at) + 1
+                    )
                 if not tokens.accept(","):
                     break
             tokens.expect(";")
@@ -248,6 +250,19 @@ class FileItems:
             if kind.short in words and (re.search(r"\w", left) or not copied):
                 return True
         return False
+
+    def skip_arguments(self, at: int) -> int:
+        """The token behind a name, and behind the arguments of a template."""
+        found = self.tokens.tokens
+        if found[at].text not in self.templates or found[at + 1].text != "<":
+            return at + 1
+        depth = 0
+        while found[at].kind != "end":
+            at += 1
+            depth += (found[at].text == "<") - (found[at].text == ">") - 2 * (found[at].text == ">>")
+            if depth <= 0:
+                break
+        return at + 1
 
     def is_declaration(self, start: int) -> bool:
         """True for a function declared without a body, or with `= default`."""

@@ -1,15 +1,15 @@
-"""Names and texts that stand for expressions: macros of a file, enumerators, and formulas of the adjoint itself."""
+"""Names and texts that stand for numbers: macros, enumerators, literals, limits and sizes of types, formulas."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from minigrad.adjoint.frontend.expressions import ExpressionParser
 from minigrad.adjoint.frontend.symbols import Enum, SymbolTable
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import TYPES, Expr, Name, Number, Place
+from minigrad.adjoint.language.ast import BYTES, TYPES, Expr, Name, Number, Place, is_float
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.preprocessor import tokenize
 from minigrad.adjoint.language.rewrite import constant, int_literal, int_value
+from minigrad.adjoint.language.values import Elements, Pointer, StructType
 
 
 def typed_macros(tokens: TokenStream, macros: Mapping[str, list[Token]]) -> tuple[dict[str, Name], dict[str, Expr]]:
@@ -33,6 +33,8 @@ def typed_macros(tokens: TokenStream, macros: Mapping[str, list[Token]]) -> tupl
 
 def _macro_expression(tokens: TokenStream, text: str, body: list[Token], macros: dict[str, Name]) -> Expr | None:
     """The expression for which a macro stands; None if it is not one, or changes its meaning without parentheses."""
+    from minigrad.adjoint.frontend.expressions import ExpressionParser  # which reads the names below
+
     stream = TokenStream(tokens.name, text, [*body, Token("end", "", Place(0, 0))], unsupported=tokens.unsupported)
     try:
         e = ExpressionParser(stream, SymbolTable(stream, macros)).expression()
@@ -87,6 +89,72 @@ def enumeration(parser: Any, typedef: bool, twice: Callable[[str, Place], None])
     return [name, *([] if scoped else values)]
 
 
+def character(parser: Any, token: Token) -> Expr:
+    text = parser.tokens.text[token.start : token.stop]
+    if len(text) != 3:
+        raise parser.error(token.place, f"write the number of the character {text}.")
+    return ast.Number(str(ord(text[1])), "signed char")
+
+
+def limit(parser: Any) -> Expr:
+    """`std::numeric_limits<float>::max()`."""
+    tokens = parser.tokens
+    place = tokens.next.place
+    tokens.at += 3
+    tokens.expect("<")
+    kind = parser.scalar_type()
+    tokens.expect(">")
+    tokens.expect("::")
+    name = tokens.identifier("max").text
+    tokens.expect("(")
+    tokens.expect(")")
+    short = {"float": "FLT", "double": "DBL"}.get(kind, kind.upper())
+    words = {"max": f"{short}_MAX", "min": f"{short}_MIN", "epsilon": f"{short}_EPSILON", "infinity": "INFINITY",
+             "quiet_NaN": "NAN"}  # fmt: skip
+    found = "-" if name == "lowest" and is_float(kind) else words.get(name, "")
+    if found == "-":
+        return ast.Unary("-", ast.Name(f"{short}_MAX", kind, place), kind)
+    if found not in ast.CONSTANTS:
+        raise parser.error(place, f"std::numeric_limits<{kind}>::{name} is not known here; write its value.")
+    return ast.Name(found, ast.CONSTANTS[found], place)
+
+
+def sizeof(parser: Any) -> Expr:
+    """`sizeof(float)`, `sizeof(q)` or `sizeof q`."""
+    tokens, place = parser.tokens, parser.tokens.take().place
+    inside = tokens.accept("(")
+    kind, dims = parser.accept_type() if inside else None, tuple[Expr, ...]()
+    if kind is None:
+        value, _ = parser.isolated(parser.full if inside else parser.unary)
+        kind = value.type
+        if isinstance(value, Elements):
+            dims = value.left
+        if isinstance(value, Pointer) or (isinstance(value, Elements) and not dims):
+            kind = "size_t"  # of the bytes of an address
+    if inside:
+        while tokens.accept("*"):
+            kind = "size_t"
+        tokens.expect(")")
+    members = [m.type for m in kind.members] if isinstance(kind, StructType) else [kind]
+    if not all(isinstance(m, str) and m in BYTES and m != "real" for m in members) or len(set(members)) > 1:
+        raise parser.error(place, f"the bytes of {kind} are not known here; write their number.")
+    made: Expr = Number(str(sum(BYTES[str(m)] for m in members)), "size_t")
+    for extent in dims:
+        made = ast.Binary("*", made, extent, "size_t")
+    return made
+
+
+def literal(text: str) -> ast.Number:
+    low = text.lower()
+    if low.startswith("0x") and "p" in low:
+        return ast.Number(repr(float.fromhex(low.rstrip("f"))), "float" if low.endswith("f") else "double")
+    if low.startswith("0x") or not any(c in low for c in ".ef"):
+        wide = "l" in low
+        kind = ("unsigned long long" if wide else "unsigned") if "u" in low else "long long" if wide else "int"
+        return ast.Number(text, kind)
+    return ast.Number(text.rstrip("lL"), "float" if low.endswith("f") else "double")
+
+
 def whole_numbers(named: Mapping[str, Expr | None]) -> dict[str, int]:
     """The values of the int literals among named expressions."""
     return {name: n for name, e in named.items() if isinstance(e, Number) and (n := int_value(e)) is not None}
@@ -94,6 +162,8 @@ def whole_numbers(named: Mapping[str, Expr | None]) -> dict[str, int]:
 
 def parse_expression(text: str, variables: Iterable[str] = ()) -> Expr:
     """An expression of literals, builtins and these variables of type real."""
+    from minigrad.adjoint.frontend.expressions import ExpressionParser  # which reads the names below
+
     tokens = tokenize(text, text)
     symbols = SymbolTable(tokens)
     symbols.scopes[0] = {name: ast.Declare(name, "real") for name in variables}

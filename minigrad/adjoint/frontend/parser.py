@@ -9,12 +9,7 @@ from minigrad.adjoint.frontend.loops import for_loop, own_counters, shared_ahead
 from minigrad.adjoint.frontend.macros import enumeration
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import (
-    JUMPS,
-    Expr,
-    Place,
-    Stmt,
-)
+from minigrad.adjoint.language.ast import JUMPS, Expr, Place, Stmt
 from minigrad.adjoint.language.control_flow import (
     SwitchCase,
     either,
@@ -30,10 +25,7 @@ from minigrad.adjoint.language.control_flow import (
 from minigrad.adjoint.language.dataflow import read, target_name
 from minigrad.adjoint.language.lexer import Token, way_out
 from minigrad.adjoint.language.rewrite import ZERO, flatten, logical_not, own_expressions
-from minigrad.adjoint.language.values import (
-    StructType,
-    Value,
-)
+from minigrad.adjoint.language.values import StructType, Value
 
 SYNCHRONIZE = ("__syncthreads", "__syncwarp", "sync")
 
@@ -176,7 +168,7 @@ class StatementParser(AssignmentParser):
                 return []
             case "enum" if "{" in [tokens.peek(n).text for n in range(1, 6)]:
                 tokens.take()
-                enumeration(self, False, self.functions.twice)  # type: ignore[union-attr]
+                enumeration(self, False, self.functions.twice)
                 tokens.expect(";")
                 return []
         if token.kind == "pragma":

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
 from minigrad.adjoint.frontend.symbols import FLOATS_AS, TypeParser
 from minigrad.adjoint.language import ast
@@ -11,6 +12,7 @@ from minigrad.adjoint.language.rewrite import ZERO, assigned, constant, plus, ti
 from minigrad.adjoint.language.values import (
     VECTORS,
     Bits,
+    Braces,
     Elements,
     Kind,
     Member,
@@ -30,11 +32,38 @@ class StructParser(TypeParser):
 
     body_end = 0  # the token that ends the body of the function being parsed
 
-    def converted(self, kind: Kind, stars: int, value: Value, place: Place) -> Value:
+    def part(self, value: Struct, kind: StructType) -> Struct | None:
+        """The object, or the one of which it is a part, as the struct `kind`, where it is or extends that."""
+        of = next((s for s in (value, value.whole) if s and (s.type is kind or s.type.extends(kind))), None)
+        return of and of.as_base(kind)
+
+    def pointer_to(self, kind: Kind | None, pointer: Pointer, place: Place) -> Pointer:
+        """`Base* p = &derived;`, or back."""
+        target, array = pointer.target, pointer.array
+        if not isinstance(kind, StructType) or pointer.type is kind:
+            return pointer
+        if array is not None and isinstance(array.type, StructType) and array.type.extends(kind):
+            target = array.at(pointer.offset, place)
+        made = self.part(target, kind) if isinstance(target, Struct) else None
+        return Pointer(None, target=self.frozen(made, place)) if made else pointer
+
+    def as_kind(self, value: Value, kind: Kind | None, place: Place) -> Value:
+        """The value as one of a type to which C++ converts it of itself."""
+        if kind is None or isinstance(value, Pointer | Elements | Braces) or value.type is kind or value.type == kind:
+            return value
+        if isinstance(kind, str):
+            return self.number(value, place) if isinstance(value, Struct) else value
+        if isinstance(value, Struct) and value.type.extends(kind):
+            return value.seen_as(kind)
+        if (name := self.converts_to(value, kind)) and isinstance(value, Struct):
+            return self.method(value, name, [], Token("name", name, place))
+        return self.construct(kind, [value], Token("name", kind.short, place)) if name else value
+
+    def converted(self, kind: Kind, stars: int, value: Value, place: Place, reference: bool = False) -> Value:
         if isinstance(value, Struct) and value.type is kind and not stars:
             return value
         if stars:
-            pointer = self.pointer(value, place)
+            pointer = self.pointer_to(kind, self.pointer(value, place), place)
             if stars == 1 and pointer.array and pointer.type == "void":
                 return self.cast_void(kind, pointer, place)
             if stars == 1 and isinstance(pointer.target, Bits):
@@ -57,7 +86,10 @@ class StructParser(TypeParser):
                 place, f"a pointer to {pointer.type} is cast to {kind}{'*' * stars}, another type of element."
             )
         if isinstance(kind, StructType):
-            raise self.error(place, f"a conversion to {kind} is outside the subset; write its members.")
+            made: Value | None = self.part(value, kind) if isinstance(value, Struct) else None
+            if (made := made or self.as_kind(value, kind, place)) is value:
+                raise self.error(place, f"a conversion to {kind} is outside the subset; write its members.")
+            return self.copy("part", kind, made, place) if isinstance(made, Struct) and not reference else made
         number = self.number(value, place)
         return ast.Cast(kind, number)
 
@@ -76,65 +108,20 @@ class StructParser(TypeParser):
             raise self.error(place, f"a pointer to {pointer.type} is cast to {kind}*, another type of element.")
         return Pointer(VectorView(array.name, kind, 1, array.joint, (), array.const, base=pointer, count=count))
 
-    def constructed(self, kind: Kind, token: Token) -> Value:
-        """`float(x)`, `float4{a, b, c, d}` or `Complex(re, im)`."""
-        if self.tokens.next.text == "{":
-            return self.braces(kind)
-        self.tokens.expect("(")
-        if isinstance(kind, str):
-            return self.close(self.converted(kind, 0, self.full(), token.place))
-        arguments = [self.full() for _ in self.tokens.items(")")]
-        return self.constructor(kind, arguments, token)
+    def converts_to(self, value: Value, kind: StructType) -> str:
+        raise NotImplementedError  # the parser of calls has it
 
-    def constructor(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
-        if len(arguments) == 1 and isinstance(arguments[0], Struct) and arguments[0].type is kind:
-            return arguments[0]
-        if kind.short in kind.methods and (self.is_constructed(kind, token) or arguments):
-            return self.construct(kind, arguments, token)
-        if not arguments:
-            made = self.copy(kind.short.lower(), kind, None, token.place)
-            for member in made.members.values():
-                if isinstance(member, Elements) and member.name in self.symbols.declared:
-                    self.symbols.declared[member.name].values = (ZERO,)
-            return made
-        if (len(arguments) == len(kind.members) and kind.name in VECTORS) or kind.name == "dim3":
-            return self.filled(kind, arguments, token.place)
-        raise self.error(
-            token.place, f"{kind} has no constructor of {len(arguments)} arguments here; write its members."
-        )
-
-    def braces(self, kind: Kind) -> Value:
-        """`{a, b, c}`: the members in order, the missing ones 0; or what a constructor makes of them."""
-        brace = self.tokens.expect("{")
-        place = brace.place
-        if isinstance(kind, str):
-            values = [self.full() for _ in self.tokens.items("}")]
-            if len(values) > 1:
-                raise self.error(place, f"a {kind} has one value in braces.")
-            return values[0] if values else ZERO
-        values = []
-        for n in self.tokens.items("}"):
-            if kind.bases and self.tokens.next.text == "{":
-                raise self.error(place, f"{kind} extends a struct: write its members one by one, without inner braces.")
-            member = kind.members[n].type if n < len(kind.members) else "float"
-            values.append(self.braces(member) if self.tokens.next.text == "{" else self.full())
-        if kind.short in kind.methods and (values or self.is_constructed(kind, brace)):
-            return self.constructor(kind, values, brace)
-        return self.filled(kind, values, place)
+    def method(self, value: Struct | StructType, name: str, arguments: list[Value], token: Token) -> Value:
+        raise NotImplementedError  # the parser of calls has it
 
     def filled(self, kind: StructType, values: list[Value], place: Place) -> Struct:
-        if len(values) > len(kind.members) or any(m.dims for m in kind.members):
-            raise self.error(place, f"{kind} has {len(kind.members)} members; set them one by one.")
-        members: dict[str, Value] = {}
-        for m, value in zip(kind.members, [*values, *[None] * (len(kind.members) - len(values))], strict=True):
-            value = m.value if value is None else value
-            if m.pointer:
-                members[m.name] = Pointer(None) if value is None else self.pointer(value, place)
-            elif isinstance(m.type, StructType):
-                members[m.name] = self.filled(m.type, [], place) if value is None else value
-            else:
-                members[m.name] = self.as_type(m.type, ZERO if value is None else self.number(value, place))
-        return Struct(kind, members)
+        raise NotImplementedError  # the parser of calls has it
+
+    def initial(self, kind: StructType, m: Member, members: dict[str, Value]) -> Any:
+        raise NotImplementedError  # the parser of calls has it
+
+    def set_member(self, member: Value, value: Any, place: Place) -> None:
+        raise NotImplementedError  # the parser of calls has it
 
     def as_type(self, kind: str, e: Expr) -> Expr:
         """The conversion of an assignment, written where it loses digits or a literal stands for it."""
@@ -155,11 +142,14 @@ class StructParser(TypeParser):
             if m.pointer:
                 members[m.name] = self.frozen(own, place, m.name) if own is not None else Pointer(None)
             elif isinstance(m.type, StructType) and not m.dims:
+                own = self.initial(kind, m, members) if value is None and m.value else own
                 members[m.name] = self.copy(f"{name}_{m.name}", m.type, own, place)  # type: ignore[arg-type]
             elif m.dims:
                 members[m.name] = self.copy_array(f"{name}_{m.name}", m, own, place)
+                if value is None and m.value:
+                    self.set_member(members[m.name], self.initial(kind, m, members), place)
             else:
-                own = m.value if own is None and value is None else own
+                own = self.initial(kind, m, members) if value is None and m.value else own
                 given = ZERO if own is None else self.as_type(str(m.type), self.number(own, place))
                 members[m.name] = self.symbols.fresh(f"{name}_{m.name}", str(m.type), given, place)
         return Struct(kind, members)

@@ -339,10 +339,12 @@ class TypeParser:
 
     # Methods of the parsers that extend this one.
 
-    def conversions(self, value: Value) -> list[str]:
-        """The methods by which C++ makes a number of an object: `operator double()`."""
+    def conversions(self, value: Value, kind: StructType | None = None) -> list[str]:
+        """The methods by which C++ makes a number of an object, `operator double()`, or this struct."""
         methods = value.type.methods if isinstance(value, Struct) and self.functions else {}
-        return [name for name, items in methods.items() if items[0].returns]
+        found = {name: items[0] for name, items in methods.items() if items[0].returns}
+        kinds = {name: self.functions.kind_of(item, item.returns, self) for name, item in found.items()}
+        return [name for name, own in kinds.items() if (own is kind if kind else isinstance(own, str))]
 
     def conversion(self, value: Struct, place: Place) -> Expr:
         raise NotImplementedError  # the parser of calls has it

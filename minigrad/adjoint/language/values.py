@@ -15,7 +15,7 @@ class Member:
     name: str
     type: "Kind"
     dims: tuple[Expr, ...] = ()
-    value: "Value | None" = None  # where it is given none
+    value: int = 0  # the token of the value that it has where it is given none
     pointer: bool = False
     enum: str = ""  # the name of its type, which holds whole numbers
 
@@ -47,6 +47,15 @@ class StructType:
 
     def extends(self, other: "Kind | None") -> bool:
         return any(base is other or base.extends(other) for base in self.bases)
+
+    def base_at(self, n: int) -> "StructType | None":
+        """The struct that it extends whose first member is its member n; the one without members, if any."""
+        at = 0
+        for base in self.bases:
+            if at == n:
+                return base
+            at += len(base.members)
+        return None
 
     def member(self, name: str) -> Member | None:
         return next((m for m in self.members if m.name == name), None)
@@ -85,11 +94,13 @@ class Struct:
     type: StructType
     members: dict[str, "Value"]
     origin: "Pointer | None" = None  # its address, where it is an element of an array
+    whole: "Struct | None" = None  # the object of which it is the part that is a base
     temporary: bool = False  # its variables belong to no name yet
 
     def seen_as(self, base: StructType) -> "Struct":
         """The part of it that is the struct `base`, which its own type extends."""
-        return replace(self, type=base, members={m.name: self.members[m.name] for m in base.members})
+        members = {m.name: self.members[m.name] for m in base.members}
+        return replace(self, type=base, members=members, whole=self.whole or self)
 
     def as_base(self, kind: "Kind | None") -> "Struct":
         """The part that is of this type, where its own extends it, and else all of it."""
