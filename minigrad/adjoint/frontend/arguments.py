@@ -1,12 +1,13 @@
 """Arguments of calls: the function that takes them, the arguments of its template that they show, its parameters."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from minigrad.adjoint.frontend.items import FileItems
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import SMALL, Place
+from minigrad.adjoint.language.ast import SMALL, Place, base_name
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.values import (
     Braces,
@@ -54,6 +55,50 @@ class ArgumentBinder(FileItems):
             if text == "," and not depth:
                 starts.append(n + 1)
         return starts
+
+    def visible(
+        self, items: list[FunctionItem], path: tuple[str, ...], arguments: list[Value], token: Token
+    ) -> list[FunctionItem]:
+        """The functions of a name that stand for it here: behind a path, or in the innermost namespace that has it."""
+        if not items or items[0].name.startswith("operator"):  # their operands decide
+            return items
+        around = () if path[:1] == ("",) else self.stack[-1].space if self.stack else self.space
+        path = (*self.namespaces.get(path[0], path[:1]), *path[1:]) if path and path[0] else path[1:]
+        spaces = [(*around[:n], *path) for n in range(len(around), -1, -1)]
+        found = next(filter(None, ([i for i in items if i.space == space] for space in spaces)), [])
+        if path:
+            return found or [i for i in items if path[0] != "std" and i.space[-len(path) :] == path]
+        with_types = {a.type.space for a in arguments if isinstance(a, Struct)} - {()}
+        named = self.used | {(*space, items[0].name) for space in with_types}
+        found += [i for i in items if i not in found and (i.friend or {i.space, (*i.space, i.name)} & named)]
+        if base_name(items[0].name) and not found:
+            return []  # CUDA's
+        if base_name(items[0].name) and all(i.space and i.space != around[: len(i.space)] for i in found):
+            why = f"{token.text} is a function of CUDA, and one of a namespace here; give that one a name of its own."
+            raise self.tokens.error(token.place, why)
+        return found or items
+
+    def check_copied(self, parser: Any, kind: StructType, method: str, place: Place) -> None:
+        """Reject a struct that does something of its own where it is copied: by this method, or by its constructor."""
+        if self.copies(kind, method or kind.short):
+            what = f"an {method}" if method else "a constructor"
+            raise parser.error(place, f"{kind} has {what} of its own for copies; leave it out, or copy the members.")
+        for part in (*kind.bases, *(m.type for m in kind.members if not m.pointer)):
+            if isinstance(part, StructType):
+                self.check_copied(parser, part, method, place)
+
+    def copies(self, kind: StructType, method: str) -> bool:
+        """True where a method copies a struct other than member by member."""
+        for item in (i for i in kind.methods.get(method, ()) if i.counts == 1):
+            found = self.tokens.tokens[item.params : self._close(item.body) + 1]
+            words = [t.text for t in found[: self._close(item.params) - item.params]]
+            text = " ".join(t.text for t in found[len(words) + 1 :]).replace("this -> ", "")
+            alike = rf"(\w+) (?:= {words[-1]} \. \1 ;|\( {words[-1]} \. \1 \)|{{ {words[-1]} \. \1 }})"
+            left = re.sub(alike, "", text).replace("return * this ;", "")
+            copied = set(re.findall(alike, text)) == {m.name for m in kind.members}
+            if kind.short in words and (re.search(r"\w", left) or not copied):
+                return True
+        return False
 
     def changes_arguments(self, item: FunctionItem) -> bool:
         """True where a function takes a reference or a pointer to what is not const."""
@@ -173,7 +218,10 @@ class ArgumentBinder(FileItems):
             made.append(rank)
         return made
 
-    def bind(self, parser: Any, item: FunctionItem, arguments: list[Value], token: Token, explicit: list) -> None:
+    def bind_template(
+        self, parser: Any, item: FunctionItem, arguments: list[Value], token: Token, explicit: list
+    ) -> tuple:
+        """The arguments of a function's template, entered into the scope."""
         symbols, starts = parser.symbols, self._commas(item)
         types, scope = symbols.types[-1], symbols.scopes[-1]
         for (is_type, name, _), given in zip(item.template, explicit, strict=False):
@@ -194,6 +242,11 @@ class ArgumentBinder(FileItems):
                 types[name] = parser.expect_type()
             else:
                 scope[name] = parser.value(ast.PRECEDENCE["<"])
+        return tuple((types if is_type else scope)[name] for is_type, name, _ in item.template)
+
+    def bind(self, parser: Any, item: FunctionItem, arguments: list[Value], token: Token) -> None:
+        symbols, starts = parser.symbols, self._commas(item)
+        scope = symbols.scopes[-1]
         bounds = [self.parameter(parser, start) for start in starts]
         anything = item.scopes is not None or any(isinstance(a, FunctionItem) for a in arguments)  # a lambda reaches it
         changing = any((b.reference or b.stars or b.array) and not b.const for b in bounds)
@@ -239,7 +292,7 @@ class ArgumentBinder(FileItems):
             name = tokens.take() if tokens.next.kind == "name" else Token("name", "", tokens.next.place)
             return Bound(name, None, 0, True, True, 0, False)
         void = tokens.accept("void")
-        kind = None if void else parser.expect_type()
+        kind = None if void or tokens.accept("auto") else parser.expect_type()
         const |= any(t.text == "const" for t in tokens.tokens[start : tokens.at])
         stars, reference = 0, False
         grouped = tokens.accept("(")
@@ -273,7 +326,7 @@ class ArgumentBinder(FileItems):
             value = parser.as_kind(value, b.kind, place)
         changed = parser.changes(name, item.body, stop)
         if b.stars or b.array:
-            if isinstance(value, Elements) and value.axes > 1:
+            if isinstance(value, Elements) and (value.axes > 1 or (b.array and b.reference)):
                 return parser.frozen(value, place)
             pointer = parser.pointer_to(b.kind, parser.pointer(value, place), place)
             if b.kind is not None and pointer.array and str(pointer.type) != str(b.kind):

@@ -224,6 +224,19 @@ class AssignmentParser(DeclarationParser):
             self.store(target, result, place)
         return target
 
+    def atomic(self, token: Token) -> None:
+        """`atomicAdd(&y[i], value)`, whose result is not used."""
+        self.tokens.expect("(")
+        place = self.tokens.next.place
+        target = self.element(self.pointer(self.full(), place), ZERO, place)
+        self.tokens.expect(",")
+        value = self.number(self.close(self.full()), place)
+        if not isinstance(target, ast.Index):
+            raise self.error(place, f"{token.text} takes an element: {token.text}(&x[i], value).")
+        self.check_writable(target)
+        value = ast.Unary("-", value, value.type) if token.text == "atomicSub" else value
+        self.symbols.pending.append(ast.AtomicAdd(target, value, token.place))
+
     def check_members(self, target: Struct) -> None:
         for number in numbers(target):
             if not is_target(number):

@@ -32,13 +32,13 @@ CHANGES = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "+
 class CallParser(StructParser):
     """Parses calls and casts that look like calls."""
 
-    def call(self, name: Token) -> Value:
+    def call(self, name: Token, path: tuple[str, ...] = ()) -> Value:
         """A call of a math function, an intrinsic or one of the file's functions."""
         tokens = self.tokens
         if (error := tokens.rejected(name)) and not (self.functions and name.text in self.functions):
             raise error
         if isinstance(known := self.symbols.lookup(name.text), FunctionName):
-            name = name._replace(text=known.name)
+            name, path = name._replace(text=known.name), known.path
         if isinstance(known, FunctionItem | Struct) and self.functions and tokens.accept("("):
             return self.called_value(known, [self.argument() for _ in tokens.items(")")], name)
         if (holder := self.holder(name.text)) is not None and tokens.accept("("):
@@ -49,7 +49,7 @@ class CallParser(StructParser):
             self.leave_out(name)
             return ZERO
         arguments = [self.argument() for _ in tokens.items(")")]
-        return self.called(name.text, arguments, name, explicit)
+        return self.called(name.text, arguments, name, explicit, path)
 
     def called_value(self, value: Struct | FunctionItem, arguments: list[Value], token: Token) -> Value:
         """The call of an object, or of a lambda."""
@@ -92,12 +92,14 @@ class CallParser(StructParser):
         while depth and self.tokens.next.kind != "end":
             depth += {"(": 1, ")": -1}.get(self.tokens.take().text, 0)
 
-    def called(self, name: str, arguments: list[Value], token: Token, explicit: list | None = None) -> Value:
+    def called(
+        self, name: str, arguments: list[Value], token: Token, explicit: list | None = None, path: tuple = ()
+    ) -> Value:
         """The value of a call with these arguments."""
         if name.startswith("operator") and self.has_operator(name, arguments):
             return self.method(arguments[0], name, arguments[1:], token)  # type: ignore[arg-type]
         if self.functions and name in self.functions:
-            return self.functions.call(self, name, arguments, token, explicit or [])
+            return self.functions.call(self, name, arguments, token, explicit or [], path)
         return self.builtin(name, arguments, token)
 
     def has_operator(self, name: str, arguments: list[Value]) -> bool:
@@ -351,13 +353,15 @@ class CallParser(StructParser):
             raise self.error(name.place, "the number of threads of a tile is not known here; write 4, 8, 16 or 32.")
         return Group(lanes)  # type: ignore[return-value]
 
-    def qualified(self) -> None:
-        """Step over `std::` and other namespaces."""
-        tokens = self.tokens
+    def qualified(self) -> tuple[str, ...]:
+        """Step over `std::` and other namespaces; their names."""
+        tokens, start = self.tokens, self.tokens.at
         while tokens.next.text == "::" or (tokens.next.kind == "name" and tokens.peek().text == "::"):
             if tokens.next.text == "std" and tokens.peek(2).text == "numeric_limits":
-                return
+                break
             tokens.take()
+        words = [t.text for t in tokens.tokens[start : tokens.at]]
+        return tuple(w for w in (["", *words] if words[:1] == ["::"] else words) if w != "::")
 
     def named_cast(self) -> Value:
         tokens = self.tokens

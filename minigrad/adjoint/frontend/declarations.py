@@ -6,6 +6,7 @@ from math import inf
 
 from minigrad.adjoint.frontend.expressions import ASSIGNMENTS, ExpressionParser
 from minigrad.adjoint.frontend.intrinsics import Group
+from minigrad.adjoint.frontend.items import SEVERAL
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, common_type, is_float, unused_name
 from minigrad.adjoint.language.dataflow import inline
@@ -69,6 +70,23 @@ class DeclarationParser(ExpressionParser):
             self.declarator(kind, words, start)
             if not tokens.accept(","):
                 break
+
+    def local_struct(self) -> None:
+        """`struct Line { double a, b; } line;`"""
+        tokens, start = self.tokens, self.tokens.at
+        tokens.take()
+        name, brace = tokens.identifier("the struct's name"), tokens.at
+        while tokens.tokens[brace].text not in ("{", ";"):
+            brace += 1
+        tokens.at = self.matching(brace) + 1
+        if self.functions.struct_bodies.setdefault(name.text, (brace, tokens.since(start)))[0] != brace:
+            raise self.error(name.place, SEVERAL.format(name.text))
+        if not tokens.accept(";"):
+            kind = self.functions.struct(name.text)
+            while tokens.next.text != ";":
+                self.declarator(kind, set(), tokens.at)
+                tokens.accept(",")
+            tokens.expect(";")
 
     def accept_group_type(self) -> bool:
         """Step over `cg::thread_block` or `cg::thread_block_tile<32>`."""

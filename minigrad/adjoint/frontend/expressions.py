@@ -360,7 +360,7 @@ class ExpressionParser(CallParser):
         if kind is not None and tokens.peek(length).text == "::":
             tokens.at += length + 1
             return self.static_member(kind, tokens.identifier("a member's name"))
-        self.qualified()
+        path = self.qualified()
         if tokens.next.text == "std" and tokens.peek(2).text == "numeric_limits":
             return macros.limit(self)
         name = tokens.identifier("an operand")
@@ -379,9 +379,9 @@ class ExpressionParser(CallParser):
                 return known
         template = tokens.next.text == "<" and self.functions is not None and name.text in self.functions
         if tokens.next.text == "(" or template:
-            return self.call(name)
+            return self.call(name, path)
         if self.functions and name.text in self.functions and self.symbols.lookup(name.text) is None:
-            return FunctionName(name.text)  # type: ignore[return-value]
+            return FunctionName(name.text, path)  # type: ignore[return-value]
         return self.symbols.variable(name)
 
 

@@ -12,12 +12,11 @@ from typing import Any
 
 from minigrad.adjoint.frontend.arguments import ArgumentBinder, storage
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS
-from minigrad.adjoint.frontend.items import MODIFIERS
 from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Place, base_name
 from minigrad.adjoint.language.control_flow import normalize_jumps, structured
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token
-from minigrad.adjoint.language.rewrite import ZERO, flatten
+from minigrad.adjoint.language.rewrite import ZERO, constant, flatten
 from minigrad.adjoint.language.values import (
     VECTORS,
     Elements,
@@ -36,11 +35,22 @@ NO_BASE = "a constructor sets the members of its own struct alone; write them ou
 DEEP = 40  # calls within one another
 
 
+def alike(some: tuple, others: tuple) -> bool:
+    """True for equal arguments of a template."""
+    return len(some) == len(others) and all(
+        a is b or a == b or (is_expression(a) and is_expression(b) and constant(a) == constant(b) is not None)
+        for a, b in zip(some, others, strict=True)
+    )
+
+
 class Functions(ArgumentBinder):
     """Calls of the functions of a file."""
 
-    def call(self, parser: Any, name: str, arguments: list[Value], token: Token, explicit: list) -> Value:
-        items = [i for i in self.items[name] if not i.kernel]
+    def call(
+        self, parser: Any, name: str, arguments: list[Value], token: Token, explicit: list, path: tuple[str, ...] = ()
+    ) -> Value:
+        every = [i for i in self.items[name] if not i.kernel]
+        items = [i for i in self.visible(every, path, arguments, token) if not i.special]
         item = self.chosen(name, items, arguments, token, parser)
         if item is None and (name in INTRINSICS or base_name(name) or name.removeprefix("make_") in VECTORS):
             return parser.builtin(name, arguments, token)
@@ -52,16 +62,11 @@ class Functions(ArgumentBinder):
             counts = sorted({str(len(self._commas(i))) for i in items})
             what = f"takes {' or '.join(counts)} arguments; got {len(arguments)}"
             what = "takes arguments of other types" if str(len(arguments)) in counts else what
-            raise parser.error(token.place, f"{name} {what}." if items else f"{name} is a kernel, and is called here.")
-        if item in self.stack or parser.symbols.function == name:
+            raise parser.error(token.place, f"{name} {what}." if every else f"{name} is a kernel, and is called here.")
+        if item in self.stack and not item.template:
             raise parser.error(token.place, f"{name} calls itself; recursion is outside the subset, write a loop.")
         # The call of a function that has the name of one of CUDA's would have that one's rule.
-        if base_name(name) and not self.tokens.text[: token.start].rstrip().endswith("::"):
-            before = [t.text for t in self.tokens.tokens[: item.start]]
-            if before.count("{") > before.count("}"):
-                why = f"{name} is a function of CUDA, and one of a namespace here; give that one a name of its own."
-                raise parser.error(token.place, why)
-        alone = len(items) == 1 and not explicit and not item.template and not base_name(name)
+        alone = len(every) == 1 and not (explicit or item.template or item.owner or base_name(name))
         plain = self.as_function(item, parser) if alone else None
         if plain and (call := self.plain_call(plain, arguments, token, parser)) is not None:
             return call
@@ -106,14 +111,13 @@ class Functions(ArgumentBinder):
 
     def parse_plain(self, item: FunctionItem, parser: Any) -> ast.Function | None:
         own = parser.alike()
-        self.tokens.at = item.start
-        while self.tokens.next.text in MODIFIERS or self.tokens.next.kind in ("string", "pragma"):
-            self.tokens.take()
+        self.tokens.at = self.specifiers(item.start)
         kind = own.accept_type()
         if not isinstance(kind, str) or self.tokens.next.text != item.name:
             return None
         self.tokens.take()
         self.stack.append(item)
+        self.running.append(())
         try:
             made = own.function(self.tokens.tokens[item.start].place, item.name, kind)
             if made is None or own.symbols.dynamic or any(d.shared for d in made.declared.values()):
@@ -123,6 +127,7 @@ class Functions(ArgumentBinder):
                 return None
         finally:
             self.stack.pop()
+            self.running.pop()
         text = self.tokens.text[self.tokens.tokens[item.start].start : self.tokens.tokens[self.tokens.at - 1].stop]
         words = set(re.findall(r"\w+", text))  # a macro with several meanings has the last one in the adjoint's file
         members = any(n in ("[", ".") for p in made.params for n in p.name)
@@ -143,6 +148,15 @@ class Functions(ArgumentBinder):
             owner = owner.seen_as(item.owner)
         return self.inline(parser, item, arguments, token, [], owner)
 
+    def special(self, parser: Any, item: FunctionItem, given: tuple) -> FunctionItem | None:
+        """The function that stands for a template with these arguments: `template <> double f<double>(double v)`."""
+        for other in self.items.get(item.name, ()) if item.template else ():
+            if other.special and other.space == item.space:
+                self.tokens.at = other.special
+                if alike(tuple(self.template_arguments(parser)), given):
+                    return other
+        return None
+
     def construct(
         self, parser: Any, kind: StructType, arguments: list[Value], token: Token, part: Struct | None = None
     ) -> Value:
@@ -151,26 +165,15 @@ class Functions(ArgumentBinder):
         if item is None:
             raise parser.error(token.place, f"{kind} has no constructor of these {len(arguments)} arguments.")
         made = part or parser.copy(kind.short.lower(), kind, None, token.place)
-        self.inline(parser, item, arguments, token, [], made)
+        self.inline(parser, item, arguments, token, [], made.as_base(item.owner))
         arrays = any(isinstance(m, Elements) for m in made.members.values())
         return replace(made, temporary=True) if arrays else made
-
-    def check_copied(self, parser: Any, kind: StructType, method: str, place: Place) -> None:
-        """Reject a struct that does something of its own where it is copied: by this method, or by its constructor."""
-        if self.copies(kind, method or kind.short):
-            what = f"an {method}" if method else "a constructor"
-            raise parser.error(place, f"{kind} has {what} of its own for copies; leave it out, or copy the members.")
-        for part in (*kind.bases, *(m.type for m in kind.members if not m.pointer)):
-            if isinstance(part, StructType):
-                self.check_copied(parser, part, method, place)
 
     def inline(
         self, parser: Any, item: FunctionItem, arguments: list[Value], token: Token, explicit: list,
         owner: Struct | None = None,
     ) -> Value:  # fmt: skip
         """The statements of the function, appended to the pending ones, and its value."""
-        if item in self.stack or len(self.stack) > DEEP:
-            raise parser.error(token.place, f"{item.name} calls itself; recursion is outside the subset, write a loop.")
         symbols = parser.symbols
         state = parser.state()
         self.inlined += 1
@@ -182,13 +185,22 @@ class Functions(ArgumentBinder):
         symbols.scopes, symbols.types = [*scopes, {**inside.values, **own}], [*types, {**inside.types}]
         parser.inside_call, parser.result, parser.returned = True, None, None
         try:
-            self.bind(parser, item, arguments, token, explicit)
+            given = self.bind_template(parser, item, arguments, token, explicit)
+            running = list(zip(self.stack[:-1], self.running, strict=True))
+            self.running.append(given)
+            if special := self.special(parser, item, given):
+                return self.inline(parser, special, arguments, token, [], owner)
+            if len(self.stack) > DEEP or any(i is item and alike(own, given) for i, own in running):
+                why = f"{item.name} calls itself; recursion is outside the subset, write a loop."
+                raise parser.error(token.place, why)
+            self.bind(parser, item, arguments, token)
             parser.body_end = self._close(item.body)
             if owner is not None and item.name == owner.type.short:
                 self.initialize(parser, item, owner)
             value = self.body(parser, item, token)
         finally:
             self.stack.pop()
+            del self.running[len(self.stack) :]
             self.outside.pop()
             parser.restore(state)
         return value
@@ -263,6 +275,8 @@ class Functions(ArgumentBinder):
         """`: re(r), im(i)` of a constructor."""
         tokens = self.tokens
         tokens.at = self._close(item.params) + 1
+        while tokens.next.text not in (":", "{"):  # noexcept
+            tokens.take()
         named = {t.text for t in tokens.tokens[tokens.at : item.body]}
         for base in (b for b in owner.type.bases if b.short not in named and parser.is_constructed(b, tokens.next)):
             self.construct(parser, base, [], tokens.next, owner.seen_as(base))
@@ -270,31 +284,34 @@ class Functions(ArgumentBinder):
             return
         order = list(owner.members)
         while tokens.next.text != "{":
-            name = tokens.identifier("a member's name")
-            part = next((b for b in owner.type.bases if b.short == name.text and tokens.next.text != "<"), None)
-            if part is not None:
+            name, kind = tokens.next, parser.accept_type()
+            if kind is owner.type or kind in owner.type.bases:  # another constructor, or that of a base
                 close = ")" if tokens.take().text == "(" else "}"
-                self.construct(parser, part, [parser.full() for _ in tokens.items(close)], name, owner.seen_as(part))
+                part = owner if kind is owner.type else owner.seen_as(kind)
+                self.construct(parser, kind, [parser.full() for _ in tokens.items(close)], name, part)
                 tokens.accept(",")
                 continue
+            tokens.at -= kind is not None
+            name = tokens.identifier("a member's name")
             if name.text not in order:
                 why = "write the members in the order of their declaration, in which C++ sets them."
                 raise parser.error(name.place, f"{name.text}: {why}" if name.text in owner.members else NO_BASE)
             order = order[order.index(name.text) + 1 :]
-            tokens.take()
-            place = tokens.next.place
-            values = [parser.full() for _ in tokens.items(")" if tokens.tokens[tokens.at - 1].text == "(" else "}")]
-            value = values[0] if values else ZERO
-            parser.store(owner.members[name.text], value, place)
+            member, place = owner.members[name.text], tokens.next.place
+            if isinstance(member, Struct) and tokens.next.text in ("(", "{"):
+                parser.set_member(member, parser.constructed(member.type, name), place)
+            else:
+                close = ")" if tokens.take().text == "(" else "}"
+                values = [parser.full() for _ in tokens.items(close)]
+                several = isinstance(member, Elements)
+                parser.set_member(member, values if several else values[0] if values else ZERO, place)
             tokens.accept(",")
 
     def body(self, parser: Any, item: FunctionItem, token: Token) -> Value:
         tokens, symbols = self.tokens, parser.symbols
-        tokens.at = item.start
-        while tokens.next.text in MODIFIERS or tokens.next.kind in ("string", "pragma"):
-            tokens.take()
+        tokens.at = self.specifiers(item.start)
         constructor = item.owner is not None and item.name == item.owner.short
-        deduced = not constructor and (bool(item.scopes and not item.returns) or tokens.accept("auto"))
+        deduced = not constructor and not item.returns and (bool(item.scopes) or tokens.accept("auto"))
         tokens.at = item.returns or tokens.at
         kind = None if constructor or deduced else parser.accept_type()
         reference = tokens.next.text == "&"

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from minigrad.adjoint.frontend.symbols import Enum, SymbolTable
+from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import BYTES, TYPES, Expr, Name, Number, Place, is_float
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.preprocessor import tokenize
 from minigrad.adjoint.language.rewrite import constant, int_literal, int_value
-from minigrad.adjoint.language.values import Elements, Pointer, StructType
+from minigrad.adjoint.language.values import Elements, Enum, Pointer, StructType
 
 
 def typed_macros(tokens: TokenStream, macros: Mapping[str, list[Token]]) -> tuple[dict[str, Name], dict[str, Expr]]:

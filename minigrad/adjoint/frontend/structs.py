@@ -32,6 +32,28 @@ class StructParser(TypeParser):
 
     body_end = 0  # the token that ends the body of the function being parsed
 
+    def bases(self, brace: int) -> tuple[StructType, ...]:
+        """The structs that a struct extends: `struct B : public A {`, read back from its brace."""
+        tokens, found = self.tokens, list[StructType]()
+        start = brace
+        while tokens.tokens[start].text not in (":", ";", "}", "struct", "class") and start:
+            start -= 1
+        if tokens.tokens[start].text != ":":
+            return ()
+        tokens.at = start
+        while tokens.at < brace:
+            tokens.take()
+            tokens.forbid("a virtual base is outside the subset; leave virtual out.", "virtual")
+            tokens.accept("public") or tokens.accept("private") or tokens.accept("protected")
+            place, kind = tokens.next.place, self.expect_type()
+            if not isinstance(kind, StructType) or "virtual" in kind.text.split():
+                why = (
+                    f"{kind} has virtual methods and is extended; leave virtual out, and call the method that is meant."
+                )
+                raise self.error(place, why)
+            found.append(kind)
+        return tuple(found)
+
     def part(self, value: Struct, kind: StructType) -> Struct | None:
         """The object, or the one of which it is a part, as the struct `kind`, where it is or extends that."""
         of = next((s for s in (value, value.whole) if s and (s.type is kind or s.type.extends(kind))), None)

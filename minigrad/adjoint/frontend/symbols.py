@@ -1,9 +1,10 @@
 """The names known at the cursor: the symbol table of variables and types, and the parser of types."""
 
+import re
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import BYTES, TYPES, Expr, Place, Stmt, base_name, unused_name
@@ -12,6 +13,7 @@ from minigrad.adjoint.language.rewrite import ZERO, constant, times
 from minigrad.adjoint.language.values import (
     VECTORS,
     Elements,
+    Enum,
     Kind,
     Pointer,
     PointerVariable,
@@ -29,16 +31,8 @@ ALIASES = {"__half2": "half2", "nv_bfloat162": "__nv_bfloat162"}
 CHARS = ("signed char", "unsigned char")
 FLOATS_AS = {"int": ("float",), "unsigned": ("float",), "long long": ("double",), "unsigned char": ("float",)}
 LOCAL_TYPES = ("struct", "enum", "class", "union")
+CONVERSION = re.compile(r"operator(?=[A-Za-z_:])")  # the name of a method
 Symbol = ast.Declare | ast.Parameter | Value | PointerVariable
-
-
-class Enum(NamedTuple):
-    """An enum, whose values are whole numbers of this type. scoped: enum class, whose names stand behind its own."""
-
-    type: str
-    scoped: bool
-    values: dict[str, str]
-    file: str  # that has it, which the adjoint includes; empty for the kernel's own
 
 
 class SymbolTable:
@@ -175,6 +169,8 @@ class TypeParser:
             at += 2
         elif tokens[at].text == "::":
             at += 1
+        while self.functions and tokens[at].text in self.functions.namespaces and tokens[at + 1].text == "::":
+            at += 2
         name = tokens[at].text
         if tokens[at].kind != "name" or name in LOCAL_TYPES:
             return None, 0
@@ -205,7 +201,9 @@ class TypeParser:
             return struct
         if self.functions and name in self.functions:
             return None
-        return TYPES.get(name) or VECTORS.get(ALIASES.get(name, name)) or _known(plain(name))
+        return (
+            TYPES.get(name) or VECTORS.get(name) or VECTORS.get(ALIASES.get(name, plain(name))) or _known(plain(name))
+        )
 
     def peek_type(self) -> Kind | None:
         """The type that begins at the cursor; None where no type does. The cursor stays."""
@@ -342,8 +340,8 @@ class TypeParser:
     def conversions(self, value: Value, kind: StructType | None = None) -> list[str]:
         """The methods by which C++ makes a number of an object, `operator double()`, or this struct."""
         methods = value.type.methods if isinstance(value, Struct) and self.functions else {}
-        found = {name: items[0] for name, items in methods.items() if items[0].returns}
-        kinds = {name: self.functions.kind_of(item, item.returns, self) for name, item in found.items()}
+        found = {name: items[0] for name, items in methods.items() if items[0].returns and CONVERSION.match(name)}
+        kinds = {name: self.functions.kind_of(i, i.returns, self) for name, i in found.items()}
         return [name for name, own in kinds.items() if (own is kind if kind else isinstance(own, str))]
 
     def conversion(self, value: Struct, place: Place) -> Expr:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, is_float
@@ -20,6 +21,15 @@ class Member:
     enum: str = ""  # the name of its type, which holds whole numbers
 
 
+class Enum(NamedTuple):
+    """An enum, whose values are whole numbers of this type. scoped: enum class, whose names stand behind its own."""
+
+    type: str
+    scoped: bool
+    values: dict[str, str]
+    file: str  # that has it, which the adjoint includes; empty for the kernel's own
+
+
 @dataclass(eq=False)
 class StructType:
     """A struct: its members in order, its text, and the methods by name as numbers of tokens.
@@ -35,6 +45,7 @@ class StructType:
     types: dict[str, "Kind"] = field(default_factory=dict)
     values: dict[str, "Value"] = field(default_factory=dict)
     arguments: tuple = ()
+    space: tuple[str, ...] = ()  # the namespace that it stands in
     bases: tuple["StructType", ...] = ()  # that it extends: their members are the first of its own
 
     def __str__(self) -> str:
@@ -212,6 +223,7 @@ class FunctionName:
     """A function as the argument of a template."""
 
     name: str
+    path: tuple[str, ...] = ()  # ahead of it
     type: str = "function"
 
 
@@ -231,6 +243,12 @@ class FunctionItem:
     scopes: tuple[list, list] | None = None  # of a lambda: the variables and types known where it stands
     returns: int = 0  # of a lambda: the token of its type, if it has one; of a conversion: that of its type
     counts: int = 0  # of its parameters
+    templates: list[list[tuple[bool, str, int]]] = field(default_factory=list)  # those of its struct, and its own
+    special: int = 0  # of `template <> double f<double>(`: the token of the <
+    within: str = ""  # of a method with a body outside: its struct
+    arguments: int = 0  # and the < behind that name
+    space: tuple[str, ...] = ()  # the namespace that it stands in
+    friend: bool = False  # written in a struct, of which it is no method
     type: str = "function"
 
 
