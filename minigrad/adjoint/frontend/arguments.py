@@ -65,15 +65,17 @@ class ArgumentBinder(FileItems):
         around = () if path[:1] == ("",) else self.stack[-1].space if self.stack else self.space
         path = (*self.namespaces.get(path[0], path[:1]), *path[1:]) if path and path[0] else path[1:]
         spaces = [(*around[:n], *path) for n in range(len(around), -1, -1)]
+        ahead = [i for i in items if min(i.start, self.declared.get((i.space, i.name), i.start)) < self.tokens.at]
+        items = ahead or ([] if base_name(items[0].name) and not path else items)
         found = next(filter(None, ([i for i in items if i.space == space] for space in spaces)), [])
         if path:
             return found or [i for i in items if path[0] != "std" and i.space[-len(path) :] == path]
         with_types = {a.type.space for a in arguments if isinstance(a, Struct)} - {()}
-        named = self.used | {(*space, items[0].name) for space in with_types}
+        named = self.used | {(*space, token.text) for space in with_types}
         found += [i for i in items if i not in found and (i.friend or {i.space, (*i.space, i.name)} & named)]
-        if base_name(items[0].name) and not found:
+        if base_name(token.text) and not found:
             return []  # CUDA's
-        if base_name(items[0].name) and all(i.space and i.space != around[: len(i.space)] for i in found):
+        if base_name(token.text) and all(i.space and i.space != around[: len(i.space)] for i in found):
             why = f"{token.text} is a function of CUDA, and one of a namespace here; give that one a name of its own."
             raise self.tokens.error(token.place, why)
         return found or items
@@ -136,7 +138,7 @@ class ArgumentBinder(FileItems):
                 of_template = kind is None and self.templates.keys() & set(texts) and "::" not in texts
                 own = arguments[n].type
                 assert isinstance(own, StructType)
-                if of_template and own.short not in texts:
+                if of_template and self.of_template(own, texts) is None:
                     return False
                 other = kind is not None and kind is not own and not own.extends(kind)
             else:
@@ -151,10 +153,13 @@ class ArgumentBinder(FileItems):
             return False
         return bool(parser.conversions(value) if isinstance(kind, str) else parser.converts_to(value, kind))
 
+    def is_explicit(self, item: FunctionItem) -> bool:
+        """True for a conversion that C++ does not make of itself."""
+        return "explicit" in {t.text for t in self.tokens.tokens[item.start : item.params]}
+
     def converts(self, item: FunctionItem, value: Value, parser: Any) -> bool:
         """True for a constructor by which a value becomes an object where one is needed."""
-        words = [t.text for t in self.tokens.tokens[item.start : item.params]]
-        if "explicit" in words or not item.counts or self.kind_of(item, item.params + 1, parser) is item.owner:
+        if self.is_explicit(item) or not item.counts or self.kind_of(item, item.params + 1, parser) is item.owner:
             return False
         before, self.converting = self.converting, True
         try:
@@ -264,9 +269,15 @@ class ArgumentBinder(FileItems):
                 bound[b.name.text] = self.bound(parser, item, b, value, token.place, pure, reached)
         scope.update(bound)
 
+    def of_template(self, kind: StructType, texts: list[str]) -> StructType | None:
+        """The struct, or one that it extends, whose name is among these words."""
+        inner = (self.of_template(base, texts) for base in kind.bases)
+        return kind if kind.short in texts else next(filter(None, inner), None)
+
     def deduce(self, item: FunctionItem, parameter: list[Token], kind: Kind, types: dict, scope: dict) -> None:
         """The arguments of a function's template that the type of one of its arguments shows."""
         texts = [t.text for t in parameter]
+        kind = (isinstance(kind, StructType) and self.of_template(kind, texts)) or kind
         if isinstance(kind, StructType) and kind.arguments and kind.short in texts:  # `Row<T, N>`
             inner = texts[texts.index(kind.short) + 1 :]
             inner = inner[: inner.index(">")] if ">" in inner else []

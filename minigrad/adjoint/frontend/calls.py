@@ -145,6 +145,18 @@ class CallParser(StructParser):
             raise self.error(place, f"{value.type} can become several types here; call a method of it instead.")
         return self.number(self.method(value, name, [], Token("name", name, place)), place)
 
+    def as_kind(self, value: Value, kind: Kind | None, place: Place) -> Value:
+        """The value as one of a type to which C++ converts it of itself."""
+        if kind is None or isinstance(value, Pointer | Elements | Braces) or value.type is kind or value.type == kind:
+            return value
+        if isinstance(kind, str):
+            return self.number(value, place) if isinstance(value, Struct) else value
+        if isinstance(value, Struct) and value.type.extends(kind):
+            return value.seen_as(kind)
+        if (name := self.converts_to(value, kind)) and isinstance(value, Struct):
+            return self.method(value, name, [], Token("name", name, place))
+        return self.construct(kind, [value], Token("name", kind.short, place)) if name else value
+
     def converts_to(self, value: Value, kind: StructType) -> str:
         """The method by which C++ makes this struct of a value, which for a constructor has its name; or ""."""
         if self.functions is None:
@@ -228,13 +240,7 @@ class CallParser(StructParser):
         if len(values) > len(kind.members):
             raise self.error(place, f"{kind} has {len(kind.members)} members; got {len(values)} values.")
         if any(m.dims for m in kind.members):
-            made = self.copy(kind.short.lower(), kind, None, place)
-            for m, value in zip_longest(kind.members, values):
-                if value is not None or not m.value:
-                    own = (
-                        [] if value is None and m.dims else self.first_value(m.type, place) if value is None else value
-                    )
-                    self.set_member(made.members[m.name], own, place)
+            made = self.copy(kind.short.lower(), kind, None, place, values)
             return replace(made, temporary=True)
         members: dict[str, Value] = {}
         for m, value in zip_longest(kind.members, values):
@@ -304,14 +310,12 @@ class CallParser(StructParser):
         return self.functions.construct(self, kind, arguments, token)
 
     def is_constructed(self, kind: StructType, token: Token) -> bool:
-        """True if a constructor without arguments sets members of the struct. Raises the error of one in a member."""
-        for m in kind.members:
-            if isinstance(m.type, StructType) and not m.pointer and self.is_constructed(m.type, token):
-                raise self.error(token.place, f"the constructor of {m.type} runs for the member {m.name}; set it here.")
-        own = kind.methods.get(kind.short, ())
-        if not own and (base := next((b for b in kind.bases if self.is_constructed(b, token)), None)):
-            raise self.error(token.place, f"the constructor of {base} runs for {kind}; give {kind} one of its own.")
-        return any(self.functions and self.functions.constructs(i, self) for i in own)
+        """True if a constructor without arguments sets members of the struct, of one that it extends or holds."""
+        own = [i for i in kind.methods.get(kind.short, ()) if i.owner is kind]
+        if own:
+            return any(self.functions and self.functions.constructs(i, self) for i in own)
+        parts = (*kind.bases, *(m.type for m in kind.members if not m.pointer))
+        return any(isinstance(part, StructType) and self.is_constructed(part, token) for part in parts)
 
     def group_call(self, name: Token) -> Value | None:
         """A call of cooperative_groups; None where the name is the file's own."""

@@ -58,7 +58,7 @@ class ExpressionParser(CallParser):
                 raise self.error(token.place, f"** is no operator of C++; {POWER}.")
             right, needed = self.isolated(lambda op=op: self.value(ast.PRECEDENCE[op]))  # type: ignore[misc]
             if op in ("&&", "||"):
-                left, right = (self.truth(v, place) if isinstance(v, Elements | Pointer) else v for v in (left, right))
+                left, right = self.truth(left, place), self.truth(right, place)
             if needed and op in ("&&", "||"):
                 left = self.short_circuit(op, self.number(left, place), self.number(right, place), needed, place)
                 continue

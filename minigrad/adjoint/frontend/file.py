@@ -145,6 +145,8 @@ class FileParser:
             self.type_item(start)
         elif self.functions.is_declaration(start):
             self.statements.skip_to_semicolon()
+            named = (a.text for a, b in pairwise(tokens.tokens[start : tokens.at]) if b.text == "(")
+            self.functions.declared.setdefault((self.functions.space, next(named, "")), start)
         else:
             self.constants(start)
 

@@ -16,7 +16,7 @@ from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Place, base_name
 from minigrad.adjoint.language.control_flow import normalize_jumps, structured
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token
-from minigrad.adjoint.language.rewrite import ZERO, constant, flatten
+from minigrad.adjoint.language.rewrite import ZERO, flatten
 from minigrad.adjoint.language.values import (
     VECTORS,
     Elements,
@@ -27,20 +27,13 @@ from minigrad.adjoint.language.values import (
     Struct,
     StructType,
     Value,
+    alike,
     is_expression,
 )
 from minigrad.adjoint.language.values import leaves as numbers
 
 NO_BASE = "a constructor sets the members of its own struct alone; write them out."
 DEEP = 40  # calls within one another
-
-
-def alike(some: tuple, others: tuple) -> bool:
-    """True for equal arguments of a template."""
-    return len(some) == len(others) and all(
-        a is b or a == b or (is_expression(a) and is_expression(b) and constant(a) == constant(b) is not None)
-        for a, b in zip(some, others, strict=True)
-    )
 
 
 class Functions(ArgumentBinder):
@@ -50,7 +43,9 @@ class Functions(ArgumentBinder):
         self, parser: Any, name: str, arguments: list[Value], token: Token, explicit: list, path: tuple[str, ...] = ()
     ) -> Value:
         every = [i for i in self.items[name] if not i.kernel]
-        items = [i for i in self.visible(every, path, arguments, token) if not i.special]
+        items = [
+            i for i in self.visible(every, path, arguments, token) if not i.special and (i.template or not explicit)
+        ]
         item = self.chosen(name, items, arguments, token, parser)
         if item is None and (name in INTRINSICS or base_name(name) or name.removeprefix("make_") in VECTORS):
             return parser.builtin(name, arguments, token)
@@ -58,6 +53,8 @@ class Functions(ArgumentBinder):
         if any_number and item in (None, *any_number):
             why = f"{name} takes any number of arguments; write a function for each number of them."
             raise parser.error(token.place, why)
+        if every and not items:
+            raise parser.error(token.place, f"no template {name} of this file takes these arguments; write it.")
         if item is None:
             counts = sorted({str(len(self._commas(i))) for i in items})
             what = f"takes {' or '.join(counts)} arguments; got {len(arguments)}"
@@ -162,10 +159,13 @@ class Functions(ArgumentBinder):
     ) -> Value:
         """A new struct by its constructor. part: one that a struct extends, whose own constructor has made it."""
         item = self.chosen(kind.short, kind.methods.get(kind.short, []), arguments, token, parser)
-        if item is None:
+        if item is None and arguments:
             raise parser.error(token.place, f"{kind} has no constructor of these {len(arguments)} arguments.")
-        made = part or parser.copy(kind.short.lower(), kind, None, token.place)
-        self.inline(parser, item, arguments, token, [], made.as_base(item.owner))
+        made = part or parser.copy(kind.short.lower(), kind, None, token.place, bare=True)
+        if item is not None:
+            self.inline(parser, item, arguments, token, [], made.as_base(item.owner))
+        if item is None or item.owner is not kind:  # C++ writes it, or has it from a base
+            self.set_parts(parser, made, {}, token, item.owner if item else None)
         arrays = any(isinstance(m, Elements) for m in made.members.values())
         return replace(made, temporary=True) if arrays else made
 
@@ -277,35 +277,56 @@ class Functions(ArgumentBinder):
         tokens.at = self._close(item.params) + 1
         while tokens.next.text not in (":", "{"):  # noexcept
             tokens.take()
-        named = {t.text for t in tokens.tokens[tokens.at : item.body]}
-        for base in (b for b in owner.type.bases if b.short not in named and parser.is_constructed(b, tokens.next)):
-            self.construct(parser, base, [], tokens.next, owner.seen_as(base))
-        if not tokens.accept(":"):
-            return
-        order = list(owner.members)
-        while tokens.next.text != "{":
-            name, kind = tokens.next, parser.accept_type()
-            if kind is owner.type or kind in owner.type.bases:  # another constructor, or that of a base
-                close = ")" if tokens.take().text == "(" else "}"
-                part = owner if kind is owner.type else owner.seen_as(kind)
-                self.construct(parser, kind, [parser.full() for _ in tokens.items(close)], name, part)
+        places: dict[Any, int] = {}  # the brackets behind names of members and bases
+        if tokens.accept(":"):
+            while tokens.next.text != "{":
+                name, kind = tokens.next, parser.accept_type()
+                name = tokens.identifier("a member's name") if kind is None else name
+                if kind is None and name.text not in owner.members:
+                    raise parser.error(name.place, NO_BASE)
+                places[kind or name.text] = tokens.at
+                tokens.at = self._close(tokens.at) + 1
                 tokens.accept(",")
-                continue
-            tokens.at -= kind is not None
-            name = tokens.identifier("a member's name")
-            if name.text not in order:
-                why = "write the members in the order of their declaration, in which C++ sets them."
-                raise parser.error(name.place, f"{name.text}: {why}" if name.text in owner.members else NO_BASE)
-            order = order[order.index(name.text) + 1 :]
-            member, place = owner.members[name.text], tokens.next.place
-            if isinstance(member, Struct) and tokens.next.text in ("(", "{"):
-                parser.set_member(member, parser.constructed(member.type, name), place)
+        if owner.type in places:  # another constructor
+            self.construct_part(parser, owner, places[owner.type])
+        else:
+            self.set_parts(parser, owner, places, tokens.tokens[item.params - 1])
+
+    def construct_part(self, parser: Any, part: Struct, at: int) -> None:
+        tokens = self.tokens
+        tokens.at = at
+        close = ")" if tokens.take().text == "(" else "}"
+        values = [parser.full() for _ in tokens.items(close)]
+        self.construct(parser, part.type, values, tokens.tokens[at - 1], part)
+
+    def set_parts(
+        self, parser: Any, owner: Struct, places: dict[Any, int], token: Token, made: StructType | None = None
+    ) -> None:
+        """What a constructor does ahead of its body, in the order of C++. made: the base that has been constructed."""
+        kind, tokens = owner.type, self.tokens
+        for base in (b for b in kind.bases if b is not made):
+            if base in places:
+                self.construct_part(parser, owner.seen_as(base), places[base])
+            elif parser.is_constructed(base, token):
+                self.construct(parser, base, [], token, owner.seen_as(base))
             else:
-                close = ")" if tokens.take().text == "(" else "}"
-                values = [parser.full() for _ in tokens.items(close)]
-                several = isinstance(member, Elements)
-                parser.set_member(member, values if several else values[0] if values else ZERO, place)
-            tokens.accept(",")
+                self.set_parts(parser, owner.seen_as(base), {}, token)
+        for m in kind.members[sum(len(b.members) for b in kind.bases) :]:
+            member, value = owner.members[m.name], None
+            if m.name not in places:
+                value = parser.initial(kind, m, owner.members) if m.value else parser.unset(m, False, token.place)
+            else:
+                tokens.at = at = places[m.name]
+                if isinstance(member, Struct):
+                    value = parser.constructed(m.type, tokens.tokens[at - 1])
+                else:
+                    close = ")" if tokens.take().text == "(" else "}"
+                    values = [parser.full() for _ in tokens.items(close)]
+                    value = values if isinstance(member, Elements) else values[0] if values else ZERO
+            if value is not None:
+                parser.set_member(member, value, token.place)
+            elif isinstance(member, Struct):
+                self.set_parts(parser, member, {}, token)
 
     def body(self, parser: Any, item: FunctionItem, token: Token) -> Value:
         tokens, symbols = self.tokens, parser.symbols

@@ -34,6 +34,7 @@ class FileItems:
         self.struct_bodies: dict[str, tuple[int, str]] = {}  # the token of the brace, and the text
         self.outside_bodies: dict[str, list[FunctionItem]] = {}  # of methods, by the struct
         self.space: tuple[str, ...] = ()  # the namespace around the cursor, and then that of the kernel
+        self.declared: dict[tuple, int] = {}  # functions whose bodies come later: namespace and name, and the token
         self.namespaces: dict[str, tuple[str, ...]] = {}  # those of the file, and other names of them
         self.used: set[tuple[str, ...]] = set()  # namespaces, and names in them, of which a `using` makes more use
         self.struct_spaces: dict[str, tuple[str, ...]] = {}
@@ -241,7 +242,7 @@ class FileItems:
             given = item.templates[0] if made.arguments and item.templates else []
             if made.arguments:
                 words = [t.text for t in self.tokens.tokens[item.arguments : item.arguments + 2 * len(given) + 1]]
-                if special or words[1::2] != [name for _, name, _ in given]:
+                if special or not given or words[1::2] != [name for _, name, _ in given]:
                     why = f"{made.short}::{item.name} is not for all arguments of the template; write it in the struct."
                     raise self.tokens.error(self.tokens.tokens[item.start].place, why)
             for (is_type, name, _), value in zip(given, made.arguments, strict=False):

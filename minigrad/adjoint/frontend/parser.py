@@ -298,6 +298,13 @@ class StatementParser(AssignmentParser):
         tokens = self.tokens
         if tokens.next.text == "{":
             tokens.at = self.matching(tokens.at) + 1
+        elif tokens.next.text in ("if", "for", "while"):
+            while tokens.take().text != "(":
+                pass
+            self.skip_arguments()
+            self.skip_statement()
+            if tokens.accept("else"):
+                self.skip_statement()
         else:
             self.skip_to_semicolon()
         return []

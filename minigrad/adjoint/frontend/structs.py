@@ -1,6 +1,7 @@
 """Structs and vectors: values made of braces and constructors, copied and stored member by member."""
 
 from collections.abc import Callable
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
@@ -12,7 +13,6 @@ from minigrad.adjoint.language.rewrite import ZERO, assigned, constant, plus, ti
 from minigrad.adjoint.language.values import (
     VECTORS,
     Bits,
-    Braces,
     Elements,
     Kind,
     Member,
@@ -69,18 +69,6 @@ class StructParser(TypeParser):
         made = self.part(target, kind) if isinstance(target, Struct) else None
         return Pointer(None, target=self.frozen(made, place)) if made else pointer
 
-    def as_kind(self, value: Value, kind: Kind | None, place: Place) -> Value:
-        """The value as one of a type to which C++ converts it of itself."""
-        if kind is None or isinstance(value, Pointer | Elements | Braces) or value.type is kind or value.type == kind:
-            return value
-        if isinstance(kind, str):
-            return self.number(value, place) if isinstance(value, Struct) else value
-        if isinstance(value, Struct) and value.type.extends(kind):
-            return value.seen_as(kind)
-        if (name := self.converts_to(value, kind)) and isinstance(value, Struct):
-            return self.method(value, name, [], Token("name", name, place))
-        return self.construct(kind, [value], Token("name", kind.short, place)) if name else value
-
     def converted(self, kind: Kind, stars: int, value: Value, place: Place, reference: bool = False) -> Value:
         if isinstance(value, Struct) and value.type is kind and not stars:
             return value
@@ -130,16 +118,19 @@ class StructParser(TypeParser):
             raise self.error(place, f"a pointer to {pointer.type} is cast to {kind}*, another type of element.")
         return Pointer(VectorView(array.name, kind, 1, array.joint, (), array.const, base=pointer, count=count))
 
-    def converts_to(self, value: Value, kind: StructType) -> str:
-        raise NotImplementedError  # the parser of calls has it
-
-    def method(self, value: Struct | StructType, name: str, arguments: list[Value], token: Token) -> Value:
+    def as_kind(self, value: Value, kind: Kind | None, place: Place) -> Value:
         raise NotImplementedError  # the parser of calls has it
 
     def filled(self, kind: StructType, values: list[Value], place: Place) -> Struct:
         raise NotImplementedError  # the parser of calls has it
 
     def initial(self, kind: StructType, m: Member, members: dict[str, Value]) -> Any:
+        raise NotImplementedError  # the parser of calls has it
+
+    def first_value(self, kind: Kind, place: Place) -> Value:
+        raise NotImplementedError  # the parser of calls has it
+
+    def constructor(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
         raise NotImplementedError  # the parser of calls has it
 
     def set_member(self, member: Value, value: Any, place: Place) -> None:
@@ -152,29 +143,56 @@ class StructParser(TypeParser):
         narrower = is_float(e.type) and kind != e.type and not (kind == "double" and e.type == "float")
         return ast.Cast(kind, e) if narrower or (not is_float(kind) and e.type != kind) or kind == "double" else e
 
-    def copy(self, name: str, kind: StructType, value: Struct | None, place: Place) -> Struct:
-        """A new variable for each member."""
+    def copy(
+        self, name: str, kind: StructType, value: Struct | None, place: Place, given: list[Any] | None = None,
+        bare: bool = False,
+    ) -> Struct:  # fmt: skip
+        """A new variable for each member. given: the values of the first ones in braces, which leave zeros.
+
+        bare: a constructor sets them.
+        """
         if value is not None and self.functions:
             self.functions.check_copied(self, kind, "", place)
         if isinstance(value, Bits):
             return self.copied_bits(name, kind, value.numbers, place)
         members: dict[str, Value] = {}
-        for m in kind.members:
-            own = value.members[m.name] if value else None
+        for m, first in zip_longest(kind.members, given or ()):
+            own, its = value.members[m.name] if value else first, f"{name}_{m.name}"
+            if value is None and first is None and m.value and not bare:
+                own = self.initial(kind, m, members)
+            elif value is None and first is None and not m.pointer and not bare:
+                own = self.unset(m, given is not None, place)
             if m.pointer:
-                members[m.name] = self.frozen(own, place, m.name) if own is not None else Pointer(None)
-            elif isinstance(m.type, StructType) and not m.dims:
-                own = self.initial(kind, m, members) if value is None and m.value else own
-                members[m.name] = self.copy(f"{name}_{m.name}", m.type, own, place)  # type: ignore[arg-type]
+                members[m.name] = Pointer(None) if own is None else self.frozen(own, place, m.name)
             elif m.dims:
-                members[m.name] = self.copy_array(f"{name}_{m.name}", m, own, place)
-                if value is None and m.value:
-                    self.set_member(members[m.name], self.initial(kind, m, members), place)
+                members[m.name] = made = self.copy_array(its, m, own if value else None, place)
+                if value is None and own is not None:
+                    self.set_member(made, own, place)
+            elif isinstance(m.type, StructType):
+                own = self.as_kind(own, m.type, place) if own is not None else None
+                new = isinstance(own, Struct) and value is None and first is None  # and has no other name
+                members[m.name] = own if new else self.copy(its, m.type, own, place, bare=bare)  # type: ignore
             else:
-                own = self.initial(kind, m, members) if value is None and m.value else own
-                given = ZERO if own is None else self.as_type(str(m.type), self.number(own, place))
-                members[m.name] = self.symbols.fresh(f"{name}_{m.name}", str(m.type), given, place)
+                number = ZERO if own is None else self.as_type(str(m.type), self.number(own, place))
+                members[m.name] = self.symbols.fresh(its, str(m.type), number, place)
         return Struct(kind, members)
+
+    def unset(self, m: Member, zeros: bool, place: Place) -> Any:
+        """What C++ makes of a member to which nobody gives a value; None where it leaves it alone."""
+        if not isinstance(m.type, StructType):
+            return [] if m.dims and zeros else None
+        token = Token("name", m.name, place)
+        if not m.dims:
+            if self.is_constructed(m.type, token):
+                return self.construct(m.type, [], token)
+            return self.first_value(m.type, place) if zeros else None
+        if not zeros and not self.is_constructed(m.type, token) and not m.type.has_values:
+            return None
+        if (count := constant(m.dims[0]) or 0) * len(m.dims) not in range(1, 33):
+            raise self.error(
+                place, f"the constructor of {m.type} runs for each of {m.name}; leave that constructor out."
+            )
+        return [self.constructor(m.type, [], token) for _ in range(count)]
 
     def copied_bits(self, name: str, kind: StructType, numbers: tuple[Expr, ...], place: Place) -> Bits:
         """The bits as they are now: a new variable for each number."""

@@ -244,6 +244,8 @@ class TypeParser:
 
     def truth(self, value: Value, place: Place) -> Expr:
         """A condition; of a pointer, whether the launch gives its array."""
+        if isinstance(value, Struct) and "operatorbool" in value.type.methods:
+            return self.number(self.method(value, "operatorbool", [], Token("name", "operatorbool", place)), place)
         if isinstance(value, Pointer | Elements):
             return self.given(self.pointer(value, place))
         return self.number(value, place)
@@ -342,7 +344,8 @@ class TypeParser:
         methods = value.type.methods if isinstance(value, Struct) and self.functions else {}
         found = {name: items[0] for name, items in methods.items() if items[0].returns and CONVERSION.match(name)}
         kinds = {name: self.functions.kind_of(i, i.returns, self) for name, i in found.items()}
-        return [name for name, own in kinds.items() if (own is kind if kind else isinstance(own, str))]
+        named = [name for name, own in kinds.items() if (own is kind if kind else isinstance(own, str))]
+        return [n for n in named if not self.functions.is_explicit(found[n])] or named
 
     def conversion(self, value: Struct, place: Place) -> Expr:
         raise NotImplementedError  # the parser of calls has it
@@ -366,6 +369,9 @@ class TypeParser:
         raise NotImplementedError
 
     def construct(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
+        raise NotImplementedError
+
+    def method(self, value: Struct | StructType, name: str, arguments: list[Value], token: Token) -> Value:
         raise NotImplementedError
 
     def is_constructed(self, kind: StructType, token: Token) -> bool:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import count
+from itertools import count, pairwise
 from typing import NamedTuple
 
 from minigrad.adjoint.language.ast import Place
@@ -207,7 +207,8 @@ def template_parameters(found: list[Token], n: int) -> tuple[list[tuple[bool, st
         depth += (text == "<") - (text == ">") - 2 * (text == ">>")
         if depth <= 0 or (text == "," and depth == 1):
             if words:
-                made.append((words[0].text in ("typename", "class"), words[-1].text, default))
+                pointed = [b for a, b in pairwise(words) if a.text in ("*", "&") and b.kind == "name"]  # double (*F)()
+                made.append((words[0].text in ("typename", "class"), (pointed or words)[-1].text, default))
             words, default = [], 0
             if depth <= 0:
                 return made, n + 1

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, is_float
-from minigrad.adjoint.language.rewrite import ZERO, plus
+from minigrad.adjoint.language.rewrite import ZERO, constant, plus
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,11 @@ class StructType:
 
     def extends(self, other: "Kind | None") -> bool:
         return any(base is other or base.extends(other) for base in self.bases)
+
+    @property
+    def has_values(self) -> bool:
+        """True where its text gives members a value."""
+        return any(m.value or (isinstance(m.type, StructType) and m.type.has_values) for m in self.members)
 
     def base_at(self, n: int) -> "StructType | None":
         """The struct that it extends whose first member is its member n; the one without members, if any."""
@@ -295,6 +300,14 @@ def leaves(value: Value) -> Iterator[Expr]:
         yield value.offset
     elif not isinstance(value, Elements):
         yield value
+
+
+def alike(some: tuple, others: tuple) -> bool:
+    """True for equal arguments of a template."""
+    return len(some) == len(others) and all(
+        a is b or a == b or (is_expression(a) and is_expression(b) and constant(a) == constant(b) is not None)
+        for a, b in zip(some, others, strict=True)
+    )
 
 
 def has_floats(kind: Kind) -> bool:
