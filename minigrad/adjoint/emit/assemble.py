@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from minigrad.adjoint.decide import AdjointLaunch, Derived
 from minigrad.adjoint.decide.store_or_recompute import STORED
+from minigrad.adjoint.frontend.expressions import parse_expression
 from minigrad.adjoint.frontend.file import KernelFile
-from minigrad.adjoint.frontend.macros import parse_expression
 from minigrad.adjoint.language.ast import (
     CallStmt,
     Declare,

@@ -133,10 +133,12 @@ class CallParser(StructParser):
             raise self.error(token.place, f"{name} takes {arity(name)} arguments; got {len(numbers)}.")
         return ast.Call(name, numbers, result_type(name, [e.type for e in numbers]), token.place)
 
-    def method(self, value: Struct | StructType, name: str, arguments: list[Value], token: Token) -> Value:
+    def method(
+        self, value: Struct | StructType, name: str, arguments: list[Value], token: Token, explicit: Any = ()
+    ) -> Value:
         kind = value if isinstance(value, StructType) else value.type
         if self.functions and name in kind.methods:
-            return self.functions.method(self, value, name, arguments, token)
+            return self.functions.method(self, value, name, arguments, token, explicit)
         raise self.error(token.place, f"{kind} has no method {name} whose body stands in it.")
 
     def conversion(self, value: Struct, place: Place) -> Expr:
@@ -284,7 +286,7 @@ class CallParser(StructParser):
             self.tokens.at, (symbols.scopes, symbols.types) = at, outer
 
     def first_value(self, kind: Kind, place: Place) -> Value:
-        """What C++ makes of `{}`."""
+        """The value that C++ makes of `{}`."""
         return ZERO if isinstance(kind, str) else self.filled(kind, [], place)
 
     def static_member(self, kind: Kind, name: Token) -> Value:

@@ -1,17 +1,19 @@
 """The parser of expressions."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from minigrad.adjoint.frontend import intrinsics, macros
 from minigrad.adjoint.frontend.calls import CHANGES, CallParser
 from minigrad.adjoint.frontend.intrinsics import Group, is_packed
 from minigrad.adjoint.frontend.structs import Flat
-from minigrad.adjoint.frontend.symbols import IGNORED
+from minigrad.adjoint.frontend.symbols import IGNORED, SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, common_type, is_float
 from minigrad.adjoint.language.control_flow import known
 from minigrad.adjoint.language.dataflow import names_in, written
 from minigrad.adjoint.language.lexer import Token
+from minigrad.adjoint.language.preprocessor import tokenize
 from minigrad.adjoint.language.rewrite import ONE, ZERO, constant, negative
 from minigrad.adjoint.language.values import (
     Elements,
@@ -117,9 +119,8 @@ class ExpressionParser(CallParser):
         same = left.array and right.array and left.array.name == right.array.name
         same = same and left.array.indices == right.array.indices  # type: ignore[union-attr]
         if op.text not in ("-", *COMPARISONS[2:]) or not same:
-            raise self.error(
-                op.place, f"{op.text} of these pointers is outside the subset; compare indices of one array."
-            )
+            why = f"{op.text} of these pointers is outside the subset; compare indices of one array."
+            raise self.error(op.place, why)
         kind = "bool" if op.text in COMPARISONS else common_type(left.offset.type, right.offset.type)
         return ast.Binary(op.text, left.offset, right.offset, kind)
 
@@ -248,14 +249,15 @@ class ExpressionParser(CallParser):
             return intrinsics.method(self, value, name.text, [self.full() for _ in self.tokens.items(")")], name)
         if not isinstance(value, Struct):
             raise self.error(dot.place, f"{name.text} is asked of a value that has no members.")
-        if self.tokens.next.text in ("::", "<"):  # `d.Base::f()`
-            self.tokens.at -= 1
+        if name.text not in value.members and name.text not in value.type.methods and self.tokens.next.text in "::<":
+            self.tokens.at -= 1  # `d.Base::f()`
             base = self.expect_type()
             self.tokens.expect("::")
             value, name = value.as_base(base), self.tokens.identifier("a member's name")
-        if self.tokens.next.text == "(":
-            self.tokens.take()
-            return self.method(value, name.text, [self.full() for _ in self.tokens.items(")")], name)
+        template = self.tokens.next.text == "<" and name.text in value.type.methods
+        explicit = self.functions.template_arguments(self) if template else []
+        if self.tokens.accept("("):
+            return self.method(value, name.text, [self.full() for _ in self.tokens.items(")")], name, explicit)
         if name.text in value.type.values and name.text not in value.members:
             return value.type.values[name.text]
         if name.text not in value.members:
@@ -336,8 +338,7 @@ class ExpressionParser(CallParser):
 
     def operand(self) -> Value | PointerVariable:
         """A literal, a name, a call, a conversion, or an expression in parentheses."""
-        tokens = self.tokens
-        token = tokens.next
+        tokens, token = self.tokens, self.tokens.next
         if token.kind == "number":
             return macros.literal(tokens.take().text)
         if tokens.accept("("):
@@ -389,3 +390,11 @@ def _name(value: Value) -> str:
     if isinstance(value, Pointer):
         return value.moves.name if value.moves else "pointer"
     return value.name.replace(".", "_") if isinstance(value, ast.Name) else "value"
+
+
+def parse_expression(text: str, variables: Iterable[str] = ()) -> Expr:
+    """An expression of literals, builtins and these variables of type real."""
+    tokens = tokenize(text, text)
+    symbols = SymbolTable(tokens)
+    symbols.scopes[0] = {name: ast.Declare(name, "real") for name in variables}
+    return ExpressionParser(tokens, symbols).expression()

@@ -7,6 +7,7 @@ from typing import Any
 
 from minigrad.adjoint.frontend.assignments import by_name
 from minigrad.adjoint.frontend.declarations import STORAGE
+from minigrad.adjoint.frontend.expressions import ExpressionParser
 from minigrad.adjoint.frontend.inline import Functions
 from minigrad.adjoint.frontend.items import SEVERAL
 from minigrad.adjoint.frontend.macros import enumeration, typed_macros, whole_numbers
@@ -57,7 +58,7 @@ def parse(
     """
     tokens = tokenize(text, name, defines, find, ahead)
     defined = {name: [Token("number", str(value), Place(0, 0))] for name, value in defines.items() if name != "real"}
-    macros, formulas = typed_macros(tokens, tokens.macros | defined)
+    macros, formulas = typed_macros(tokens, tokens.macros | defined, ExpressionParser)
     parser = FileParser(tokens, SymbolTable(tokens, macros))
     parser.symbols.null, parser.symbols.formulas = null, formulas
     try:

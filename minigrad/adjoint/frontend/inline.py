@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from minigrad.adjoint.frontend.arguments import ArgumentBinder, storage
+from minigrad.adjoint.frontend.arguments import BY_USER, ArgumentBinder, storage
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS
 from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Place, base_name
@@ -46,14 +46,20 @@ class Functions(ArgumentBinder):
         items = [
             i for i in self.visible(every, path, arguments, token) if not i.special and (i.template or not explicit)
         ]
+        known = name in INTRINSICS or base_name(name)
+        if known and all(map(is_expression, arguments)):  # CUDA's needs no conversion to an object
+            items = [i for i in items if self.fits(i, arguments, parser)]
+            items = [i for i in items if BY_USER not in self.ranks(i, arguments, parser)]
         item = self.chosen(name, items, arguments, token, parser)
-        if item is None and (name in INTRINSICS or base_name(name) or name.removeprefix("make_") in VECTORS):
+        if item is None and (known or name.removeprefix("make_") in VECTORS):
             return parser.builtin(name, arguments, token)
-        any_number = [i for i in items if "..." in self.tokens.text[self._start(i.params) : self._start(i.body)]]
+        any_number = [i for i in items if "..." in self.tokens.between(i.params, i.body)]
         if any_number and item in (None, *any_number):
             why = f"{name} takes any number of arguments; write a function for each number of them."
             raise parser.error(token.place, why)
-        if every and not items:
+        if not items and (special := self.special(parser, every, tuple(explicit))):
+            return self.inline(parser, special, arguments, token, [])
+        if explicit and not items:
             raise parser.error(token.place, f"no template {name} of this file takes these arguments; write it.")
         if item is None:
             counts = sorted({str(len(self._commas(i))) for i in items})
@@ -68,10 +74,6 @@ class Functions(ArgumentBinder):
         if plain and (call := self.plain_call(plain, arguments, token, parser)) is not None:
             return call
         return self.inline(parser, item, arguments, token, explicit)
-
-    def _start(self, at: int) -> int:
-        """The place of a token in the text."""
-        return self.tokens.tokens[at].start
 
     def plain_call(self, plain: ast.Function, arguments: list[Value], token: Token, parser: Any) -> Value | None:
         """The call of a function that has an adjoint of its own; None where an argument is a part of an array."""
@@ -125,7 +127,7 @@ class Functions(ArgumentBinder):
         finally:
             self.stack.pop()
             self.running.pop()
-        text = self.tokens.text[self.tokens.tokens[item.start].start : self.tokens.tokens[self.tokens.at - 1].stop]
+        text = self.tokens.since(item.start)
         words = set(re.findall(r"\w+", text))  # a macro with several meanings has the last one in the adjoint's file
         members = any(n in ("[", ".") for p in made.params for n in p.name)
         if members or re.search(r"\b(?!std\b)\w+::", text) or (self.tokens.redefined | self.shared) & words:
@@ -134,24 +136,26 @@ class Functions(ArgumentBinder):
         made.inactive = dataflow.inactive_parameters(made)
         return made
 
-    def method(self, parser: Any, of: Struct | StructType, name: str, arguments: list[Value], token: Token) -> Value:
+    def method(
+        self, parser: Any, of: Struct | StructType, name: str, arguments: list[Value], token: Token, explicit: Any = ()
+    ) -> Value:
         """The call of a method of a value, or of a static one of a type."""
         kind = of if isinstance(of, StructType) else of.type
-        item = self.chosen(f"{kind}::{name}", kind.methods[name], arguments, token, parser)
-        if item is None:
+        if (item := self.chosen(f"{kind}::{name}", kind.methods[name], arguments, token, parser)) is None:
             raise parser.error(token.place, f"{kind}::{name} does not take these {len(arguments)} arguments.")
         owner = None if isinstance(of, StructType) else parser.frozen(of, token.place)
         if owner is not None and kind.extends(item.owner):
             owner = owner.seen_as(item.owner)
-        return self.inline(parser, item, arguments, token, [], owner)
+        return self.inline(parser, item, arguments, token, list(explicit), owner)
 
-    def special(self, parser: Any, item: FunctionItem, given: tuple) -> FunctionItem | None:
+    def special(self, parser: Any, items: list[FunctionItem], given: tuple) -> FunctionItem | None:
         """The function that stands for a template with these arguments: `template <> double f<double>(double v)`."""
-        for other in self.items.get(item.name, ()) if item.template else ():
-            if other.special and other.space == item.space:
-                self.tokens.at = other.special
-                if alike(tuple(self.template_arguments(parser)), given):
-                    return other
+        at = self.tokens.at
+        for other in (i for i in items if i.special):
+            self.tokens.at = other.special
+            same, self.tokens.at = alike(tuple(self.template_arguments(parser)), given), at
+            if same:
+                return other
         return None
 
     def construct(
@@ -188,7 +192,8 @@ class Functions(ArgumentBinder):
             given = self.bind_template(parser, item, arguments, token, explicit)
             running = list(zip(self.stack[:-1], self.running, strict=True))
             self.running.append(given)
-            if special := self.special(parser, item, given):
+            others = [i for i in self.items.get(item.name, ()) if item.template and i.space == item.space]
+            if special := self.special(parser, others, given):
                 return self.inline(parser, special, arguments, token, [], owner)
             if len(self.stack) > DEEP or any(i is item and alike(own, given) for i, own in running):
                 why = f"{item.name} calls itself; recursion is outside the subset, write a loop."
@@ -293,16 +298,18 @@ class Functions(ArgumentBinder):
             self.set_parts(parser, owner, places, tokens.tokens[item.params - 1])
 
     def construct_part(self, parser: Any, part: Struct, at: int) -> None:
-        tokens = self.tokens
-        tokens.at = at
-        close = ")" if tokens.take().text == "(" else "}"
-        values = [parser.full() for _ in tokens.items(close)]
-        self.construct(parser, part.type, values, tokens.tokens[at - 1], part)
+        self.construct(parser, part.type, self.values_at(parser, at), self.tokens.tokens[at - 1], part)
+
+    def values_at(self, parser: Any, at: int) -> list[Value]:
+        """The values in brackets that open at a token."""
+        self.tokens.at = at
+        close = ")" if self.tokens.take().text == "(" else "}"
+        return [parser.full() for _ in self.tokens.items(close)]
 
     def set_parts(
         self, parser: Any, owner: Struct, places: dict[Any, int], token: Token, made: StructType | None = None
     ) -> None:
-        """What a constructor does ahead of its body, in the order of C++. made: the base that has been constructed."""
+        """Set bases and members ahead of a constructor's body, in the order of C++. made: a base that has been set."""
         kind, tokens = owner.type, self.tokens
         for base in (b for b in kind.bases if b is not made):
             if base in places:
@@ -320,8 +327,7 @@ class Functions(ArgumentBinder):
                 if isinstance(member, Struct):
                     value = parser.constructed(m.type, tokens.tokens[at - 1])
                 else:
-                    close = ")" if tokens.take().text == "(" else "}"
-                    values = [parser.full() for _ in tokens.items(close)]
+                    values = self.values_at(parser, at)
                     value = values if isinstance(member, Elements) else values[0] if values else ZERO
             if value is not None:
                 parser.set_member(member, value, token.place)
@@ -338,7 +344,7 @@ class Functions(ArgumentBinder):
         reference = tokens.next.text == "&"
         stop = self._close(item.body)
         jumps = [n for n in range(item.body, stop) if tokens.tokens[n].text == "return"]
-        single = len(jumps) == 1 and self._last(jumps[0], stop)
+        single = len(jumps) == 1 and self.tokens.is_last(jumps[0], stop)
         if jumps and not single and kind is not None:
             place = token.place
             if reference:
@@ -384,16 +390,3 @@ class Functions(ArgumentBinder):
                 return replace(value, temporary=True)
             return parser.copy("result", value.type, value, place)
         return parser.frozen(value, place) if isinstance(value, Pointer) else value
-
-    def _last(self, at: int, stop: int) -> bool:
-        """True where the statement that begins at a token is the last of the body, in no branch or loop."""
-        found, depth = self.tokens.tokens, 0
-        if found[at - 1].text not in (";", "{", "}") or any(t.text == ":" for t in found[at - 1 : at]):
-            return False
-        for n in range(at, stop):
-            depth += (found[n].text in ("{", "(")) - (found[n].text in ("}", ")"))
-            if depth < 0:
-                return False
-        while found[at].text != ";":
-            at += 1
-        return at + 1 == stop

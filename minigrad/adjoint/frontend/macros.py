@@ -1,21 +1,22 @@
 """Names and texts that stand for numbers: macros, enumerators, literals, limits and sizes of types, formulas."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import BYTES, TYPES, Expr, Name, Number, Place, is_float
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
-from minigrad.adjoint.language.preprocessor import tokenize
 from minigrad.adjoint.language.rewrite import constant, int_literal, int_value
 from minigrad.adjoint.language.values import Elements, Enum, Pointer, StructType
 
 
-def typed_macros(tokens: TokenStream, macros: Mapping[str, list[Token]]) -> tuple[dict[str, Name], dict[str, Expr]]:
+def typed_macros(
+    tokens: TokenStream, macros: Mapping[str, list[Token]], parser: Callable[..., Any]
+) -> tuple[dict[str, Name], dict[str, Expr]]:
     """The macros that stand for types or expressions, with their types, and the expressions.
 
-    The others are entered into `tokens.unsupported`.
+    The others are entered into `tokens.unsupported`. parser: that of expressions.
     """
     names: dict[str, Name] = {}
     formulas: dict[str, Expr] = {}
@@ -23,7 +24,7 @@ def typed_macros(tokens: TokenStream, macros: Mapping[str, list[Token]]) -> tupl
         text = " ".join(t.text for t in body)
         if text in TYPES or not text:
             names[name] = Name("a type", TYPES.get(text, "real"))
-        elif e := _macro_expression(tokens, text, body, names):
+        elif e := _macro_expression(tokens, text, body, names, parser):
             names[name], formulas[name] = Name(name, e.type), e
         else:
             why = f"the macro {name} must be a type or an expression in parentheses, of numbers and macros ahead of it."
@@ -31,13 +32,13 @@ def typed_macros(tokens: TokenStream, macros: Mapping[str, list[Token]]) -> tupl
     return names, formulas
 
 
-def _macro_expression(tokens: TokenStream, text: str, body: list[Token], macros: dict[str, Name]) -> Expr | None:
+def _macro_expression(
+    tokens: TokenStream, text: str, body: list[Token], macros: dict[str, Name], parser: Callable[..., Any]
+) -> Expr | None:
     """The expression for which a macro stands; None if it is not one, or changes its meaning without parentheses."""
-    from minigrad.adjoint.frontend.expressions import ExpressionParser  # which reads the names below
-
     stream = TokenStream(tokens.name, text, [*body, Token("end", "", Place(0, 0))], unsupported=tokens.unsupported)
     try:
-        e = ExpressionParser(stream, SymbolTable(stream, macros)).expression()
+        e = parser(stream, SymbolTable(stream, macros)).expression()
     except NotDifferentiable:
         return None
     return None if stream.next.kind != "end" or _has_bare_operator(body) else e
@@ -158,13 +159,3 @@ def literal(text: str) -> ast.Number:
 def whole_numbers(named: Mapping[str, Expr | None]) -> dict[str, int]:
     """The values of the int literals among named expressions."""
     return {name: n for name, e in named.items() if isinstance(e, Number) and (n := int_value(e)) is not None}
-
-
-def parse_expression(text: str, variables: Iterable[str] = ()) -> Expr:
-    """An expression of literals, builtins and these variables of type real."""
-    from minigrad.adjoint.frontend.expressions import ExpressionParser  # which reads the names below
-
-    tokens = tokenize(text, text)
-    symbols = SymbolTable(tokens)
-    symbols.scopes[0] = {name: ast.Declare(name, "real") for name in variables}
-    return ExpressionParser(tokens, symbols).expression()

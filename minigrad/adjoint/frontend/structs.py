@@ -178,7 +178,7 @@ class StructParser(TypeParser):
         return Struct(kind, members)
 
     def unset(self, m: Member, zeros: bool, place: Place) -> Any:
-        """What C++ makes of a member to which nobody gives a value; None where it leaves it alone."""
+        """The value of a member to which nobody gives one; None where C++ leaves it alone."""
         if not isinstance(m.type, StructType):
             return [] if m.dims and zeros else None
         token = Token("name", m.name, place)

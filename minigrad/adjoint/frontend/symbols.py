@@ -30,7 +30,6 @@ IGNORED = ("const", "volatile", "register", "struct", "typename", "__restrict__"
 ALIASES = {"__half2": "half2", "nv_bfloat162": "__nv_bfloat162"}
 CHARS = ("signed char", "unsigned char")
 FLOATS_AS = {"int": ("float",), "unsigned": ("float",), "long long": ("double",), "unsigned char": ("float",)}
-LOCAL_TYPES = ("struct", "enum", "class", "union")
 CONVERSION = re.compile(r"operator(?=[A-Za-z_:])")  # the name of a method
 Symbol = ast.Declare | ast.Parameter | Value | PointerVariable
 
@@ -172,7 +171,7 @@ class TypeParser:
         while self.functions and tokens[at].text in self.functions.namespaces and tokens[at + 1].text == "::":
             at += 2
         name = tokens[at].text
-        if tokens[at].kind != "name" or name in LOCAL_TYPES:
+        if tokens[at].kind != "name" or name == "union":
             return None, 0
         while tokens[at + 1].text == "::" and self.symbols.type(tokens[at + 2].text) is not None:
             at += 2  # a type of a namespace
@@ -371,7 +370,9 @@ class TypeParser:
     def construct(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
         raise NotImplementedError
 
-    def method(self, value: Struct | StructType, name: str, arguments: list[Value], token: Token) -> Value:
+    def method(
+        self, value: Struct | StructType, name: str, arguments: list[Value], token: Token, explicit: Any = ()
+    ) -> Value:
         raise NotImplementedError
 
     def is_constructed(self, kind: StructType, token: Token) -> bool:

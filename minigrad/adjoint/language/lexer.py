@@ -121,12 +121,29 @@ class TokenStream:
             raise rejected or self.error(self.next.place, f"expected {expected}, found {found!r}.")
         return self.take()
 
+    def between(self, start: int, last: int) -> str:
+        """The source text from a token to another."""
+        return self.text[self.tokens[start].start : self.tokens[last].stop]
+
     def since(self, start: int) -> str:
         """The source text from a token to the cursor."""
-        return self.text[self.tokens[start].start : self.tokens[self.at - 1].stop]
+        return self.between(start, self.at - 1)
 
     def line_since(self, start: int) -> str:
         return " ".join(self.since(start).split())
+
+    def is_last(self, at: int, stop: int) -> bool:
+        """True where the statement that begins at a token is the last of the body, in no branch or loop."""
+        found, depth = self.tokens, 0
+        if found[at - 1].text not in (";", "{", "}") or any(t.text == ":" for t in found[at - 1 : at]):
+            return False
+        for n in range(at, stop):
+            depth += (found[n].text in ("{", "(")) - (found[n].text in ("}", ")"))
+            if depth < 0:
+                return False
+        while found[at].text != ";":
+            at += 1
+        return at + 1 == stop
 
     # --- errors ---
 
