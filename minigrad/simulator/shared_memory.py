@@ -90,6 +90,8 @@ def in_functions(source: Source, code: str, scopes: list[Scope], inner: list[Sco
     """
     edits: list[Edit] = []
     for head, start, stop in _bodies(code, 0, len(code)) if inner or any(pairs for _, pairs in scopes) else []:
+        if re.search(r"\bconstexpr\b[^;{}]*$", head):
+            continue  # it cannot use shared memory
         outer = {name: place for at, pairs in scopes if at < start for name, place in pairs.items()}
         used = [n for n in outer if _uses(code[start:stop], source.standing_for({n})) and not _declared(head, n)]
         seen = [f'typedef decltype({n}) minigrad_{n}_seen; auto&& minigrad_{n}_here = minigrad::here({n}, "{n}"); '
@@ -133,7 +135,7 @@ def _declared(code: str, name: str) -> int:
     kinds = (
         r"(?!(?:return|goto|else|case|delete|throw|new|using|typedef)\b)(?:[A-Za-z_][\w:]*(?:\s*<[^;{}()]*>)?[\s*&]+)+"
     )
-    found = re.finditer(rf"(?:^|[;{{}}(,:])\s*{kinds}(?:[^;{{}}()]*,[\s*&]*)?{name}(?=\s*(?:[=;,[({{:)]|$))", code)
+    found = re.finditer(rf"(?:^|[;{{}}(<,:])\s*{kinds}(?:[^;{{}}()]*,[\s*&]*)?{name}(?=\s*(?:[=;,[({{:)>]|$))", code)
     return max((each.end() for each in found), default=0)
 
 
@@ -149,6 +151,7 @@ def in_heads(code: str, scopes: list[Scope]) -> list[Edit]:
         named = found["space"] is not None and (not word or re.search(rf"\bnamespace\s+{word}\b", code))
         inside = any(start <= found.start() < stop for start, stop in bodies)
         ahead = code[max(0, found.start() - 300) : found.start()]
+        named = named and not re.search(r"\busing\s*$", ahead)
         set_here = not inside and re.search(r"(?:=\s*|\)\s*:[^;{}]*)$", ahead)
         if known[found["name"]] < found.start() and (named or (set_here and found["space"] is None)):
             edits.append((*found.span(), f'minigrad::here({found[0]}, "{found["name"]}")'))

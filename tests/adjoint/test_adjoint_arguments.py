@@ -350,3 +350,12 @@ def test_an_array_of_an_enum_has_its_type(key, kind):
     a = np.array([0, 4, 4, 0], sizes.get(kind, np.int32))
     (dx,) = mg.adjoint(text).vjp(x, a, y, dy=[np.ones(4)], grid=1, block=4)
     assert dx.tolist() == [1, 4, 6, 1]
+
+
+@pytest.mark.parametrize(
+    "barrier", ['asm volatile("" ::: "memory");', 'asm("");', '__asm__ __volatile__ ("" : : : "memory");']
+)
+def test_a_barrier_for_the_compiler_changes_no_gradient(barrier):
+    text = f"__global__ void f(const double* x, double* y) {{ {I}double v = x[i] * x[i]; {barrier} y[i] = v; }}"
+    (dx,) = mg.adjoint(text).vjp(np.arange(1.0, 5), np.zeros(4), dy=[np.ones(4)], grid=1, block=4)
+    assert dx.tolist() == [2, 4, 6, 8]

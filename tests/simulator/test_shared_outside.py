@@ -161,6 +161,12 @@ HIDDEN = [  # where another variable has the name of shared memory, the declarat
      f"{START} y[i] = q::g() * x[i] + s;"),
     ("__shared__ float s; namespace q { __device__ float s(float a) { return 2 * a; } __device__ float g(float a) "
      "{ return s(a); } }", f"{START} y[i] = q::g(x[i]) + s;"),
+    ("__shared__ float s; template <int s> __device__ float g(float a) { float q[s] = {a, a}; return q[0] + q[s - 1]; }",
+     f"{START} y[i] = g<2>(x[i]) + s;"),
+    ("__shared__ float s; __device__ constexpr float g(float a) { float s = a; return 2 * s; }", f"{START} y[i] = g(x[i]) + s;"),
+    ("namespace q { __shared__ float s; } using q::s;", f"{START} y[i] = 2 * x[i] + s;"),
+    ("struct B { static constexpr int s = 2; }; __shared__ float s; struct P : B { __device__ float f(float a) const "
+     "{ float q[s] = {a, a}; return q[0] + q[1]; } };", f"{START} y[i] = P().f(x[i]) + s;"),
     ("__shared__ float s;", f"{START} float a = x[i]; for (int s = 0; s < 1; ++s) a += x[i]; auto g = [](float s) "
      "{ return s; }; auto f = [=]() { return g(a) + s; }; y[i] = f();"),
 ]  # fmt: skip
