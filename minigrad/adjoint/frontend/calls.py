@@ -37,11 +37,11 @@ class CallParser(StructParser):
         tokens = self.tokens
         if (error := tokens.rejected(name)) and not (self.functions and name.text in self.functions):
             raise error
-        if isinstance(known := self.symbols.lookup(name.text), FunctionName):
+        if isinstance(known := None if path else self.symbols.lookup(name.text), FunctionName):
             name, path = name._replace(text=known.name), known.path
         if isinstance(known, FunctionItem | Struct) and self.functions and tokens.accept("("):
             return self.called_value(known, [self.argument() for _ in tokens.items(")")], name)
-        if (holder := self.holder(name.text)) is not None and tokens.accept("("):
+        if not path and (holder := self.holder(name.text)) is not None and tokens.accept("("):
             return self.method(holder, name.text, [self.argument() for _ in tokens.items(")")], name)
         explicit = self.functions.template_arguments(self) if self.functions and tokens.next.text == "<" else []
         tokens.expect("(")
@@ -248,7 +248,8 @@ class CallParser(StructParser):
         for m, value in zip_longest(kind.members, values):
             value = self.initial(kind, m, members) if value is None and m.value else value
             if m.pointer:
-                members[m.name] = Pointer(None) if value is None else self.pointer(value, place)
+                own = Pointer(None) if value is None else self.pointer(value, place)
+                members[m.name] = self.pointer_to(m.type, own, place)
             elif isinstance(m.type, StructType):
                 members[m.name] = (
                     self.filled(m.type, [], place) if value is None else self.as_kind(value, m.type, place)

@@ -225,7 +225,7 @@ class FileParser:
         text, found = tokens.since(start), self.functions
         found.struct_spaces[name] = found.space
         if parameters is None:
-            if found.struct_bodies.setdefault(name, (brace, text))[1] != text:
+            if found.struct_bodies.setdefault(name, (brace, text))[1] != text or name in self.symbols.types[0]:
                 self.functions.twice(name, tokens.tokens[brace].place)
         else:
             others = found.templates.setdefault(name, [])

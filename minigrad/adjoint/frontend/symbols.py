@@ -123,10 +123,10 @@ class SymbolTable:
             self.joined.add(name)
         self.declared[variable.name] = self.scopes[-1][name] = variable
 
-    def variable(self, token: Token) -> Value | PointerVariable:
-        """The value of a name. Raises NotDifferentiable where it is not declared."""
+    def variable(self, token: Token, of_file: bool = False) -> Value | PointerVariable:
+        """The value of a name. of_file: no local one. Raises NotDifferentiable where it is not declared."""
         name = token.text
-        symbol = self.lookup(name)
+        symbol = self.scopes[0].get(name) if of_file else self.lookup(name)
         match symbol:
             case ast.Declare() if symbol.dims:
                 return self.array(symbol)
