@@ -162,8 +162,8 @@ FORMS = {
     ),
     "names that hide others": kernel(
         "B b; b.v = x[i]; b.w = 2 * x[0]; twice(b); A* p = &b; const A& r = b; A c = b; Hold h{&b};\n"
-        "__shared__ B s[32]; y[i] = b.g() + b.f() * b.h() + b.A::f() * p->f() + r.f() * c.h() + point(&b) * copied(b);\n"
-        "y[i] += same(b).h() * h.a->f();\n"
+        "__shared__ B s[32]; y[i] = b.g() + b.f() * b.h() + b.A::f() * p->f();\n"
+        "y[i] += same(b).h() * h.a->f() + r.f() * c.h() + point(&b) * copied(b);\n"
         "y[i] += made(x[i]).f() + b.base().f() * b.point()->g() + b.both() + cos(b) * cos(r); s[i] = b; A& q = s[i];\n"
         "twice(s[i]); y[i] += q.f() + s[i].f() + static_cast<A*>(&s[i])->h(); Own o; o.v = x[i]; o.w = x[1]; None e;\n"
         "e.v = x[2]; y[i] += o.f() + e.f() + o.g() + sin(x[i]) + sin(Dual(x[0])).v; double k = x[i]; Len l{x[i]};\n"
