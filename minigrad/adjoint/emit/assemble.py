@@ -17,6 +17,7 @@ from minigrad.adjoint.language.ast import (
     Stmt,
     gradient_type,
     own_name,
+    unused_name,
 )
 from minigrad.adjoint.language.dataflow import names_used, written
 from minigrad.adjoint.language.printer import function, parameter
@@ -66,6 +67,7 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
     for launch in derived.launches:
         body = [*tape_columns(derived), *launch.body]
         name = "_".join(filter(None, [file.kernel.name, "adjoint", launch.of]))
+        name = unused_name(name, {e.name for e in entries})  # one gradient may be added up by two launches
         entries.append(Entry(name, tuple(parameters(file.kernel, derived, launch, body)), launch.extents))
         kernels.append(function(f'extern "C" __global__ void {name}', map(parameter, entries[-1].params), body))
     functions = _reached(named, blank("\n".join(kernels)))

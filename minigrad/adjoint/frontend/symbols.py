@@ -45,6 +45,7 @@ class SymbolTable:
         self.types: list[dict[str, Kind | Pointer]] = [{}]  # typedefs and templates' arguments; the innermost last
         self.scopes: list[dict[str, Symbol]] = [{}]  # the innermost last
         self.declared: dict[str, ast.Declare] = {}  # all variables of the function
+        self.in_header, self.counters = False, set[str]()  # in the start of a loop; the names declared there
         self.joined: set[str] = set()  # those of blocks on their own, whose statements join those around them
         self.bare = 0  # such blocks around the cursor
         self.parameters: dict[str, ast.Parameter] = {}  # of the function being parsed
@@ -106,7 +107,8 @@ class SymbolTable:
         """Enter a variable.
 
         It is renamed where it hides another, shares a name with one of another type, or would be declared twice once
-        the statements of a block on its own have joined those around it.
+        the statements of a block on its own have joined those around it. A loop's variable and one of a branch, whose
+        declaration may move ahead of both, share no name either.
         """
         name = variable.name
         if name in self.scopes[-1]:
@@ -115,12 +117,15 @@ class SymbolTable:
             raise self.tokens.error(variable.place, f"{name} is the name of a builtin; choose another name.")
         other = self.declared.get(name)
         alike = other and (other.type, other.dims) == (variable.type, variable.dims) and not variable.shared
-        twice = other and (self.bare or name in self.joined or not alike)
+        apart = (name in self.counters) != self.in_header
+        twice = other and (self.bare or name in self.joined or not alike or apart)
         taken = base_name(name) or name in self.functions or name in self.macros
         if taken or twice or name in self.parameters or self.lookup(name) is not None:
             variable.name = unused_name(name if not taken else f"{name}_2", {*self.declared, *self.tokens.words})
         if self.bare:
             self.joined.add(name)
+        if self.in_header:
+            self.counters.add(variable.name)
         self.declared[variable.name] = self.scopes[-1][name] = variable
 
     def variable(self, token: Token, of_file: bool = False) -> Value | PointerVariable:
