@@ -101,7 +101,7 @@ def needed(file: KernelFile, text: str) -> list[str]:
 
 
 def data(text: str) -> str:
-    """The definition of a struct without its functions and the values that need them, with all of it public.
+    """The definition of a struct without its functions and without what its values name, with all of it public.
 
     Where it has a constructor or the like, or hides members, C++ may place what extends it in its last bytes: then it
     gets an empty constructor.
@@ -127,10 +127,11 @@ def data(text: str) -> str:
         else:
             opened |= access != "public"
             if re.search(r"[={][^;]*[A-Za-z_]", own) and not re.match(r"static|using|typedef|enum|struct|union", own):
-                part = ", ".join(re.sub(r"\s*(?:=.*|\{.*\})$", "", each, flags=re.S) for each in split(own[:-1])) + ";"
-                opened = True
+                part = (
+                    ", ".join(re.sub(r"\s*(?:=.*|\{.*\})$", "{}", each, flags=re.S) for each in split(own[:-1])) + ";"
+                )
             made.append(part)
-    if len(made) == len(found) and not opened:
+    if not opened and "".join(made) == "".join(text[head.end() + i.start : head.end() + i.stop] for i in found):
         return text
     made = [f"__device__ {name}() {{}}"] * opened + made
     kept = re.sub(r"\bclass(?=[^<>]*$)", "struct", re.sub(r"\b(?:private|protected)\b", "public", text[: head.end()]))
