@@ -119,6 +119,30 @@ def test_undefined_shared_memory_of_a_struct_by_value():
     assert (problem.kind, problem.variable, problem.line) == ("uninitialised", "s", line_of(text, "mirror"))
 
 
+def test_the_padding_of_a_struct_by_value_is_not_undefined():
+    text = """struct S { char c; int i; };  // as large as a float2
+__device__ int f(S s) { return s.c + s.i; }
+__global__ void k(const float2* x, int* y) {
+    __shared__ S s[8];
+    int t = threadIdx.x;
+    s[t].c = t, s[t].i = 2;
+    __syncthreads();
+    y[t] = f(s[7 - t]);
+}"""
+    assert mg.inspect(text, np.zeros((8, 2), np.float32), np.zeros(8, np.int32), grid=1, block=8).ok
+
+
+def test_a_vector_by_value_that_is_set_in_part():
+    text = """__device__ float f(float2 v) { return v.x + v.y; }
+__global__ void k(float* y) {
+    __shared__ float2 s[8];
+    s[threadIdx.x].x = 1;
+    y[threadIdx.x] = f(s[threadIdx.x]);  // wrong
+}"""
+    (problem,) = mg.inspect(text, np.zeros(8, np.float32), grid=1, block=8).problems
+    assert (problem.kind, problem.variable, problem.line) == ("uninitialised", "s", line_of(text, "wrong"))
+
+
 def test_a_vector_by_value_is_counted_as_one_access():
     text = """__device__ float f(float4 a, float4 b) { return a.x + b.w; }
 __global__ void k(const float4* x, float* y) { y[threadIdx.x] = f(x[threadIdx.x], x[threadIdx.x + 32]); }"""
