@@ -76,12 +76,16 @@ class Adjoint:
             raise self.file.error(kernel.place, TOO_DEEP) from None
 
     def _included(self, name: str, path: str) -> tuple[str, str] | None:
-        """The text and the path of a file that the one at a path, or the kernel's own, includes; CUDA's are empty."""
+        """The text and the path of a file that the one at a path, or the kernel's own, includes.
+
+        Of CUDA's only the one of complex numbers is read, whose functions are made of others.
+        """
         from minigrad.simulator.translate import NATIVE
 
         found = self.primal.source.find(name, Path(path).parent if path else self.primal.source.folder)
         if found is None:
-            return ("", name) if (NATIVE / name).is_file() else None
+            own = NATIVE / name
+            return (own.read_text() if name == "cuComplex.h" else "", name) if own.is_file() else None
         return found.read_text(errors="replace"), str(found)
 
     @property
@@ -159,9 +163,10 @@ class Adjoint:
         integer arguments, and of its floating-point ones where these decide which elements are touched, as in
         `if (x[i] > 0) y[0] = x[i]`; a larger launch, or one on `cuda`, is assumed to be free of races.
 
-        Raises NotDifferentiable at a race; TypeError and LaunchError for arguments and gradients that do not fit the
-        kernel, as its launch does, and LaunchError where an array that is written shares memory with another or where
-        the launch does not have the extents on which the adjoint relies.
+        Raises NotDifferentiable at a race, and KernelError where the microscope sees what would end a launch, such as
+        an access out of bounds; it warns of a value that nobody has set. Raises TypeError and LaunchError for arguments
+        and gradients that do not fit the kernel, as its launch does, and LaunchError where an array that is written
+        shares memory with another or where the launch does not have the extents on which the adjoint relies.
         """
         if (made := self.given(args)) is not self:
             return self._without(made, args, dy, grid=grid, block=block, shared=shared)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from minigrad.adjoint.decide import AdjointLaunch, Derived
 from minigrad.adjoint.decide.store_or_recompute import STORED
+from minigrad.adjoint.frontend.expressions import parse_expression
 from minigrad.adjoint.frontend.file import KernelFile
-from minigrad.adjoint.frontend.macros import parse_expression
 from minigrad.adjoint.language.ast import (
     CallStmt,
     Declare,
@@ -17,6 +17,7 @@ from minigrad.adjoint.language.ast import (
     Stmt,
     gradient_type,
     own_name,
+    unused_name,
 )
 from minigrad.adjoint.language.dataflow import names_used, written
 from minigrad.adjoint.language.printer import function, parameter
@@ -65,6 +66,7 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
     for launch in derived.launches:
         body = [*tape_columns(derived), *launch.body]
         name = "_".join(filter(None, [file.kernel.name, "adjoint", launch.of]))
+        name = unused_name(name, {e.name for e in entries})  # one gradient may be added up by two launches
         entries.append(Entry(name, tuple(parameters(file.kernel, derived, launch, body)), launch.extents))
         kernels.append(function(f'extern "C" __global__ void {name}', map(parameter, entries[-1].params), body))
     functions = _reached(named, blank("\n".join(kernels)))
@@ -87,12 +89,23 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
 
 def needed_tables(file: KernelFile, text: str) -> list[str]:
     """The constants that a text uses, and those that these use."""
-    return _reached([(t.name, t.text) for t in file.tables], text)
+    return [as_numbers(file, t) for t in _reached([(t.name, t.text) for t in file.tables], text)]
 
 
 def needed(file: KernelFile, text: str) -> list[str]:
     """The definitions of the types that a text uses, and of those that these use, in the order of the file."""
-    return sorted(_reached(list(file.definitions.items()), text), key=file.tokens.text.index)
+    found = sorted(_reached(list(file.definitions.items()), text), key=file.tokens.text.index)
+    return [as_numbers(file, own) for own in found]
+
+
+def as_numbers(file: KernelFile, text: str) -> str:
+    """A definition in which enums are whole numbers, which their values are in the adjoint."""
+    for name, enum in file.enums.items():
+        if text == file.definitions.get(name):
+            values = ", ".join(f"{own} = {value}" for own, value in enum.values.items())
+            return f"{'' if enum.scoped else f'enum {{ {values} }}; '}typedef {enum.type} {name};"
+        text = re.sub(rf"\b(?:\w+::)*{name}::(\w+)", lambda found: enum.values.get(found[1], found[0]), text)  # noqa: B023
+    return text
 
 
 def needed_lines(head: list[str], text: str) -> list[str]:

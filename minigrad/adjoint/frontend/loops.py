@@ -102,7 +102,9 @@ def _starts(parser: Any, place: Place) -> list[Stmt]:
     outer, parser.symbols.pending = parser.symbols.pending, []
     if tokens.next.text != ";":
         if parser.begins_declaration():
+            parser.symbols.in_header = True
             parser.declaration()
+            parser.symbols.in_header = False
         else:
             parser.expressions()
     tokens.expect(";")

@@ -1,5 +1,6 @@
 """The names known at the cursor: the symbol table of variables and types, and the parser of types."""
 
+import re
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ from minigrad.adjoint.language.rewrite import ZERO, constant, times
 from minigrad.adjoint.language.values import (
     VECTORS,
     Elements,
+    Enum,
     Kind,
     Pointer,
     PointerVariable,
@@ -28,7 +30,7 @@ IGNORED = ("const", "volatile", "register", "struct", "typename", "__restrict__"
 ALIASES = {"__half2": "half2", "nv_bfloat162": "__nv_bfloat162"}
 CHARS = ("signed char", "unsigned char")
 FLOATS_AS = {"int": ("float",), "unsigned": ("float",), "long long": ("double",), "unsigned char": ("float",)}
-LOCAL_TYPES = ("struct", "enum", "class", "union")
+CONVERSION = re.compile(r"operator(?=[A-Za-z_:])")  # the name of a method
 Symbol = ast.Declare | ast.Parameter | Value | PointerVariable
 
 
@@ -38,10 +40,12 @@ class SymbolTable:
     def __init__(self, tokens: TokenStream, macros: dict[str, ast.Name] | None = None):
         self.tokens, self.macros = tokens, macros or {}
         self.formulas: dict[str, Expr] = {}  # of macros
+        self.enums: dict[str, Enum] = {}
         self.functions: dict[str, ast.Function] = {}
         self.types: list[dict[str, Kind | Pointer]] = [{}]  # typedefs and templates' arguments; the innermost last
         self.scopes: list[dict[str, Symbol]] = [{}]  # the innermost last
         self.declared: dict[str, ast.Declare] = {}  # all variables of the function
+        self.in_header, self.counters = False, set[str]()  # in the start of a loop; the names declared there
         self.joined: set[str] = set()  # those of blocks on their own, whose statements join those around them
         self.bare = 0  # such blocks around the cursor
         self.parameters: dict[str, ast.Parameter] = {}  # of the function being parsed
@@ -103,7 +107,8 @@ class SymbolTable:
         """Enter a variable.
 
         It is renamed where it hides another, shares a name with one of another type, or would be declared twice once
-        the statements of a block on its own have joined those around it.
+        the statements of a block on its own have joined those around it. A loop's variable and one of a branch, whose
+        declaration may move ahead of both, share no name either.
         """
         name = variable.name
         if name in self.scopes[-1]:
@@ -112,12 +117,15 @@ class SymbolTable:
             raise self.tokens.error(variable.place, f"{name} is the name of a builtin; choose another name.")
         other = self.declared.get(name)
         alike = other and (other.type, other.dims) == (variable.type, variable.dims) and not variable.shared
-        twice = other and (self.bare or name in self.joined or not alike)
+        apart = (name in self.counters) != self.in_header
+        twice = other and (self.bare or name in self.joined or not alike or apart)
         taken = base_name(name) or name in self.functions or name in self.macros
         if taken or twice or name in self.parameters or self.lookup(name) is not None:
             variable.name = unused_name(name if not taken else f"{name}_2", {*self.declared, *self.tokens.words})
         if self.bare:
             self.joined.add(name)
+        if self.in_header:
+            self.counters.add(variable.name)
         self.declared[variable.name] = self.scopes[-1][name] = variable
 
     def variable(self, token: Token) -> Value | PointerVariable:
@@ -165,8 +173,10 @@ class TypeParser:
             at += 2
         elif tokens[at].text == "::":
             at += 1
+        while self.functions and tokens[at].text in self.functions.namespaces and tokens[at + 1].text == "::":
+            at += 2
         name = tokens[at].text
-        if tokens[at].kind != "name" or name in LOCAL_TYPES:
+        if tokens[at].kind != "name" or name == "union":
             return None, 0
         while tokens[at + 1].text == "::" and self.symbols.type(tokens[at + 2].text) is not None:
             at += 2  # a type of a namespace
@@ -195,7 +205,9 @@ class TypeParser:
             return struct
         if self.functions and name in self.functions:
             return None
-        return TYPES.get(name) or VECTORS.get(ALIASES.get(name, name)) or _known(plain(name))
+        return (
+            TYPES.get(name) or VECTORS.get(name) or VECTORS.get(ALIASES.get(name, plain(name))) or _known(plain(name))
+        )
 
     def peek_type(self) -> Kind | None:
         """The type that begins at the cursor; None where no type does. The cursor stays."""
@@ -236,6 +248,8 @@ class TypeParser:
 
     def truth(self, value: Value, place: Place) -> Expr:
         """A condition; of a pointer, whether the launch gives its array."""
+        if isinstance(value, Struct) and "operatorbool" in value.type.methods:
+            return self.number(self.method(value, "operatorbool", [], Token("name", "operatorbool", place)), place)
         if isinstance(value, Pointer | Elements):
             return self.given(self.pointer(value, place))
         return self.number(value, place)
@@ -329,10 +343,13 @@ class TypeParser:
 
     # Methods of the parsers that extend this one.
 
-    def conversions(self, value: Value) -> list[str]:
-        """The methods by which C++ makes a number of an object: `operator double()`."""
+    def conversions(self, value: Value, kind: StructType | None = None) -> list[str]:
+        """The methods by which C++ makes a number of an object, `operator double()`, or this struct."""
         methods = value.type.methods if isinstance(value, Struct) and self.functions else {}
-        return [name for name, items in methods.items() if items[0].returns]
+        found = {name: items[0] for name, items in methods.items() if items[0].returns and CONVERSION.match(name)}
+        kinds = {name: self.functions.kind_of(i, i.returns, self) for name, i in found.items()}
+        named = [name for name, own in kinds.items() if (own is kind if kind else isinstance(own, str))]
+        return [n for n in named if not self.functions.is_explicit(found[n])] or named
 
     def conversion(self, value: Struct, place: Place) -> Expr:
         raise NotImplementedError  # the parser of calls has it
@@ -356,6 +373,11 @@ class TypeParser:
         raise NotImplementedError
 
     def construct(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
+        raise NotImplementedError
+
+    def method(
+        self, value: Struct | StructType, name: str, arguments: list[Value], token: Token, explicit: Any = ()
+    ) -> Value:
         raise NotImplementedError
 
     def is_constructed(self, kind: StructType, token: Token) -> bool:

@@ -303,9 +303,15 @@ def constant(e: ast.Expr | None) -> int | None:
             return int(e.text.rstrip("uUlL"), 0) if e.text[0].isdigit() else None
         case ast.Cast() if not ast.is_float(e.type):
             return constant(e.operand)
-        case ast.Binary(op="+" | "*" | "/" | "<<" | "|"):
+        case ast.Binary(op="+" | "-" | "*" | "/" | "<<" | "|"):
             a, b = constant(e.left), constant(e.right)
-            if a is None or b is None or (e.op == "/" and not b) or (e.op == "<<" and b > 31):
+            if (
+                a is None
+                or b is None
+                or (e.op == "/" and not b)
+                or (e.op == "<<" and b > 31)
+                or (e.op == "-" and a < b)
+            ):
                 return None
-            return {"+": a + b, "*": a * b, "/": a // (b or 1), "<<": a << min(b, 31), "|": a | b}[e.op]
+            return {"+": a + b, "-": a - b, "*": a * b, "/": a // (b or 1), "<<": a << min(b, 31), "|": a | b}[e.op]
     return None
