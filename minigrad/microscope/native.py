@@ -106,7 +106,7 @@ class Finding(ctypes.Structure):
         (INT, "line column"),
         (ctypes.c_int64, "offset"),
         (ctypes.c_char_p, "file type"),
-        (U32, "differs"),
+        (U32, "differs extent"),
     )
 
 

@@ -20,7 +20,21 @@ _END = re.compile(r"[;{}]|\Z")
 _IDENTIFIER = re.compile(r"(\w+)\s*$")
 _BEFORE_EXPRESSION = {"return", "else", "do", "case", "throw", "and", "or", "not"}
 _NOT_NAME = _BEFORE_EXPRESSION | {"auto", "operator", "delete", "new", "constexpr", "mutable"}
+_ARRAY = re.compile(r"\b[A-Za-z_]\w*(?:(?:\.|->|::)\w+|\[(?:[^][{}]|\[[^][{}]*\])*\])*$")
+_NUMBER = re.compile(r"\]\s*\.\s*\w+\b(?!\s*\()")
 _DECLARATION = re.compile(r"\s*(?!return\b|else\b)\w[\w:]*(?:<[^;{}]*>)?[\s*&]+\w")
+
+
+def array_of(code: str, start: int, stop: int) -> str:
+    """The array that has its index there, as `s[i].row`; empty where it is no path of names and indices, where only the
+    element's address is taken, or a number of it is read.
+    """
+    first = max(0, start - 100)
+    found = _ARRAY.search(code, first, start - 1)
+    if not found or 0 < first == found.start() or _NUMBER.match(code, stop):
+        return ""
+    before = code[max(0, found.start() - 20) : found.start()].rstrip().replace("&&", "")
+    return "" if before.endswith(("&", ".", "->", "::")) else found[0]
 
 
 class _OpenBracket(NamedTuple):

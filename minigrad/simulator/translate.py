@@ -28,11 +28,12 @@ from minigrad.scan import (
     split,
     without_directives,
 )
-from minigrad.simulator.indices import indices
+from minigrad.simulator.indices import array_of, indices
 from minigrad.simulator.updates import returns, updates
 from minigrad.source import Source
 
-BEFORE, AFTER = "({auto minigrad_index=", ";minigrad_index;})"  # around an index that is evaluated once
+# Around an index that is evaluated once. The compiler's own check of it allows the copy of a struct right behind its row.
+BEFORE, AFTER = "({auto minigrad_index=", ";%sminigrad_index;})"
 DEEPEST = 20  # times that a file may stand inside itself
 PTX = "MINIGRAD_PTX"  # an undefined name: an `asm` is an error only where it is compiled
 
@@ -191,7 +192,9 @@ def _edits(code: str, device: frozenset[str], evaluate_once: bool, note_updates:
     """
     edits = [*_device(code, device), *_tokens(code)]
     if evaluate_once:
-        edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
+        for start, stop in indices(code):
+            array = array_of(code, start, stop)
+            edits += [(start, start, BEFORE), (stop, stop, AFTER % (f"MINIGRAD_INDEX({array})" * bool(array)))]
     return [*edits, *updates(code), *returns(code)] if note_updates else edits
 
 

@@ -76,6 +76,7 @@ struct Finding {
     const char* file;  // of INDEX and of all from MISSED on, with line and column; the other kinds have a pc
     const char* type;  // of INDEX: of the array, as 'float [8]'; of UNSET the name; else the call of UNSET the name
     uint32_t differs;  // of a RACE of two writes: some wrote another value
+    uint32_t extent;   // of INDEX of an array of structs, which `type` names
 };
 
 // One access of one thread in a block that is recorded.
