@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from minigrad.scan import DIRECTIVE
+from minigrad.scan import DIRECTIVE, Edit
 
 _DEFINE = re.compile(r"[ \t]*#[ \t]*define\b")
 _SIGN = re.compile(r"[{}()\[\],]")
@@ -23,6 +23,16 @@ _NOT_NAME = _BEFORE_EXPRESSION | {"auto", "operator", "delete", "new", "constexp
 _ARRAY = re.compile(r"\b[A-Za-z_]\w*(?:(?:\.|->|::)\w+|\[(?:[^][{}]|\[[^][{}]*\])*\])*$")
 _NUMBER = re.compile(r"\]\s*\.\s*\w+\b(?!\s*\()")
 _DECLARATION = re.compile(r"\s*(?!return\b|else\b)\w[\w:]*(?:<[^;{}]*>)?[\s*&]+\w")
+
+
+def evaluations(code: str) -> Iterator[Edit]:
+    """The edits by which each index is evaluated once. For the copy of a struct the compiler allows the index right
+    behind the array, as it copies by address: MINIGRAD_INDEX finds that one.
+    """
+    for start, stop in indices(code):
+        array = array_of(code, start, stop)
+        yield start, start, "({auto minigrad_index="
+        yield stop, stop, f";MINIGRAD_INDEX({array})minigrad_index;}})" if array else ";minigrad_index;})"
 
 
 def array_of(code: str, start: int, stop: int) -> str:

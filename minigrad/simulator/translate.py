@@ -28,12 +28,10 @@ from minigrad.scan import (
     split,
     without_directives,
 )
-from minigrad.simulator.indices import array_of, indices
+from minigrad.simulator.indices import evaluations
 from minigrad.simulator.updates import returns, updates
 from minigrad.source import Source
 
-# Around an index that is evaluated once. The compiler's own check of it allows the copy of a struct right behind its row.
-BEFORE, AFTER = "({auto minigrad_index=", ";%sminigrad_index;})"
 DEEPEST = 20  # times that a file may stand inside itself
 PTX = "MINIGRAD_PTX"  # an undefined name: an `asm` is an error only where it is compiled
 
@@ -192,9 +190,7 @@ def _edits(code: str, device: frozenset[str], evaluate_once: bool, note_updates:
     """
     edits = [*_device(code, device), *_tokens(code)]
     if evaluate_once:
-        for start, stop in indices(code):
-            array = array_of(code, start, stop)
-            edits += [(start, start, BEFORE), (stop, stop, AFTER % (f"MINIGRAD_INDEX({array})" * bool(array)))]
+        edits += evaluations(code)
     return [*edits, *updates(code), *returns(code)] if note_updates else edits
 
 
