@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from minigrad.adjoint.frontend.items import FileItems
+from minigrad.adjoint.frontend.symbols import NOTHING
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import SMALL, Place
 from minigrad.adjoint.language.lexer import Token
@@ -54,6 +57,13 @@ class ArgumentBinder(FileItems):
             if text == "," and not depth:
                 starts.append(n + 1)
         return starts
+
+    @cached_property
+    def moves_pointers(self) -> bool:
+        """True where a function of the file takes a pointer by reference."""
+        found = self.tokens.tokens
+        heads = (found[i.params : self._close(i.params)] for items in self.items.values() for i in items)
+        return any(a.text == "*" and b.text == "&" for head in heads for a, b in pairwise(head))
 
     def changes_arguments(self, item: FunctionItem) -> bool:
         """True where a function takes a reference or a pointer to what is not const."""
@@ -263,6 +273,9 @@ class ArgumentBinder(FileItems):
                         place, f"{item.name} moves a pointer that it gets by reference; return it instead."
                     )
                 return pointer.moves
+            if pointer.array is None and pointer.target is None and b.kind is not None:
+                parser.given(pointer)
+                return Pointer(Elements(NOTHING, b.kind, 1))
             if changed and pointer.array is not None:
                 return parser.pointer_variable(name, pointer.type, pointer, place)
             return parser.frozen(pointer, place, name)

@@ -1,9 +1,10 @@
 """Parameters of functions; assignments to variables, elements, structs and pointers; the value that is returned."""
 
+from copy import copy
 from dataclasses import replace
 
 from minigrad.adjoint.frontend.declarations import DeclarationParser
-from minigrad.adjoint.frontend.symbols import IGNORED
+from minigrad.adjoint.frontend.symbols import IGNORED, NOTHING
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import GRADIENTS, HALVES, Place, Stmt, is_float, unused_name
 from minigrad.adjoint.language.dataflow import target_name
@@ -20,6 +21,8 @@ from minigrad.adjoint.language.values import (
     is_target,
 )
 from minigrad.adjoint.language.values import leaves as numbers
+
+ONE_ARRAY = "make them one, s[2][N], and let an index that changes, k = 1 - k, choose: s[k][i]"
 
 
 class AssignmentParser(DeclarationParser):
@@ -224,9 +227,15 @@ class AssignmentParser(DeclarationParser):
         """`p = x + n`, `p += n`, `++p`."""
         if op.text == "=":
             pointer = self.pointer(value, place)
+            if pointer.array is None and pointer.target is None and variable.array is not None:
+                raise self.error(place, f"{variable.name} becomes nullptr here; keep in a bool whether it counts.")
             if variable.array is None and pointer.array is not None:
                 made = self.pointer_variable(variable.name, pointer.type, pointer, place)
-                variable.array, variable.offset = made.array, made.offset
+                variable.array, variable.offset = copy(made.array), made.offset
+                perhaps = self.symbols.choices > variable.choices
+                if perhaps and variable.asked:
+                    raise self.error(place, f"{variable.name} is asked for ahead of this; keep the answer in a bool.")
+                object.__setattr__(variable.array, "maybe", perhaps)
                 declared = self.symbols.declared[made.offset.name]
                 self.hoisted.append(declared)
                 self.symbols.pending = [s for s in self.symbols.pending if s is not declared]
@@ -239,7 +248,7 @@ class AssignmentParser(DeclarationParser):
                 variable.array, variable.offset = made.array, made.offset
                 return Pointer(variable.array, variable.offset, moves=variable)
             if not same or pointer.array.indices != variable.array.indices:  # type: ignore[union-attr]
-                raise self.error(place, f"{variable.name} points into two arrays; use a pointer for each.")
+                raise self.error(place, f"{variable.name} points into two arrays in turn; {ONE_ARRAY}.")
             self.symbols.pending.append(ast.Assign(variable.offset, "=", pointer.offset, place))
         elif op.text in ("+=", "-="):
             self.symbols.pending.append(ast.Assign(variable.offset, op.text, self.number(value, place), place))
@@ -261,6 +270,8 @@ class AssignmentParser(DeclarationParser):
             return
         base = name.partition("[")[0]
         symbol = self.symbols.parameters.get(base)
+        if name == NOTHING:
+            return
         if symbol is None:
             why = f"{name} cannot be assigned."
         elif symbol.const:

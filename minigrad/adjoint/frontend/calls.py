@@ -267,16 +267,17 @@ class CallParser(StructParser):
     def sizeof(self) -> Expr:
         tokens = self.tokens
         place = tokens.take().place
-        tokens.expect("(")
-        kind, dims = self.accept_type(), tuple[Expr, ...]()
+        whole = tokens.accept("(")
+        kind, dims = self.accept_type() if whole else None, tuple[Expr, ...]()
         if kind is None:
-            value, _ = self.isolated(self.full)
+            value, _ = self.isolated(self.full if whole else self.unary)
             kind = value.type
             if isinstance(value, Elements):
                 dims = value.left
             if isinstance(value, Pointer) or (isinstance(value, Elements) and not dims):
                 kind = "size_t"  # of the bytes of an address
-        tokens.expect(")")
+        if whole:
+            tokens.expect(")")
         members = [m.type for m in kind.members] if isinstance(kind, StructType) else [kind]
         if not all(isinstance(m, str) and m in BYTES and m != "real" for m in members) or len(set(members)) > 1:
             raise self.error(place, f"the bytes of {kind} are not known here; write their number.")

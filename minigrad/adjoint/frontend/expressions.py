@@ -98,6 +98,9 @@ class ExpressionParser(CallParser):
     def binary(self, op: Token, left: Value, right: Value) -> Value:
         if isinstance(left, Struct) and isinstance(right, Struct) and op.text in "+-*/" and is_packed(left, right):
             return self.zipped(left, right, lambda a, b: ast.Binary(op.text, a, b, a.type))
+        if op.text in ("==", "!=") and ZERO in (left, right):  # w == 0
+            left, right = (Pointer(None) if v == ZERO and isinstance(w, Elements | Pointer) else v
+                           for v, w in ((left, right), (right, left)))  # fmt: skip
         objects = isinstance(left, Struct) or isinstance(right, Struct)
         if objects and not self.converts(f"operator{op.text}", [left, right]):
             return self.called(f"operator{op.text}", [left, right], op)
@@ -145,6 +148,9 @@ class ExpressionParser(CallParser):
             condition = self.simple(condition, "chosen", place)
             return self.zipped(yes, no, lambda a, b: ast.Ternary(condition, a, b, a.type))
         if isinstance(yes, Elements | Pointer) and isinstance(no, Elements | Pointer):
+            if (holds := known(condition)) is not None:  # w ? w + i : nullptr
+                self.symbols.pending += needed if holds else also
+                return yes if holds else no
             a, b = self.pointer(yes, place), self.pointer(no, place)
             if not (needed or also) and a.array and b.array and a.array.name == b.array.name:
                 offset = ast.Ternary(condition, a.offset, b.offset, common_type(a.offset.type, b.offset.type))
@@ -240,6 +246,9 @@ class ExpressionParser(CallParser):
                 return value.at(index, place)
             case Struct() if any(m == "operator[]" for m in value.type.methods):
                 return self.method(value, "operator[]", [index], self.tokens.next)
+        if isinstance(value, Pointer) and value.target is not None:
+            why = "a pointer to one variable is moved to what lies behind it; name that, v.y, or declare an array."
+            raise self.error(place, why)
         what = "a pointer that points nowhere" if isinstance(value, Pointer) else "no array"
         raise self.error(place, f"[ after {what}; an array takes one index for each of its axes.")
 

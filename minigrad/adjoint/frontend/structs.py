@@ -7,7 +7,7 @@ from minigrad.adjoint.frontend.symbols import FLOATS_AS, TypeParser
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import BITS, BYTES, Expr, Place, Stmt, is_float
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ZERO, assigned, constant, plus, times
+from minigrad.adjoint.language.rewrite import ZERO, assigned, constant, count_up, plus, rescaled, times
 from minigrad.adjoint.language.values import (
     VECTORS,
     Bits,
@@ -58,8 +58,8 @@ class StructParser(TypeParser):
             )
         if isinstance(kind, StructType):
             raise self.error(place, f"a conversion to {kind} is outside the subset; write its members.")
-        number = self.number(value, place)
-        return ast.Cast(kind, number)
+        number = self.truth(value, place) if kind == "bool" else self.number(value, place)
+        return number if kind == number.type == "bool" else ast.Cast(kind, number)
 
     def viewed(self, kind: StructType, pointer: Pointer, place: Place) -> Pointer:
         """`reinterpret_cast<float4*>(x)`: elements of x, several at a time."""
@@ -180,8 +180,18 @@ class StructParser(TypeParser):
             assert first is not None
             value = first.at(ZERO, token.place)
             self.rebind(to.target, self.copied_bits("bits", to.target.type, tuple(numbers(value)), token.place))
+        elif of.array and to.array and of.type == to.type and of.type in BYTES:
+            count = rescaled(self.number(arguments[2], token.place), 1, BYTES[str(of.type)])
+            count = count if count.type == "int" else ast.Cast("int", count)
+            at = self.symbols.fresh("copied", "int", ZERO, token.place)
+            self.symbols.pending.pop()
+            target, value = (p.array.at(p.moved(at).offset, token.place) for p in (to, of))  # type: ignore[union-attr]
+            _, body = self.isolated(lambda: self.assign(target, token._replace(text="="), value, token.place))
+            loop = count_up(at, count, body, place=token.place)
+            self.symbols.declared[at.name] = loop.start  # type: ignore[assignment]
+            self.symbols.pending.append(loop)
         else:
-            raise self.error(token.place, "memcpy copies a vector to an array or an array to a vector here; assign.")
+            raise self.error(token.place, "memcpy copies numbers of one type here; write a loop.")
         return ZERO
 
     def rebind(self, old: Value, new: Value) -> None:

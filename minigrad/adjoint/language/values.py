@@ -116,6 +116,7 @@ class Elements:
     indices: tuple[Expr, ...] = ()
     const: bool = False
     dims: tuple[Expr, ...] = ()
+    maybe: bool = False  # of a pointer that some branch alone has given an array
 
     @property
     def left(self) -> tuple[Expr, ...]:
@@ -185,6 +186,8 @@ class PointerVariable:
     offset: ast.Name
     const: bool = False
     depth: int = -1  # of the scopes around its declaration: there it may turn to another array
+    choices: int = 0  # the branches and loops around its declaration
+    asked: bool = False  # before it has had an array, whether it has one
 
 
 @dataclass(frozen=True, eq=False)
