@@ -79,12 +79,16 @@ class Adjoint:
             raise self.file.error(kernel.place, TOO_DEEP) from None
 
     def _included(self, name: str, path: str) -> tuple[str, str] | None:
-        """The text and the path of a file that the one at a path, or the kernel's own, includes; CUDA's are empty."""
+        """The text and the path of a file that the one at a path, or the kernel's own, includes.
+
+        Of CUDA's only the one of complex numbers is read, whose functions are made of others.
+        """
         from minigrad.simulator.translate import NATIVE
 
         found = self.primal.source.find(name, Path(path).parent if path else self.primal.source.folder)
         if found is None:
-            return ("", name) if (NATIVE / name).is_file() else None
+            own = NATIVE / name
+            return (own.read_text() if name == "cuComplex.h" else "", name) if own.is_file() else None
         return found.read_text(errors="replace"), str(found)
 
     @property

@@ -79,7 +79,11 @@ def inspect(
     global memory one thread's volatile write with volatile reads.
 
     Problems that are `.harmless` come behind others of their kind: races of writes that all write the same value, and
-    barriers that threads miss by returning, which no barrier waits for (`missed-barrier`).
+    barriers that threads miss by a `return`, which no barrier waits for (`missed-barrier`); one that threads go around,
+    in a condition, is a fault.
+
+    The accesses of a function of CUDA's or C++'s headers have the reader's line that calls it, as have those of a copy
+    constructor or an assignment of a struct.
 
     Where blocks meet at a word, by atomics or volatile accesses, or an order depends on a release, the launch runs a
     second time, with the last block and the last thread first: accesses that were ordered by luck no longer are, and a
@@ -87,18 +91,17 @@ def inspect(
     blocks run one after the other; those of a cooperative launch take turns, where all threads of one wait. So this is
     not seen: two blocks that both change an element between two of their atomics, and wait for nobody.
 
-    Not seen: an element of a struct or vector type that is handed to a function by value, as in f(x[i]), where f is no
-    function of CUDA; an index outside its row but inside the array, where the row was taken as a pointer (float* row =
-    s[r]) or the element as a reference (float& v = s[r][n]), or outside a thread's own array by a pointer; one that
-    leaves a part of a dynamic shared array (`b = s + n`) for the next, as parts have no extent in the source; one that
-    leaves a __device__ array by a pointer for the next of the same declaration, or where the array is static or const;
-    an unset member of a shared struct that is copied whole and has other members set; two calls of one function with a
-    barrier, in both branches of an if; different masks of the lanes of one shuffle, where no lane is left to wait for;
-    an integer that a shuffle reads from a lane that is not in the mask, as it may remain unused (a float is NaN). Of a
-    thread's own variable that nobody has set, only statements that read and change it are seen (s += x, s = f(s, x),
-    s++, if (x > s) s = x), and of an array of undefined memory (mg.empty) only elements of at least four bytes that are
-    read and changed (y[i] += x, atomicAdd). With Clang, setting a bit-field reads it first: in undefined shared memory
-    that is reported.
+    Not seen: an index outside its row but inside the array, where the row was taken as a pointer (float* row = s[r]) or
+    the element as a reference (float& v = s[r][n]), or outside a thread's own array by a pointer; one that leaves a
+    part of a dynamic shared array (`b = s + n`) for the next, as parts have no extent in the source; one that leaves a
+    __device__ array by a pointer for the next of the same declaration, or where the array is static or const; an unset
+    member of a shared struct that is copied whole and has other members set; two calls of one function with a barrier,
+    in both branches of an if; different masks of the lanes of one shuffle, where no lane is left to wait for; a value
+    that a shuffle reads from a lane that is not in the mask, as it may remain unused, except where a float or double
+    that was computed from it is written to an array (`inactive-lane`). Of a thread's own variable that nobody has set,
+    only statements that read and change it are seen (s += x, s = f(s, x), s++, if (x > s) s = x), and of an array of
+    undefined memory (mg.empty) only elements of at least four bytes that are read and changed (y[i] += x, atomicAdd).
+    With Clang, setting a bit-field reads it first: in undefined shared memory that is reported.
 
     Counts are of the text as written, with lanes reconverged after each branch and iteration. nvcc may merge loads
     of two branches or of adjacent members, or unroll a loop whose lanes stay diverged. Of 116 counts of small kernels

@@ -192,9 +192,17 @@ def missed_barrier(call: str, count: int, thread: Dim3) -> str:
     threads = f"{count} threads have" if count > 1 else "1 thread has"
     return (
         f"{threads} returned without reaching {call}; the first is {thread}. A barrier does not wait for threads that "
-        "have returned; but they load nothing for the others. Where they only skip the call it is undefined: move it "
-        "out of the condition. Else let no thread return before it: what it must not touch goes into a guard, as in "
-        "if (i < n)."
+        "have returned; but they load nothing for the others. If they should, let no thread return before it: what it "
+        "must not touch goes into a guard, as in if (i < n)."
+    )
+
+
+def skipped_barrier(call: str, count: int, thread: Dim3) -> str:
+    threads = f"{count} threads have" if count > 1 else "1 thread has"
+    return (
+        f"{threads} gone around {call} to the end of the kernel; the first is {thread}. A barrier that some threads of "
+        "the block reach, and others skip, is undefined. Move it out of the condition or the loop, so that all threads "
+        "reach it equally often; those with nothing more to do may also return before it."
     )
 
 
@@ -208,6 +216,14 @@ def returned_lane(call: str, thread: Dim3, source: Dim3 | None) -> str:
     return (
         f"thread {thread} takes by {call} a value from the lane of thread {source}, which has returned: the value is "
         "undefined. Let every lane of the mask reach the call, with a value that changes nothing: v = i < n ? x[i] : 0."
+    )
+
+
+def inactive_lane(call: str, thread: Dim3, lane: int, at: str) -> str:
+    return (
+        f"thread {thread} takes by {call} a value from lane {lane}, which is not in the mask: the value is undefined, "
+        f"and {at} was made of such a value. Name in the mask every lane that is read, and let all of these reach the "
+        "call; or read within fewer lanes by the width, as in __shfl_down_sync(0xff, v, 4, 8)."
     )
 
 

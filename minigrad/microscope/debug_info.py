@@ -6,11 +6,14 @@ column then tells which loop or barrier is there, which array has an index, and 
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property, lru_cache
+from io import BytesIO
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from minigrad.scan import blank, end_of
 from minigrad.simulator.compiled_file import CompiledFile
@@ -19,6 +22,7 @@ from minigrad.simulator.translate import column as original
 
 _LOOP = re.compile(r"\b(?:for|while|do)\b")
 _ADDRESS = itemgetter(0)
+_COPIES = re.compile(r"(?:C[12]E|aSE)(?:RK|O)S\w*_$")  # linker names of copy constructors and assignments
 
 
 class SourceLine(NamedTuple):
@@ -124,20 +128,45 @@ class DebugInfo:
         return CodeLocation(place, calls[-1].function, written)
 
     @cached_property
+    def foreign(self) -> np.ndarray:
+        """A bit for each address of the file: 1 in functions of headers that are not the reader's, and in those that
+        copy structs. Their accesses have the line of the reader's code that calls them.
+        """
+        ends = {start: start + size for start, size in self._functions()}
+        bits = np.zeros(max(ends.values(), default=0), bool)
+        for (start, end), calls in zip(ends.items(), inlined_calls(self._file.path, ends), strict=True):
+            own = calls[-1]
+            bits[start:end] = Path(own.path).name not in self._names or _COPIES.search(own.function) is not None
+        return np.packbits(bits, bitorder="little")
+
+    def _functions(self) -> Iterator[tuple[int, int]]:
+        """Address and size of each function."""
+        symbols = self._elf and self._elf.get_section_by_name(".symtab")
+        for symbol in symbols.iter_symbols() if symbols else ():
+            if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_size"]:
+                yield symbol["st_value"], symbol["st_size"]
+
+    @cached_property
     def _columns(self) -> list[tuple[int, int]]:
         """Address and column of each row of the line table, by address."""
+        if not self._elf:
+            return []
+        dwarf = self._elf.get_dwarf_info(relocate_dwarf_sections=False)
+        programs = map(dwarf.line_program_for_CU, dwarf.iter_CUs())
+        rows = (entry.state for program in programs if program for entry in program.get_entries())
+        columns = [(row.address, row.column) for row in rows if row and not row.end_sequence]
+        return sorted(columns, key=_ADDRESS)  # stable
+
+    @cached_property
+    def _elf(self) -> Any:
+        """The file's sections; None for a Mach-O file."""
         from elftools.common.exceptions import ELFError  # here, as `import minigrad` does not need it
         from elftools.elf.elffile import ELFFile
 
-        with self._file.path.open("rb") as file:
-            try:
-                dwarf = ELFFile(file).get_dwarf_info(relocate_dwarf_sections=False)
-            except ELFError:  # a Mach-O file
-                return []
-            programs = map(dwarf.line_program_for_CU, dwarf.iter_CUs())
-            rows = (entry.state for program in programs if program for entry in program.get_entries())
-            columns = [(row.address, row.column) for row in rows if row and not row.end_sequence]
-        return sorted(columns, key=_ADDRESS)  # stable
+        try:
+            return ELFFile(BytesIO(self._file.path.read_bytes()))
+        except ELFError:
+            return None
 
 
 @lru_cache

@@ -5,6 +5,7 @@ The runtime detects races and accesses out of bounds: `simulator/native/access.c
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -36,7 +37,7 @@ class Finder:
         """All problems. error: the fault that ended the launch; without one the named outputs are checked too."""
         self.info.locations(pc for f in findings for pc in (f.pc, f.other_pc) if pc)  # looked up all at once
         self._write_races = {self._lines(f) for f in findings if f.access == f.other_access == Kind.WRITE}
-        found = [self._problem(finding) for finding in findings]
+        found = [problem for finding in findings if (problem := self._problem(finding))]
         if error:
             found = self._with_fault(found, error)
         found = keep_nearest(drop_consequences(merge(found)))
@@ -49,10 +50,10 @@ class Finder:
     def _access(self, kind: int, pc: int, block: int, thread: int) -> Access:
         return Access(Kind(kind).name.lower(), *self.info.line_of(pc), *self.at(block, thread))
 
-    def _problem(self, finding: Finding) -> Problem:
+    def _problem(self, finding: Finding) -> Problem | None:
         if finding.kind == ProblemKind.INDEX:
             return self._index(finding)
-        if finding.kind in (ProblemKind.MISSED, ProblemKind.RETURNED, ProblemKind.UNSET):
+        if finding.kind >= ProblemKind.MISSED:
             return self._call(finding)
         me = self._access(finding.access, finding.pc, finding.block, finding.thread)
         variable = self.variables.find(finding.variable, me.text)
@@ -83,22 +84,39 @@ class Finder:
         place = self.info.line(file, line).fields
         return Problem("out-of-bounds", message, *place, name or None, None, None, *where, None, finding.count)
 
-    def _call(self, finding: Finding) -> Problem:
-        """A call that threads have missed, or a lane that another reads from, by returning; or an unset variable."""
+    def _call(self, finding: Finding) -> Problem | None:
+        """A call that threads have missed, or a lane that another reads from; or an unset variable."""
         place = self.info.line(finding.file.decode(), finding.line).fields
         where, what = self.at(finding.block, finding.thread), finding.type.decode()
-        if finding.kind == ProblemKind.MISSED:
-            message = advice.missed_barrier(what, finding.offset, where[1])
-            return Problem(
-                "missed-barrier", message, *place, None, None, None, *where, count=finding.count, harmless=True
-            )
+        if finding.kind in (ProblemKind.MISSED, ProblemKind.SKIPPED):
+            returned, count = finding.kind == ProblemKind.MISSED, finding.count
+            message = (advice.missed_barrier if returned else advice.skipped_barrier)(what, finding.offset, where[1])
+            return Problem("missed-barrier", message, *place, None, None, None, *where, count=count, harmless=returned)
         if finding.kind == ProblemKind.UNSET:
             name = re.split(r"\W", what)[0]
             message = advice.unset(what, name)
             return Problem("uninitialised", message, *place, name, None, None, *where, count=finding.count)
         source = self.at(finding.block, finding.other_thread)[1] if finding.other_thread < prod(self.block) else None
-        message = advice.returned_lane(what, where[1], source)
-        return Problem("returned-lane", message, *place, None, None, None, *where, count=finding.count)
+        kind, message = "returned-lane", advice.returned_lane(what, where[1], source)
+        if finding.kind == ProblemKind.UNNAMED:
+            if not self._of_nobody:  # the value remains unused, as that of the upper half in a sum by halves
+                return None
+            lane = finding.other_thread % WARP
+            kind, message = "inactive-lane", advice.inactive_lane(what, where[1], lane, self._of_nobody)
+        return Problem(kind, message, *place, None, None, None, *where, count=finding.count)
+
+    @cached_property
+    def _of_nobody(self) -> str:
+        """An element that the kernel has set to NaN as a shuffle brings it from a lane that gave nothing, or to what a
+        sum or a product made of it; empty: there is none.
+        """
+        for number, group in enumerate(self.groups):
+            for name, array in ((name, array.numpy()) for name, array in group if array.dtype.kind == "f"):
+                alike = np.isin(np.abs(array.ravel()).view(f"u{array.itemsize}"), _nobody(array.dtype))
+                written = _last_writes(number, array, self.seen)["epoch"] > 0
+                for element in np.flatnonzero(alike & written)[:1]:
+                    return f"{name}[{element}]"
+        return ""
 
     def _race(self, me: Access, finding: Finding, at: str, variable: Variable | None, element: int | None) -> Problem:
         """A race of a read and a write is described from the reader's side, whichever came first."""
@@ -183,6 +201,12 @@ class Finder:
         where = self.at(block, int(stamp["thread_clock"]) % (1 << native.THREAD_BITS))
         message = advice.nan(f"{name}[{element}]", bad.size)
         return [Problem("nan", message, *place.fields, name, element, "write", *where, count=bad.size)]
+
+
+def _nobody(dtype: np.dtype) -> np.ndarray:
+    """The bits of NOBODY of warp.h in a dtype, also converted from another."""
+    each = [np.frombuffer(b"\xfe\x7f" * 4, kind)[:1].astype(dtype) for kind in ("f2", "f4", "f8")]
+    return np.concatenate(each).view(f"u{dtype.itemsize}")
 
 
 def _last_writes(number: int, array: np.ndarray, seen: Observations) -> np.ndarray:

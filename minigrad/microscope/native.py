@@ -22,11 +22,13 @@ from minigrad.simulator.runtime import INT, POINTER, U32, U64, fields, runtime
 
 WATCHED = [
     *KERNEL, "-O0", "-DMINIGRAD_WATCHED", "-fsanitize=thread", GARBAGE, "-ffunction-sections",
+    "-fno-omit-frame-pointer",
     "-gdwarf-4",  # version 5 counts files from 0, and some addr2line take the second for the first
 ]  # fmt: skip
 GCC = [
     "-fsanitize=bounds", "-fsanitize-recover=bounds", "-fsanitize-coverage=trace-pc",
     "--param", "tsan-instrument-func-entry-exit=0", VOLATILE,
+    "-fno-elide-constructors",  # a struct that is handed over by value is copied by a function, which is instrumented
 ]  # fmt: skip
 _HIDDEN = (
     "tsan-instrument-func-entry-exit=0", "tsan-instrument-atomics=0",
@@ -55,7 +57,9 @@ def recipe() -> Recipe:
 
 # The enums and structs of shadow_memory.h and watched_launch.cpp.
 Kind = IntEnum("Kind", "READ WRITE ATOMIC ENTER", start=0)  # of an access
-ProblemKind = IntEnum("ProblemKind", "RACE OUTSIDE UNINITIALISED INDEX EARLY MISSED RETURNED UNSET", start=0)
+ProblemKind = IntEnum(
+    "ProblemKind", "RACE OUTSIDE UNINITIALISED INDEX EARLY MISSED SKIPPED RETURNED UNNAMED UNSET", start=0
+)
 
 PC = (1 << 30) - 1  # the bits above it: volatile or atomic; atomic with block scope
 STAMP = np.dtype([("epoch", "u4"), ("thread_clock", "u4"), ("pc", "u4")])
@@ -73,7 +77,8 @@ class WatchRequest(ctypes.Structure):
 
     _fields_ = fields(
         (U64, "packed packed_bytes blocks grid limit"),
-        (POINTER, "kernel"),
+        (POINTER, "kernel foreign"),
+        (U64, "foreign_bits"),
         (U32, "vectors buffers shared reversed keep_history cooperative"),
         (POINTER, "bytes elements starts"),
     )

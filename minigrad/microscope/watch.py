@@ -145,10 +145,12 @@ class Microscope:
 
 def _request(launch: WatchedLaunch, moved: "MovedArguments", **named: int) -> native.WatchRequest:
     vectors, keep_history = _mentioned(tuple(launch.file.parts.values()))
+    foreign = debug_info(launch.file).foreign
     return native.WatchRequest(
         packed=ctypes.addressof(moved.packed), packed_bytes=ctypes.sizeof(moved.packed), shared=launch.shared,
-        kernel=launch.file.entry(launch.kernel), grid=prod(launch.grid), blocks=launch.blocks, limit=LIMIT,
-        vectors=vectors, keep_history=keep_history, cooperative=moved.cooperative, **named,
+        kernel=launch.file.entry(launch.kernel), foreign=foreign.ctypes.data, foreign_bits=8 * len(foreign),
+        grid=prod(launch.grid), blocks=launch.blocks, limit=LIMIT, vectors=vectors, keep_history=keep_history,
+        cooperative=moved.cooperative, **named,
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from minigrad.scan import (
     without_directives,
 )
 from minigrad.simulator.indices import indices
-from minigrad.simulator.updates import updates
+from minigrad.simulator.updates import returns, updates
 from minigrad.source import Source
 
 BEFORE, AFTER = "({auto minigrad_index=", ";minigrad_index;})"  # around an index that is evaluated once
@@ -192,7 +192,7 @@ def _edits(code: str, device: frozenset[str], evaluate_once: bool, note_updates:
     edits = [*_device(code, device), *_tokens(code)]
     if evaluate_once:
         edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
-    return [*edits, *updates(code)] if note_updates else edits
+    return [*edits, *updates(code), *returns(code)] if note_updates else edits
 
 
 def _tokens(code: str) -> list[Edit]:

@@ -1,4 +1,5 @@
-"""Updates of a thread's own variables, as `s += x[i]`, noted for the microscope: it sees one that nobody has set.
+"""Notes for the microscope: of updates of a thread's own variables, as `s += x[i]`, so that it sees one that nobody has
+set; and of `return`, as a barrier waits for no thread that has returned.
 
 Noted are variables that a statement declares without a value, and parameters that are references.
 """
@@ -6,7 +7,7 @@ Noted are variables that a statement declares without a value, and parameters th
 import re
 from collections.abc import Iterator
 
-from minigrad.scan import Edit, split, without_directives
+from minigrad.scan import DIRECTIVE, Edit, split, without_directives
 
 _TYPE = r"(?!(?:return|goto|else|case|typedef|using|delete|throw|new|extern|static)\b)[A-Za-z_][\w:]*(?:<[^<>;]*>)?\s+"
 _DECLARATION = re.compile(rf"[;{{}})]\s*(?:{_TYPE})+([A-Za-z_][^;{{}}]*)(?=;)")
@@ -20,6 +21,18 @@ _COUNT = re.compile(rf"{_BEGIN}(?:\+\+|--)\s*{_PLACE}")
 _ASSIGNMENT = re.compile(rf"{_BEGIN}{_PLACE}\s*=(?!=)(?=(?P<value>[^;{{}}]*);)")
 # `if (x > m) m = x`, with the condition's parentheses two deep
 _CHOICE = re.compile(rf"\bif\s*\((?P<value>(?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)\s*\{{?\s*{_PLACE}\s*=(?!=)")
+_RETURN = re.compile(r"\breturn\s*;")
+_RETURN_OF_MACRO = re.compile(r"\breturn\s*$")  # the semicolon stands behind its use
+
+
+def returns(code: str) -> Iterator[Edit]:
+    """`return;` -> `{ MINIGRAD_RETURNS return; }`, and as one statement at the end of a macro."""
+    for found in _RETURN.finditer(code):
+        yield *found.span(), "{ MINIGRAD_RETURNS return; }"
+    for line in DIRECTIVE.finditer(code):
+        for found in _RETURN_OF_MACRO.finditer(line[0]):
+            start = line.start() + found.start()
+            yield start, start + len("return"), "do { MINIGRAD_RETURNS return; } while (0)"
 
 
 def updates(code: str) -> Iterator[Edit]:

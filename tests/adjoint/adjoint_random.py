@@ -64,7 +64,10 @@ class Writer:
             return [f"{pad}if ({condition}) {{", *then, *jump, f"{pad}}} else {{", *other, f"{pad}}}"]
         if kind == 5 and uniform and self.shared:
             read = f"v{self.random.randrange(3)} = s[(t + {self.random.randrange(BLOCK)}) % {BLOCK}];"
-            return [pad + line for line in (f"s[t] = {self.value()};", "__syncthreads();", read, "__syncthreads();")]
+            exchange = (f"s[t] = {self.value()};", "__syncthreads();", read, "__syncthreads();")
+            return [pad + line for line in exchange[self.random.choice([0, 0, 2]) :]]
+        if kind == 3 and self.array and self.random.random() < 0.5:
+            return [f"{pad}q[{n}] = {self.value(1)};" for n in range(3)]
         if kind in (6, 7):
             self.loops.append(j := self.name("j"))
             body = self.body(depth - 1, inner, True, uniform)
@@ -84,7 +87,8 @@ class Writer:
             "    double v0 = x[i], v1 = 0.3, v2 = a;",
         ]
         lines += ["    double q[3];", "    q[0] = v0; q[1] = w[0]; q[2] = 0.2;"] if self.array else []
+        lines += ["    s[t] = 0.1 * x[i];", "    __syncthreads();"] if self.shared else []
         lines += [*self.body(3, "    ", False, True), *self.body(3, "    ", False, True)]
-        lines += [f"    y[i] = v0 * v1 + v2{' + q[0] * q[1] - q[2]' if self.array else ''};"]
+        lines += [f"    y[i] = v0 * v1 + v2{' + q[0] * q[1] - q[2]' * self.array}{' + s[t]' * self.shared};"]
         head = "const double* x, const double* w, double a, double* z, double* y, int n"
         return "\n".join([f'{FUNCTION}extern "C" __global__ void f({head}) {{', *lines, "}"])

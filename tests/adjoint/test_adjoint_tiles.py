@@ -169,3 +169,85 @@ def test_a_border_that_is_loaded_for_each_channel(whole):
     text = HALO[:before] + WHOLE + HALO[behind:] if whole else HALO
     args = [RNG.standard_normal(26), RNG.standard_normal(6), np.zeros(13), 13, 2]
     oracle.check(mg.adjoint(text, wrt=["x", "w"]), args, 2, 8)
+
+
+TILE = "{ s[t] = x[q * 4 + t]; __syncthreads(); f += s[3 - t] * s[t]; __syncthreads(); }"
+LOOP = f"for (int q = 0; q < n; ++q) {TILE}"
+READ_BEHIND_THE_LOOP = {
+    "a copy": "for (int q = 0; q < n; ++q) s[t] = x[q * 4 + t]; y[t] = s[t];",
+    "a tile": f"{LOOP} y[t] = f + s[t] * s[3 - t];",
+    "downwards": f"for (int q = n - 1; q >= 0; --q) {TILE} y[t] = f + s[t];",
+    "a loop around both": f"for (int p = 0; p < 2; ++p) {{ for (int q = p; q < n; ++q) {TILE} f *= s[t]; }} y[t] = f;",
+    "a loop around that reads it first": (
+        f"s[t] = x[t]; for (int p = 0; p < 2; ++p) {{ f += s[t]; for (int q = p; q < n; ++q) {TILE} }} y[t] = f;"
+    ),
+    "two loops": f"{LOOP} f *= s[t]; for (int q = 1; q < n; ++q) {TILE} y[t] = f;",
+    "a number of the block": (
+        "__shared__ double c; for (int q = 0; q < n; ++q) {"
+        " if (t == 0) c = x[q * 4]; __syncthreads(); f += c * x[q * 4 + t]; __syncthreads(); } y[t] = f * c;"
+    ),
+    "an array of the thread": (
+        "double r[2]; for (int q = 0; q < n; ++q) for (int j = 0; j < 2; ++j) r[j] = x[q * 4 + (t + j) % 4];"
+        " y[t] = r[0] * r[1];"
+    ),
+    "a function's loop": "fill(s, x, n); y[t] = s[t] * s[3 - t];",
+}
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("body", READ_BEHIND_THE_LOOP.values(), ids=READ_BEHIND_THE_LOOP)
+def test_a_gradient_from_behind_a_loop_enters_its_last_iteration(body):
+    """Only where nothing but the loop reads an array does each iteration find its gradient 0, and may come first."""
+    made = mg.adjoint(
+        f"""
+__device__ void fill(double* s, const double* x, int n) {{
+    for (int q = 0; q < n; ++q) {{ s[threadIdx.x] = x[q * 4 + threadIdx.x]; __syncthreads(); }}
+}}
+__global__ void f(const double* x, double* y, int n) {{
+    __shared__ double s[4];
+    int t = threadIdx.x;
+    double f = 0;
+    {body}
+}}""",
+        ["x"],
+    )
+    oracle.check(made, [RNG.standard_normal(12), np.zeros(4), 3], 1, 4)
+
+
+@pytest.mark.parametrize("n, k", [(10, 7)])
+def test_a_matrix_times_its_transpose_turns_ownership_around_twice(n, k):
+    made = mg.adjoint("""
+__global__ void gram(const double* A, double* C, int n, int k) {
+    __shared__ double a[4][4], b[4][4];
+    int tx = threadIdx.x, ty = threadIdx.y, row = blockIdx.y * 4 + ty, column = blockIdx.x * 4 + tx;
+    double sum = 0;
+    for (int s = 0; s < k; s += 4) {
+        a[ty][tx] = row < n && s + tx < k ? A[row * k + s + tx] : 0;
+        b[ty][tx] = column < n && s + ty < k ? A[column * k + s + ty] : 0;
+        __syncthreads();
+        for (int j = 0; j < 4; ++j) sum += a[ty][j] * b[j][tx];
+        __syncthreads();
+    }
+    if (row < n && column < n) C[row * n + column] = sum;
+}""")
+    assert [e.name for e in made.assembled.entries] == ["gram_adjoint_A", "gram_adjoint_A_2"]
+    oracle.check(made, [RNG.standard_normal(n * k), np.zeros(n * n), n, k], (3, 3), (4, 4))
+
+
+def test_the_variable_of_a_loop_and_one_of_a_branch_have_one_name():
+    made = mg.adjoint(
+        """
+__global__ void f(const double* x, double* y, int n) {
+    __shared__ double s[8];
+    int i = threadIdx.x;
+    for (int c = i; c < 8; c += 8) s[c] = 0;
+    __syncthreads();
+    if (i < n) { int c = (int)x[i]; atomicAdd(&s[c], (x[i] - c) * x[i]); }
+    else { const int c = i; atomicAdd(&s[c], x[i] * c); }
+    __syncthreads();
+    y[i] = 0;
+    for (int c = 0; c < 3; ++c) { double e = s[(i + c) % 8]; y[i] += e * e * c; }
+}""",
+        ["x"],
+    )
+    oracle.check(made, [RNG.uniform(0, 8, 8), np.zeros(8), 5], 1, 8, 1e-9)

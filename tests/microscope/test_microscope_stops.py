@@ -8,10 +8,51 @@ import minigrad as mg
 from minigrad.devices import get
 
 
-def test_a_barrier_that_not_all_reach():
-    problem, text = look("if (threadIdx.x < 48) {\n__syncthreads();  // wrong\n}\ny[threadIdx.x] = 1;")
-    assert (problem.kind, problem.line, problem.harmless) == ("missed-barrier", line_of(text, "wrong"), True)
+@pytest.mark.parametrize(
+    "around",
+    ["if (t < 48) {\n@\n}\ny[t] = 1;", "for (int i = 0; i < 1 + (t < 48); i++) {\n@\n}", "if (t < 48)\n@"],
+)
+def test_a_barrier_that_threads_go_around(around):
+    problem, text = look("int t = threadIdx.x;\n" + around.replace("@", "__syncthreads();  // wrong"))
+    assert (problem.kind, problem.line, problem.harmless) == ("missed-barrier", line_of(text, "wrong"), False)
+    assert problem.thread == (48, 0, 0) and "16 threads have gone around __syncthreads" in problem.message
+
+
+RETURNS = {
+    "at once": "if (t >= 48) return;",
+    "of a macro": "END(48);",
+    "of a branch": "if (t >= 48) { y[t] = 2; return; } else y[t] = 3;",
+    "of a loop": "for (int i = 0; ; i++) { if (t >= 48 && i) return; if (i) break; }",
+    "of a case": "switch (t / 48) { case 1: return; default: break; }",
+}
+
+
+@pytest.mark.parametrize("returns", RETURNS.values(), ids=RETURNS)
+def test_a_barrier_that_threads_miss_by_returning_is_harmless(returns):
+    text = source(f"int t = threadIdx.x;\n{returns}\n__syncthreads();  // missed\ny[t] = 1;")
+    text = f"#define END(n) if (threadIdx.x >= n) return\n{text}"
+    (problem,) = mg.inspect(text, X, X * 0, 1000, grid=1, block=64).problems
+    assert (problem.kind, problem.line, problem.harmless) == ("missed-barrier", line_of(text, "missed"), True)
     assert problem.thread == (48, 0, 0) and "16 threads have returned without" in problem.message
+
+
+def test_a_barrier_that_some_miss_by_returning_and_others_go_around():
+    problem, _ = look("int t = threadIdx.x;\nif (t >= 48) return;\nif (t < 20) __syncthreads();\ny[t] = 1;")
+    assert (problem.kind, problem.thread, problem.harmless) == ("missed-barrier", (20, 0, 0), False)
+    assert "28 threads have gone around" in problem.message
+
+
+def test_a_function_that_has_returned_is_no_end_of_the_thread():
+    text = "__device__ void f(float* y) {\nif (threadIdx.x > 9) return;\ny[threadIdx.x] = 2;\n}\n"
+    text += source("f(y);\nif (threadIdx.x < 8) __syncthreads();\ny[threadIdx.x + 64] = 1;")
+    (problem,) = mg.inspect(text, X, X * 0, 1000, grid=1, block=32).problems
+    assert (problem.kind, problem.thread, problem.harmless) == ("missed-barrier", (8, 0, 0), False)
+
+
+def test_a_function_that_returns_before_its_barrier_has_returned():
+    text = "__device__ void f(float* y, int n) {\nif (threadIdx.x >= n) return;\n__syncthreads();\ny[threadIdx.x] = 1;\n}\n"
+    (problem,) = mg.inspect(text + source("f(y, 48);"), X, X * 0, 1000, grid=1, block=64).problems
+    assert (problem.kind, problem.line, problem.harmless) == ("missed-barrier", 3, True)
 
 
 def test_a_missed_barrier_ranks_behind_what_follows_from_it():

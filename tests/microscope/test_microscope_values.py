@@ -82,10 +82,40 @@ def test_an_output_that_only_atomics_write_is_written():
     assert mg.inspect(text, X, np.zeros(64, np.float32), 64, grid=2, block=64, outputs=["y"]).ok
 
 
-def test_a_shuffle_from_a_lane_outside_its_mask_is_among_the_causes_of_nan():
-    body = "float v = 1;\nif (threadIdx.x < 16) v = __shfl_sync(0xffff, v, 20);\ny[threadIdx.x] = v;"
-    problem, _ = look(body, X, np.zeros(32, np.float32), 32, block=32, outputs="y")
-    assert (problem.kind, problem.count) == ("nan", 16) and "not in the mask" in problem.message
+# What becomes of v, which lane 3 takes from a lane outside of the mask; and the first element that is made of it.
+USES = {
+    "y[threadIdx.x] = v;": 0,
+    "if (threadIdx.x == 3) y[5] = 2 - v * x[3];": 5,
+    "__shared__ float s[32];\ns[threadIdx.x] = v;\n__syncwarp();\nif (threadIdx.x == 7) y[7] = s[3];": 7,
+    "atomicAdd(y + threadIdx.x / 2, v);": 0,
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("use", "element"), USES.items())
+def test_a_shuffle_from_a_lane_that_is_not_in_the_mask(use, element, dtype):
+    real = "double" if dtype == "float64" else "float"
+    body = f"float v = 1;\nif (threadIdx.x < 16) v += __shfl_sync(0xffff, v, 20);  // wrong\n{use}"
+    args, params = (X, np.zeros(32, dtype), 32), f"const float* x, {real}* y, int n"
+    problem, text = look(body, *args, params=params, block=32)
+    assert (problem.kind, problem.line, problem.harmless) == ("inactive-lane", line_of(text, "wrong"), False)
+    assert "from lane 20, which is not in the mask" in problem.message and problem.count == 16
+    assert f"y[{element}] was made of such a value" in problem.message
+
+
+@pytest.mark.parametrize(
+    "use", ["if (threadIdx.x == 0) y[0] = v;", "if (threadIdx.x == 3) v = 5;\nif (threadIdx.x < 4) y[0] = v > 3;"]
+)
+def test_a_value_of_a_lane_that_is_not_in_the_mask_may_remain_unused(use):
+    body = f"float v = 1;\nif (threadIdx.x < 4)\nfor (int o = 2; o; o /= 2) v += __shfl_down_sync(0xf, v, o);\n{use}"
+    assert not [
+        each for each in mg.inspect(source(body), X, X * 0, 0, grid=1, block=32).problems if each.kind != "race"
+    ]
+
+
+def test_nan_of_the_input_is_of_no_lane():
+    body = "float v = x[threadIdx.x];\nif (threadIdx.x < 4) v += __shfl_down_sync(0xf, v, 2);\nif (threadIdx.x < 2) y[threadIdx.x] = v;"
+    assert mg.inspect(source(body), X * np.nan, X * 0, 0, grid=1, block=32).ok
 
 
 @pytest.mark.parametrize(

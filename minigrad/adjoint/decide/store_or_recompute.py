@@ -91,6 +91,7 @@ class StoragePlan:
     """The values to be saved, by statement: all others are reread or recomputed."""
 
     facts: KernelFacts
+    body: list[Stmt]
     points: dict[int, Point] = field(default_factory=dict)  # by id of a statement
     loops: dict[int, LoopPlan] = field(default_factory=dict)  # by id of a loop
     fills: list[Fill] = field(default_factory=list)  # to be checked of a launch: the block fills these arrays
@@ -110,6 +111,28 @@ class StoragePlan:
             loop = loop.outer
         return storage
 
+    def read_outside(self, loop: LoopPlan, array: str) -> bool:
+        """True if an array is read outside of a loop, too, other than in one that fills it itself before it reads it.
+
+        Then a gradient enters the last iteration from behind the loop. Otherwise each finds the array's gradient 0.
+        """
+        around, outer = list[LoopPlan](), loop.outer
+        while outer:
+            around, outer = [*around, outer], outer.outer
+
+        def reads(body: list[Stmt]) -> bool:
+            for s in body:
+                inner = self.loops.get(id(s))
+                if inner and (inner is loop or array in inner.filled) and not any(inner is a for a in around):
+                    continue
+                if any(array in own_reads(part) for part in with_header(s)):
+                    return True
+                if any(map(reads, [inner.flow] if inner else bodies(s))):
+                    return True
+            return False
+
+        return reads(self.body)
+
     def lost_in_header(self, s: For, outer: LoopPlan | None) -> set[str]:
         """The arrays in the header of a loop that an iteration of a loop around, run again, finds with other values."""
         names = {n for part in with_header(s) for n in own_reads(part)}
@@ -118,7 +141,7 @@ class StoragePlan:
 
 def decide(facts: KernelFacts, body: list[Stmt]) -> StoragePlan:
     """The plan of a body, made by a walk in the order of the backward sweep."""
-    plan = StoragePlan(facts)
+    plan = StoragePlan(facts, body)
     _last(plan, body, None)
     return plan
 

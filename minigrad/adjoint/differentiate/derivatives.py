@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 
-from minigrad.adjoint.frontend.macros import parse_expression
+from minigrad.adjoint.frontend.expressions import parse_expression
 from minigrad.adjoint.language import ast, rewrite
 from minigrad.adjoint.language.ast import DERIVATIVES, Expr, base_name
 from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, minus, negative, over, plus, times

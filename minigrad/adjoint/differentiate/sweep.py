@@ -193,7 +193,8 @@ class Sweep:
         value = self.variable(s, header, loop.k)
         if value is not None:
             body = [ast.Declare(s.variable, "int", value=value, place=s.place), *body]
-        cleared = frozenset(self.gradients[n] for n in loop.plan.filled & facts.active)
+        empty = (n for n in loop.plan.filled & facts.active if not self.plan.read_outside(loop.plan, n))
+        cleared = frozenset(self.gradients[n] for n in empty)
         turns = header is not None and header.exact and keep(header.trips) == header.trips
         known = ast.Reversal(s if header else None, counter.name, formula, turns, loop.plan.filled, cleared)
         back = rewrite.count_down(loop.k, minus(trips, ONE), body, s.place)

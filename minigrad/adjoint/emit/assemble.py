@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from minigrad.adjoint.decide import AdjointLaunch, Derived
 from minigrad.adjoint.decide.store_or_recompute import STORED
+from minigrad.adjoint.frontend.expressions import parse_expression
 from minigrad.adjoint.frontend.file import KernelFile
-from minigrad.adjoint.frontend.macros import parse_expression
 from minigrad.adjoint.language.ast import (
     CallStmt,
     Declare,
@@ -17,6 +17,7 @@ from minigrad.adjoint.language.ast import (
     Stmt,
     gradient_type,
     own_name,
+    unused_name,
 )
 from minigrad.adjoint.language.dataflow import names_used, written
 from minigrad.adjoint.language.printer import function, parameter
@@ -65,14 +66,17 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
     for launch in derived.launches:
         body = [*tape_columns(derived), *launch.body]
         name = "_".join(filter(None, [file.kernel.name, "adjoint", launch.of]))
+        name = unused_name(name, {e.name for e in entries})  # one gradient may be added up by two launches
         entries.append(Entry(name, tuple(parameters(file.kernel, derived, launch, body)), launch.extents))
         kernels.append(function(f'extern "C" __global__ void {name}', map(parameter, entries[-1].params), body))
     words = words_of(*kernels)
     functions = _reached(named, words)
     text = "\n".join([*functions, *kernels])
-    tables = _reached([(t.name, t.text) for t in file.tables], set(re.findall(r"\w+", text)) if file.tables else set())
+    named = [(t.name, t.text) for t in file.tables]
+    tables = [as_numbers(file, t) for t in _reached(named, set(re.findall(r"\w+", text)) if named else set())]
     words |= words_of(*functions, *tables)
     types = sorted(_reached(list(file.definitions.items()), words), key=file.tokens.text.index)
+    types = [as_numbers(file, own) for own in types]
     extents = [f"#ifndef {m}\n#define {m} {EXTENT}\n#endif" for m in file.dynamic.values() if m in text]
     tables = [t for t in [*types, *tables] if t]
     if name := min(file.tokens.redefined & set(re.findall(r"\w+", "\n".join(tables))), default=""):
@@ -85,6 +89,16 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
     note = f"// The adjoint of {file.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
     parts = [*head, *functions, f"{note}\n{kernels[0]}", *kernels[1:]]
     return AdjointFile("\n\n".join(filter(None, parts)) + "\n", tuple(entries), tuple(functions))
+
+
+def as_numbers(file: KernelFile, text: str) -> str:
+    """A definition in which enums are whole numbers, which their values are in the adjoint."""
+    for name, enum in file.enums.items():
+        if text == file.definitions.get(name):
+            values = ", ".join(f"{own} = {value}" for own, value in enum.values.items())
+            return f"{'' if enum.scoped else f'enum {{ {values} }}; '}typedef {enum.type} {name};"
+        text = re.sub(rf"\b(?:\w+::)*{name}::(\w+)", lambda found: enum.values.get(found[1], found[0]), text)  # noqa: B023
+    return text
 
 
 def needed_lines(head: list[str], words: set[str]) -> list[str]:

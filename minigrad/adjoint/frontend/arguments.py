@@ -1,15 +1,13 @@
 """Arguments of calls: the function that takes them, the arguments of its template that they show, its parameters."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 from minigrad.adjoint.frontend.items import FileItems
-from minigrad.adjoint.frontend.symbols import NOTHING
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import SMALL, Place
+from minigrad.adjoint.language.ast import SMALL, Place, base_name
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.values import (
     Braces,
@@ -22,10 +20,11 @@ from minigrad.adjoint.language.values import (
     Value,
     is_expression,
     is_target,
+    with_type,
 )
 from minigrad.adjoint.language.values import leaves as numbers
 
-EXACT, PROMOTED, CONVERTED, WRONG = 8, 4, 0, -8  # how well a parameter takes an argument
+EXACT, PROMOTED, CONVERTED, BY_USER, WRONG = 8, 4, 0, -4, -8  # how well a parameter takes an argument
 PROMOTIONS = dict.fromkeys((*SMALL, "bool"), "int") | {"float": "double"}
 
 
@@ -58,12 +57,51 @@ class ArgumentBinder(FileItems):
                 starts.append(n + 1)
         return starts
 
-    @cached_property
-    def moves_pointers(self) -> bool:
-        """True where a function of the file takes a pointer by reference."""
-        found = self.tokens.tokens
-        heads = (found[i.params : self._close(i.params)] for items in self.items.values() for i in items)
-        return any(a.text == "*" and b.text == "&" for head in heads for a, b in pairwise(head))
+    def visible(
+        self, items: list[FunctionItem], path: tuple[str, ...], arguments: list[Value], token: Token
+    ) -> list[FunctionItem]:
+        """The functions of a name that stand for it here: behind a path, or in the innermost namespace that has it."""
+        if not items or items[0].name.startswith("operator"):  # their operands decide
+            return items
+        around = () if path[:1] == ("",) else self.stack[-1].space if self.stack else self.space
+        path = (*self.namespaces.get(path[0], path[:1]), *path[1:]) if path and path[0] else path[1:]
+        spaces = [(*around[:n], *path) for n in range(len(around), -1, -1)]
+        ahead = [i for i in items if min(i.start, self.declared.get((i.space, i.name), i.start)) < self.tokens.at]
+        items = ahead or ([] if base_name(items[0].name) and not path else items)
+        found = next(filter(None, ([i for i in items if i.space == space] for space in spaces)), [])
+        if path:
+            return found or [i for i in items if path[0] != "std" and i.space[-len(path) :] == path]
+        with_types = {a.type.space for a in arguments if isinstance(a, Struct)} - {()}
+        named = self.used | {(*space, token.text) for space in with_types}
+        found += [i for i in items if i not in found and (i.friend or {i.space, (*i.space, i.name)} & named)]
+        if base_name(token.text) and not found:
+            return []  # CUDA's
+        if base_name(token.text) and all(i.space and i.space != around[: len(i.space)] for i in found):
+            why = f"{token.text} is a function of CUDA, and one of a namespace here; give that one a name of its own."
+            raise self.tokens.error(token.place, why)
+        return found or items
+
+    def check_copied(self, parser: Any, kind: StructType, method: str, place: Place) -> None:
+        """Reject a struct that does something of its own where it is copied: by this method, or by its constructor."""
+        if self.copies(kind, method or kind.short):
+            what = f"an {method}" if method else "a constructor"
+            raise parser.error(place, f"{kind} has {what} of its own for copies; leave it out, or copy the members.")
+        for part in (*kind.bases, *(m.type for m in kind.members if not m.pointer)):
+            if isinstance(part, StructType):
+                self.check_copied(parser, part, method, place)
+
+    def copies(self, kind: StructType, method: str) -> bool:
+        """True where a method copies a struct other than member by member."""
+        for item in (i for i in kind.methods.get(method, ()) if i.counts == 1):
+            found = self.tokens.tokens[item.params : self._close(item.body) + 1]
+            words = [t.text for t in found[: self._close(item.params) - item.params]]
+            text = " ".join(t.text for t in found[len(words) + 1 :]).replace("this -> ", "")
+            alike = rf"(\w+) (?:= {words[-1]} \. \1 ;|\( {words[-1]} \. \1 \)|{{ {words[-1]} \. \1 }})"
+            left = re.sub(alike, "", text).replace("return * this ;", "")
+            copied = set(re.findall(alike, text)) == {m.name for m in kind.members}
+            if kind.short in words and (re.search(r"\w", left) or not copied):
+                return True
+        return False
 
     def changes_arguments(self, item: FunctionItem) -> bool:
         """True where a function takes a reference or a pointer to what is not const."""
@@ -98,16 +136,37 @@ class ArgumentBinder(FileItems):
                 return False
             kind = self.kind_of(item, start, parser)
             if isinstance(arguments[n], Struct) and not pointer:
-                of_template = kind is None and self.templates.keys() & set(texts)
+                of_template = kind is None and self.templates.keys() & set(texts) and "::" not in texts
                 own = arguments[n].type
                 assert isinstance(own, StructType)
-                if (kind is not None and kind is not own and not own.extends(kind)) or (
-                    of_template and str(arguments[n].type).partition("<")[0] not in texts
-                ):
+                if of_template and self.of_template(own, texts) is None:
                     return False
-            elif is_expression(arguments[n]) and isinstance(kind, StructType):
+                other = kind is not None and kind is not own and not own.extends(kind)
+            else:
+                other = is_expression(arguments[n]) and isinstance(kind, StructType)
+            if other and kind is not None and not self.converted_by_user(arguments[n], kind, parser):
                 return False
         return True
+
+    def converted_by_user(self, value: Value, kind: Kind, parser: Any) -> bool:
+        """True where an operator or a constructor of the file makes a value of this type. C++ takes one, not two."""
+        if self.converting:
+            return False
+        return bool(parser.conversions(value) if isinstance(kind, str) else parser.converts_to(value, kind))
+
+    def is_explicit(self, item: FunctionItem) -> bool:
+        """True for a conversion that C++ does not make of itself."""
+        return "explicit" in {t.text for t in self.tokens.tokens[item.start : item.params]}
+
+    def converts(self, item: FunctionItem, value: Value, parser: Any) -> bool:
+        """True for a constructor by which a value becomes an object where one is needed."""
+        if self.is_explicit(item) or not item.counts or self.kind_of(item, item.params + 1, parser) is item.owner:
+            return False
+        before, self.converting = self.converting, True
+        try:
+            return self.fits(item, [value], parser)
+        finally:
+            self.converting = before
 
     def kind_of(self, item: FunctionItem, start: int, parser: Any) -> Kind | None:
         """The type of a parameter; None where the arguments of the function's own template decide on it."""
@@ -152,6 +211,9 @@ class ArgumentBinder(FileItems):
             kind, own = self.kind_of(item, start, parser), argument.type
             promoted = kind is not None and kind == PROMOTIONS.get(str(own))
             rank = EXACT if kind in (None, own) else PROMOTED if promoted else CONVERTED
+            structs = [k for k in (kind, own) if isinstance(k, StructType)] if kind is not None and kind != own else []
+            if structs and not (len(structs) == 2 and structs[1].extends(structs[0])):
+                rank = BY_USER
             rank += ("*" in texts) + (kind is None and bool(self.templates.keys() & set(texts)))  # closer than T
             variable = isinstance(argument, Pointer | Elements) or is_target(argument)
             if "&&" in texts:
@@ -162,7 +224,10 @@ class ArgumentBinder(FileItems):
             made.append(rank)
         return made
 
-    def bind(self, parser: Any, item: FunctionItem, arguments: list[Value], token: Token, explicit: list) -> None:
+    def bind_template(
+        self, parser: Any, item: FunctionItem, arguments: list[Value], token: Token, explicit: list
+    ) -> tuple:
+        """The arguments of a function's template, entered into the scope."""
         symbols, starts = parser.symbols, self._commas(item)
         types, scope = symbols.types[-1], symbols.scopes[-1]
         for (is_type, name, _), given in zip(item.template, explicit, strict=False):
@@ -183,6 +248,11 @@ class ArgumentBinder(FileItems):
                 types[name] = parser.expect_type()
             else:
                 scope[name] = parser.value(ast.PRECEDENCE["<"])
+        return tuple((types if is_type else scope)[name] for is_type, name, _ in item.template)
+
+    def bind(self, parser: Any, item: FunctionItem, arguments: list[Value], token: Token) -> None:
+        symbols, starts = parser.symbols, self._commas(item)
+        scope = symbols.scopes[-1]
         bounds = [self.parameter(parser, start) for start in starts]
         anything = item.scopes is not None or any(isinstance(a, FunctionItem) for a in arguments)  # a lambda reaches it
         changing = any((b.reference or b.stars or b.array) and not b.const for b in bounds)
@@ -200,9 +270,15 @@ class ArgumentBinder(FileItems):
                 bound[b.name.text] = self.bound(parser, item, b, value, token.place, pure, reached)
         scope.update(bound)
 
+    def of_template(self, kind: StructType, texts: list[str]) -> StructType | None:
+        """The struct, or one that it extends, whose name is among these words."""
+        inner = (self.of_template(base, texts) for base in kind.bases)
+        return kind if kind.short in texts else next(filter(None, inner), None)
+
     def deduce(self, item: FunctionItem, parameter: list[Token], kind: Kind, types: dict, scope: dict) -> None:
         """The arguments of a function's template that the type of one of its arguments shows."""
         texts = [t.text for t in parameter]
+        kind = (isinstance(kind, StructType) and self.of_template(kind, texts)) or kind
         if isinstance(kind, StructType) and kind.arguments and kind.short in texts:  # `Row<T, N>`
             inner = texts[texts.index(kind.short) + 1 :]
             inner = inner[: inner.index(">")] if ">" in inner else []
@@ -228,7 +304,7 @@ class ArgumentBinder(FileItems):
             name = tokens.take() if tokens.next.kind == "name" else Token("name", "", tokens.next.place)
             return Bound(name, None, 0, True, True, 0, False)
         void = tokens.accept("void")
-        kind = None if void else parser.expect_type()
+        kind = None if void or tokens.accept("auto") else parser.expect_type()
         const |= any(t.text == "const" for t in tokens.tokens[start : tokens.at])
         stars, reference = 0, False
         grouped = tokens.accept("(")
@@ -258,13 +334,13 @@ class ArgumentBinder(FileItems):
             if not isinstance(b.kind, StructType):
                 raise parser.error(place, f"{item.name} takes no struct here.")
             value = parser.filled(b.kind, list(value.values), place)
-        if isinstance(value, Struct):
-            value = value.as_base(b.kind)
+        if not b.stars and not b.array:
+            value = parser.as_kind(value, b.kind, place)
         changed = parser.changes(name, item.body, stop)
         if b.stars or b.array:
-            if isinstance(value, Elements) and value.axes > 1:
+            if isinstance(value, Elements) and (value.axes > 1 or (b.array and b.reference)):
                 return parser.frozen(value, place)
-            pointer = parser.pointer(value, place)
+            pointer = parser.pointer_to(b.kind, parser.pointer(value, place), place)
             if b.kind is not None and pointer.array and str(pointer.type) != str(b.kind):
                 raise parser.error(place, f"{item.name} takes a pointer to {b.kind}, and gets one to {pointer.type}.")
             if changed and b.reference:
@@ -273,12 +349,9 @@ class ArgumentBinder(FileItems):
                         place, f"{item.name} moves a pointer that it gets by reference; return it instead."
                     )
                 return pointer.moves
-            if pointer.array is None and pointer.target is None and b.kind is not None:
-                parser.given(pointer)
-                return Pointer(Elements(NOTHING, b.kind, 1))
             if changed and pointer.array is not None:
                 return parser.pointer_variable(name, pointer.type, pointer, place)
-            return parser.frozen(pointer, place, name)
+            return parser.frozen(with_type(pointer, b.kind), place, name)
         reached = others is None or self.reaches(parser, value, others)  # what it refers to may change in the function
         if isinstance(value, Struct):
             if value.temporary and not b.reference:

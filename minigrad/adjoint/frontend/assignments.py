@@ -4,13 +4,14 @@ from copy import copy
 from dataclasses import replace
 
 from minigrad.adjoint.frontend.declarations import DeclarationParser
-from minigrad.adjoint.frontend.symbols import IGNORED, NOTHING
+from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import GRADIENTS, HALVES, Place, Stmt, is_float, unused_name
 from minigrad.adjoint.language.dataflow import target_name
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ZERO, assigned
 from minigrad.adjoint.language.values import (
+    NOTHING,
     Elements,
     Kind,
     Pointer,
@@ -119,6 +120,9 @@ class AssignmentParser(DeclarationParser):
             raise self.error(own.place, f"{kind} holds a {made[0].type}; pass it as float, or in an array of its own.")
         if held := self.held_pointer(kind, own.pointer):
             raise self.error(own.place, f"{held}; pass the array as a parameter of its own.")
+        if name := self.enum_of_header(kind):
+            why = f"{kind} holds a {name}, an enum of {self.symbols.enums[name].file}; make that member an int."
+            raise self.error(own.place, why)
         if self.nested_arrays(kind) and own.pointer:
             raise self.error(own.place, f"{kind} holds an array of structs; pass that as an array of its own.")
         scope[own.name] = array if own.pointer else replace(array, axes=0).element(own.place)
@@ -156,6 +160,12 @@ class AssignmentParser(DeclarationParser):
                 made.append(ast.Parameter(name, m.type, True, False, own.place))
         return found
 
+    def enum_of_header(self, kind: StructType) -> str:
+        """The type of a member that is no number in the adjoint, which includes its definition."""
+        inner = (self.enum_of_header(m.type) for m in kind.members if isinstance(m.type, StructType))
+        known = {name for name, enum in self.symbols.enums.items() if enum.scoped and enum.file}
+        return next((m.enum for m in kind.members if m.enum in known), "") or next(filter(None, inner), "")
+
     def nested_arrays(self, kind: StructType) -> bool:
         return any(isinstance(m.type, StructType) and (m.dims or self.nested_arrays(m.type)) for m in kind.members)
 
@@ -175,6 +185,7 @@ class AssignmentParser(DeclarationParser):
     def store(self, target: Value, value: Value, place: Place) -> None:
         """target = value, appended to the pending statements."""
         if isinstance(target, Struct):
+            value = self.as_kind(value, target.type, place)
             if not isinstance(value, Struct) or value.type is not target.type:
                 raise self.error(place, f"a {target.type} is given another value.")
             self.symbols.pending += self.stores(target, value, place)
@@ -216,6 +227,19 @@ class AssignmentParser(DeclarationParser):
             assert isinstance(result, Struct)
             self.store(target, result, place)
         return target
+
+    def atomic(self, token: Token) -> None:
+        """`atomicAdd(&y[i], value)`, whose result is not used."""
+        self.tokens.expect("(")
+        place = self.tokens.next.place
+        target = self.element(self.pointer(self.full(), place), ZERO, place)
+        self.tokens.expect(",")
+        value = self.number(self.close(self.full()), place)
+        if not isinstance(target, ast.Index):
+            raise self.error(place, f"{token.text} takes an element: {token.text}(&x[i], value).")
+        self.check_writable(target)
+        value = ast.Unary("-", value, value.type) if token.text == "atomicSub" else value
+        self.symbols.pending.append(ast.AtomicAdd(target, value, token.place))
 
     def check_members(self, target: Struct) -> None:
         for number in numbers(target):

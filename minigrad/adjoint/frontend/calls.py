@@ -1,27 +1,25 @@
-"""The parser of calls: math functions, intrinsics, groups of threads, and functions of the file."""
+"""The parser of calls: math functions, intrinsics, groups of threads, functions of the file, structs in braces."""
+
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any
 
 from minigrad.adjoint.frontend import intrinsics
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS, LEFT_OUT, SHUFFLES, Group
 from minigrad.adjoint.frontend.structs import StructParser
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import (
-    BYTES,
-    Expr,
-    Place,
-    arity,
-    base_name,
-    is_float,
-    result_type,
-)
+from minigrad.adjoint.language.ast import Expr, Place, arity, base_name, result_type
 from minigrad.adjoint.language.lexer import Token, way_out
-from minigrad.adjoint.language.rewrite import ZERO, constant
+from minigrad.adjoint.language.rewrite import ZERO, constant, int_literal
 from minigrad.adjoint.language.values import (
     VECTORS,
     Braces,
     Elements,
     FunctionItem,
     FunctionName,
+    Kind,
+    Member,
     Pointer,
     Struct,
     StructType,
@@ -34,13 +32,13 @@ CHANGES = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "+
 class CallParser(StructParser):
     """Parses calls and casts that look like calls."""
 
-    def call(self, name: Token) -> Value:
+    def call(self, name: Token, path: tuple[str, ...] = ()) -> Value:
         """A call of a math function, an intrinsic or one of the file's functions."""
         tokens = self.tokens
         if (error := tokens.rejected(name)) and not (self.functions and name.text in self.functions):
             raise error
         if isinstance(known := self.symbols.lookup(name.text), FunctionName):
-            name = name._replace(text=known.name)
+            name, path = name._replace(text=known.name), known.path
         if isinstance(known, FunctionItem | Struct) and self.functions and tokens.accept("("):
             return self.called_value(known, [self.argument() for _ in tokens.items(")")], name)
         if (holder := self.holder(name.text)) is not None and tokens.accept("("):
@@ -51,7 +49,7 @@ class CallParser(StructParser):
             self.leave_out(name)
             return ZERO
         arguments = [self.argument() for _ in tokens.items(")")]
-        return self.called(name.text, arguments, name, explicit)
+        return self.called(name.text, arguments, name, explicit, path)
 
     def called_value(self, value: Struct | FunctionItem, arguments: list[Value], token: Token) -> Value:
         """The call of an object, or of a lambda."""
@@ -94,12 +92,14 @@ class CallParser(StructParser):
         while depth and self.tokens.next.kind != "end":
             depth += {"(": 1, ")": -1}.get(self.tokens.take().text, 0)
 
-    def called(self, name: str, arguments: list[Value], token: Token, explicit: list | None = None) -> Value:
+    def called(
+        self, name: str, arguments: list[Value], token: Token, explicit: list | None = None, path: tuple = ()
+    ) -> Value:
         """The value of a call with these arguments."""
         if name.startswith("operator") and self.has_operator(name, arguments):
             return self.method(arguments[0], name, arguments[1:], token)  # type: ignore[arg-type]
         if self.functions and name in self.functions:
-            return self.functions.call(self, name, arguments, token, explicit or [])
+            return self.functions.call(self, name, arguments, token, explicit or [], path)
         return self.builtin(name, arguments, token)
 
     def has_operator(self, name: str, arguments: list[Value]) -> bool:
@@ -133,10 +133,12 @@ class CallParser(StructParser):
             raise self.error(token.place, f"{name} takes {arity(name)} arguments; got {len(numbers)}.")
         return ast.Call(name, numbers, result_type(name, [e.type for e in numbers]), token.place)
 
-    def method(self, value: Struct | StructType, name: str, arguments: list[Value], token: Token) -> Value:
+    def method(
+        self, value: Struct | StructType, name: str, arguments: list[Value], token: Token, explicit: Any = ()
+    ) -> Value:
         kind = value if isinstance(value, StructType) else value.type
         if self.functions and name in kind.methods:
-            return self.functions.method(self, value, name, arguments, token)
+            return self.functions.method(self, value, name, arguments, token, explicit)
         raise self.error(token.place, f"{kind} has no method {name} whose body stands in it.")
 
     def conversion(self, value: Struct, place: Place) -> Expr:
@@ -145,13 +147,155 @@ class CallParser(StructParser):
             raise self.error(place, f"{value.type} can become several types here; call a method of it instead.")
         return self.number(self.method(value, name, [], Token("name", name, place)), place)
 
+    def as_kind(self, value: Value, kind: Kind | None, place: Place) -> Value:
+        """The value as one of a type to which C++ converts it of itself."""
+        if kind is None or isinstance(value, Pointer | Elements | Braces) or value.type is kind or value.type == kind:
+            return value
+        if isinstance(kind, str):
+            return self.number(value, place) if isinstance(value, Struct) else value
+        if isinstance(value, Struct) and value.type.extends(kind):
+            return value.seen_as(kind)
+        if (name := self.converts_to(value, kind)) and isinstance(value, Struct):
+            return self.method(value, name, [], Token("name", name, place))
+        return self.construct(kind, [value], Token("name", kind.short, place)) if name else value
+
+    def converts_to(self, value: Value, kind: StructType) -> str:
+        """The method by which C++ makes this struct of a value, which for a constructor has its name; or ""."""
+        if self.functions is None:
+            return ""
+        constructed = any(self.functions.converts(i, value, self) for i in kind.methods.get(kind.short, ()))
+        return next(iter(self.conversions(value, kind)), kind.short if constructed else "")
+
     def converts(self, name: str, operands: list[Value]) -> bool:
         """True where an operator is not defined for objects, and takes the numbers that these become."""
         known = self.has_operator(name, operands) or (self.functions and name in self.functions)
         return not known and any(map(self.conversions, operands))
 
-    def static_member(self, kind: StructType, name: Token) -> Value:
+    def constructed(self, kind: Kind, token: Token) -> Value:
+        """`float(x)`, `float4{a, b, c, d}` or `Complex(re, im)`."""
+        if self.tokens.next.text == "{":
+            return self.braces(kind)
+        self.tokens.expect("(")
+        if isinstance(kind, str):
+            return self.close(self.converted(kind, 0, self.full(), token.place))
+        arguments = [self.full() for _ in self.tokens.items(")")]
+        return self.constructor(kind, arguments, token)
+
+    def constructor(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
+        if len(arguments) == 1 and isinstance(arguments[0], Struct) and arguments[0].type is kind:
+            return arguments[0]
+        if kind.short in kind.methods and (self.is_constructed(kind, token) or arguments):
+            return self.construct(kind, arguments, token)
+        if not arguments:
+            made = self.copy(kind.short.lower(), kind, None, token.place)
+            for member in made.members.values():
+                if isinstance(member, Elements) and member.name in self.symbols.declared:
+                    self.symbols.declared[member.name].values = (ZERO,)
+            return made
+        if (len(arguments) == len(kind.members) and kind.name in VECTORS) or kind.name == "dim3":
+            return self.filled(kind, arguments, token.place)
+        raise self.error(
+            token.place, f"{kind} has no constructor of {len(arguments)} arguments here; write its members."
+        )
+
+    def braces(self, kind: Kind) -> Value:
+        """`{a, b, c}`: the members in order, the missing ones 0; or what a constructor makes of them."""
+        brace = self.tokens.expect("{")
+        place = brace.place
+        if isinstance(kind, str):
+            values = [self.full() for _ in self.tokens.items("}")]
+            if len(values) > 1:
+                raise self.error(place, f"a {kind} has one value in braces.")
+            return values[0] if values else ZERO
+        constructed, values = kind.short in kind.methods, []
+        while not self.tokens.accept("}"):
+            base = None if constructed else kind.base_at(len(values))
+            n, inner = len(values), self.tokens.next.text == "{"
+            if base and inner:
+                value: Any = self.braces(base)
+            elif inner and n < len(kind.members) and not constructed and kind.members[n].dims:
+                value = Braces(tuple(self.nested(kind.members[n].type)))
+            else:
+                value = (
+                    self.braces(kind.members[n].type if n < len(kind.members) else "float") if inner else self.full()
+                )
+            own = value.as_base(base) if base and isinstance(value, Struct) else None
+            values += [own.members[m.name] for m in own.type.members] if own and own.type is base else [value]
+            if self.tokens.next.text != "}":
+                self.tokens.expect(",")
+        if constructed and (values or self.is_constructed(kind, brace)):
+            return self.constructor(kind, values, brace)
+        return self.filled(kind, values, place)
+
+    def nested(self, kind: Kind) -> list:
+        """The values in braces of an array, with those of its rows in braces within."""
+        made: list[Any] = []
+        self.tokens.expect("{")
+        for _ in self.tokens.items("}"):
+            row = isinstance(kind, str) and self.tokens.next.text == "{"
+            made.append(
+                self.nested(kind) if row else self.braces(kind) if self.tokens.next.text == "{" else self.full()
+            )
+        return made
+
+    def filled(self, kind: StructType, values: list[Value], place: Place) -> Struct:
+        if len(values) > len(kind.members):
+            raise self.error(place, f"{kind} has {len(kind.members)} members; got {len(values)} values.")
+        if any(m.dims for m in kind.members):
+            made = self.copy(kind.short.lower(), kind, None, place, values)
+            return replace(made, temporary=True)
+        members: dict[str, Value] = {}
+        for m, value in zip_longest(kind.members, values):
+            value = self.initial(kind, m, members) if value is None and m.value else value
+            if m.pointer:
+                members[m.name] = Pointer(None) if value is None else self.pointer(value, place)
+            elif isinstance(m.type, StructType):
+                members[m.name] = (
+                    self.filled(m.type, [], place) if value is None else self.as_kind(value, m.type, place)
+                )
+            else:
+                members[m.name] = self.as_type(m.type, ZERO if value is None else self.number(value, place))
+        return Struct(kind, members)
+
+    def set_member(self, member: Value, value: Any, place: Place) -> None:
+        """Give a member its first value: an array those in braces, and zeros for the rest."""
+        if not isinstance(member, Elements):
+            self.store(member, value, place)
+            return
+        rows = list(value.values if isinstance(value, Braces) else value) if isinstance(value, Braces | list) else None
+        if rows is None:
+            raise self.error(place, f"write the elements of {member.name} in braces of their own.")
+        parts = member.parts(place)
+        if len(rows) > len(parts):
+            raise self.error(place, f"{member.name} has {len(parts)} elements; got {len(rows)} values.")
+        for part, row in zip(parts, [*rows, *[None] * (len(parts) - len(rows))], strict=True):
+            missing: Any = [] if isinstance(part, Elements) else self.first_value(member.type, place)
+            self.set_member(part, missing if row is None else row, place)
+
+    def initial(self, kind: StructType, m: Member, members: dict[str, Value]) -> Any:
+        """The value that the struct's text gives a member, which may read those ahead of it."""
+        symbols: Any = self.symbols
+        at, self.tokens.at = self.tokens.at, m.value
+        outer = symbols.scopes, symbols.types
+        symbols.scopes, symbols.types = [symbols.scopes[0], kind.values, {**members}], [symbols.types[0], kind.types]
+        try:
+            if self.tokens.next.text != "{":
+                return self.full()
+            return self.nested(m.type) if m.dims else self.braces(m.type)
+        finally:
+            self.tokens.at, (symbols.scopes, symbols.types) = at, outer
+
+    def first_value(self, kind: Kind, place: Place) -> Value:
+        """The value that C++ makes of `{}`."""
+        return ZERO if isinstance(kind, str) else self.filled(kind, [], place)
+
+    def static_member(self, kind: Kind, name: Token) -> Value:
         """`Row::width`, or the call `Row::zeros()`; inside of a struct that extends Row also a member of this one."""
+        if isinstance(kind, str):
+            of = self.tokens.tokens[self.tokens.at - 3].text
+            if of not in self.symbols.enums or name.text not in self.symbols.enums[of].values:
+                raise self.error(name.place, f"{of}::{name.text} is not known here; write its value.")
+            return int_literal(int(self.symbols.enums[of].values[name.text]))
         if name.text in kind.values:
             return kind.values[name.text]
         this = self.symbols.lookup("this")
@@ -168,14 +312,12 @@ class CallParser(StructParser):
         return self.functions.construct(self, kind, arguments, token)
 
     def is_constructed(self, kind: StructType, token: Token) -> bool:
-        """True if a constructor without arguments sets members of the struct. Raises the error of one in a member."""
-        for m in kind.members:
-            if isinstance(m.type, StructType) and not m.pointer and self.is_constructed(m.type, token):
-                raise self.error(token.place, f"the constructor of {m.type} runs for the member {m.name}; set it here.")
-        own = kind.methods.get(kind.short, ())
-        if not own and (base := next((b for b in kind.bases if self.is_constructed(b, token)), None)):
-            raise self.error(token.place, f"the constructor of {base} runs for {kind}; give {kind} one of its own.")
-        return any(self.functions and self.functions.constructs(i, self) for i in own)
+        """True if a constructor without arguments sets members of the struct, of one that it extends or holds."""
+        own = [i for i in kind.methods.get(kind.short, ()) if i.owner is kind]
+        if own:
+            return any(self.functions and self.functions.constructs(i, self) for i in own)
+        parts = (*kind.bases, *(m.type for m in kind.members if not m.pointer))
+        return any(isinstance(part, StructType) and self.is_constructed(part, token) for part in parts)
 
     def group_call(self, name: Token) -> Value | None:
         """A call of cooperative_groups; None where the name is the file's own."""
@@ -217,87 +359,28 @@ class CallParser(StructParser):
             raise self.error(name.place, "the number of threads of a tile is not known here; write 4, 8, 16 or 32.")
         return Group(lanes)  # type: ignore[return-value]
 
-    def character(self, token: Token) -> Expr:
-        text = self.tokens.text[token.start : token.stop]
-        if len(text) != 3:
-            raise self.error(token.place, f"write the number of the character {text}.")
-        return ast.Number(str(ord(text[1])), "signed char")
-
-    def limit(self) -> Expr:
-        """`std::numeric_limits<float>::max()`."""
-        tokens = self.tokens
-        place = tokens.next.place
-        tokens.at += 3
-        tokens.expect("<")
-        kind = self.scalar_type()
-        tokens.expect(">")
-        tokens.expect("::")
-        name = tokens.identifier("max").text
-        tokens.expect("(")
-        tokens.expect(")")
-        short = {"float": "FLT", "double": "DBL"}.get(kind, kind.upper())
-        words = {"max": f"{short}_MAX", "min": f"{short}_MIN", "epsilon": f"{short}_EPSILON", "infinity": "INFINITY",
-                 "quiet_NaN": "NAN"}  # fmt: skip
-        found = "-" if name == "lowest" and is_float(kind) else words.get(name, "")
-        if found == "-":
-            return ast.Unary("-", ast.Name(f"{short}_MAX", kind, place), kind)
-        if found not in ast.CONSTANTS:
-            raise self.error(place, f"std::numeric_limits<{kind}>::{name} is not known here; write its value.")
-        return ast.Name(found, ast.CONSTANTS[found], place)
-
-    def qualified(self) -> None:
-        """Step over `std::` and other namespaces."""
-        tokens = self.tokens
+    def qualified(self) -> tuple[str, ...]:
+        """Step over `std::` and other namespaces; their names."""
+        tokens, start = self.tokens, self.tokens.at
         while tokens.next.text == "::" or (tokens.next.kind == "name" and tokens.peek().text == "::"):
             if tokens.next.text == "std" and tokens.peek(2).text == "numeric_limits":
-                return
+                break
             tokens.take()
+        words = [t.text for t in tokens.tokens[start : tokens.at]]
+        return tuple(w for w in (["", *words] if words[:1] == ["::"] else words) if w != "::")
 
     def named_cast(self) -> Value:
         tokens = self.tokens
         place = tokens.take().place
         tokens.expect("<")
-        kind, stars = self.expect_type(), 0
+        kind, words = self.expect_type(), list[str]()
         while tokens.next.text in ("*", "&", *IGNORED):
-            stars += tokens.take().text == "*"
+            words.append(tokens.take().text)
         tokens.expect(">")
         tokens.expect("(")
-        return self.converted(kind, stars, self.close(self.full()), place)
-
-    def sizeof(self) -> Expr:
-        tokens = self.tokens
-        place = tokens.take().place
-        whole = tokens.accept("(")
-        kind, dims = self.accept_type() if whole else None, tuple[Expr, ...]()
-        if kind is None:
-            value, _ = self.isolated(self.full if whole else self.unary)
-            kind = value.type
-            if isinstance(value, Elements):
-                dims = value.left
-            if isinstance(value, Pointer) or (isinstance(value, Elements) and not dims):
-                kind = "size_t"  # of the bytes of an address
-        if whole:
-            tokens.expect(")")
-        members = [m.type for m in kind.members] if isinstance(kind, StructType) else [kind]
-        if not all(isinstance(m, str) and m in BYTES and m != "real" for m in members) or len(set(members)) > 1:
-            raise self.error(place, f"the bytes of {kind} are not known here; write their number.")
-        made: Expr = ast.Number(str(sum(BYTES[str(m)] for m in members)), "size_t")
-        for extent in dims:
-            made = ast.Binary("*", made, extent, "size_t")
-        return made
+        return self.converted(kind, words.count("*"), self.close(self.full()), place, "&" in words)
 
     def close(self, e: Value) -> Value:
         """The expression, with its closing parenthesis stepped over."""
         self.tokens.expect(")")
         return e
-
-
-def literal(text: str) -> ast.Number:
-    low = text.lower()
-    if low.startswith("0x") and "p" in low:
-        return ast.Number(repr(float.fromhex(low.rstrip("f"))), "float" if low.endswith("f") else "double")
-    if low.startswith("0x") or not any(c in low for c in ".ef"):
-        wide = "l" in low
-        kind = ("unsigned long long" if wide else "unsigned") if "u" in low else "long long" if wide else "int"
-        return ast.Number(text, kind)
-    return ast.Number(text.rstrip("lL"), "float" if low.endswith("f") else "double")

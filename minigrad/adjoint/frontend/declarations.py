@@ -6,14 +6,15 @@ from math import inf
 
 from minigrad.adjoint.frontend.expressions import ASSIGNMENTS, ExpressionParser
 from minigrad.adjoint.frontend.intrinsics import Group
-from minigrad.adjoint.frontend.symbols import NOTHING
+from minigrad.adjoint.frontend.items import SEVERAL
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, common_type, is_float, unused_name
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ONE, ZERO, constant, int_value, replace_parts
+from minigrad.adjoint.language.rewrite import ONE, ZERO, chosen_number, constant, int_value, replace_parts
 from minigrad.adjoint.language.values import (
     GROUP,
+    NOTHING,
     Elements,
     Kind,
     Member,
@@ -24,6 +25,7 @@ from minigrad.adjoint.language.values import (
     Value,
     is_expression,
     is_target,
+    with_type,
 )
 
 NONE = ast.Name("", "int")  # the offset of a pointer without an array
@@ -38,7 +40,7 @@ class DeclarationParser(ExpressionParser):
 
     def changes(self, name: str, start: int, stop: int) -> bool:
         """True where a name is assigned as a whole: by =, +=, ++ and the like, by its address or a reference to it."""
-        found, passed = self.tokens.tokens, bool(self.functions and self.functions.moves_pointers)
+        found, passed = self.tokens.tokens, self.tokens.moves_pointers
         for n in range(start, stop):
             if found[n].text == name and found[n].kind == "name" and found[n - 1].text not in (".", "->"):
                 after, before = found[n + 1].text, found[n - 1].text
@@ -73,6 +75,23 @@ class DeclarationParser(ExpressionParser):
             self.declarator(kind, words, start)
             if not tokens.accept(","):
                 break
+
+    def local_struct(self) -> None:
+        """`struct Line { double a, b; } line;`"""
+        tokens, start = self.tokens, self.tokens.at
+        tokens.take()
+        name, brace = tokens.identifier("the struct's name"), tokens.at
+        while tokens.tokens[brace].text not in ("{", ";"):
+            brace += 1
+        tokens.at = self.matching(brace) + 1
+        if self.functions.struct_bodies.setdefault(name.text, (brace, tokens.since(start)))[0] != brace:
+            raise self.error(name.place, SEVERAL.format(name.text))
+        if not tokens.accept(";"):
+            kind = self.functions.struct(name.text)
+            while tokens.next.text != ";":
+                self.declarator(kind, set(), tokens.at)
+                tokens.accept(",")
+            tokens.expect(";")
 
     def accept_group_type(self) -> bool:
         """Step over `cg::thread_block` or `cg::thread_block_tile<32>`."""
@@ -132,10 +151,10 @@ class DeclarationParser(ExpressionParser):
         if isinstance(value, Group):
             scope[name.text] = value
             return
-        if isinstance(value, Struct):
-            value = value.as_base(kind)
-        elif stars and isinstance(kind, StructType) and isinstance(value, Elements | Pointer):
-            value = self.pointer_to_base(kind, self.pointer(value, name.place), name)
+        if stars and isinstance(value, Elements | Pointer):
+            value = self.pointer_to(kind, self.pointer(value, name.place), name.place)
+        elif not stars:
+            value = self.as_kind(value, kind, name.place)
         itself = is_expression(value) and is_target(value) and kind in (None, value.type)  # and no converted copy
         if reference and (itself or isinstance(value, Elements | Struct)):
             scope[name.text] = self.frozen(value, name.place)
@@ -143,10 +162,7 @@ class DeclarationParser(ExpressionParser):
         if stars and isinstance(value, Struct) and self.conversions(value):  # operator T*()
             value = self.method(value, self.conversions(value)[0], [], name)
         if isinstance(value, Elements | Pointer):
-            pointer = self.pointer(value, name.place)
-            if pointer.array is None and pointer.target is None:
-                pointer = Pointer(Elements(NOTHING, kind or "void", 1))
-            self.declare_pointer(name, pointer, const)
+            self.declare_pointer(name, with_type(self.pointer(value, name.place), kind or "void"), const)
         elif isinstance(value, Struct) and value.temporary:
             scope[name.text] = replace(value, temporary=False)
         elif isinstance(value, Struct):
@@ -155,18 +171,6 @@ class DeclarationParser(ExpressionParser):
             number = self.number(value, name.place)
             type_ = kind if isinstance(kind, str) and not stars else number.type
             self.declare(ast.Declare(name.text, type_, value=number, const=const, place=name.place))
-
-    def pointer_to_base(self, kind: StructType, pointer: Pointer, name: Token) -> Pointer:
-        """`Base* p = &derived;`"""
-        if isinstance(pointer.target, Struct):
-            return replace(pointer, target=pointer.target.as_base(kind))
-        if isinstance(pointer.type, StructType) and pointer.type.extends(kind):
-            raise self.error(
-                name.place,
-                f"a {kind}* to an element of an array of {pointer.type} is outside the subset; write a reference, "
-                f"{kind}& {name.text} = ...;",
-            )
-        return pointer
 
     def declare_pointer(self, name: Token, pointer: Pointer, const: bool) -> None:
         """A pointer: its array, and its offset, in a variable of its name unless it is a number."""
@@ -213,6 +217,8 @@ class DeclarationParser(ExpressionParser):
                 return replace(value, array=array, offset=keep(value.offset, ""), moves=None)
             case Elements() if value.indices:
                 return replace(value, indices=tuple(keep(i, "_row") for i in value.indices))
+            case Struct() if value.whole is not None:
+                return part(value.whole).as_base(value.type)  # type: ignore[union-attr]
             case Struct() if value.origin is not None and value.origin.array is not None:
                 origin = part(value.origin)
                 assert isinstance(origin, Pointer) and origin.array is not None
@@ -285,7 +291,7 @@ class DeclarationParser(ExpressionParser):
 
     def initial_values(self, variable: ast.Declare, unknown: bool) -> list[Stmt]:
         """The values in braces; those of several axes become assignments."""
-        rows = self.nested()
+        rows = self.nested(variable.type)
         if unknown:
             variable.dims = (ast.Number(str(len(rows)), "int"), *variable.dims)
         if len(variable.dims) == 1:
@@ -308,10 +314,6 @@ class DeclarationParser(ExpressionParser):
                 made.append(ast.Assign(target, "=", self.number(v, variable.place), variable.place))
         return made
 
-    def nested(self) -> list:
-        self.tokens.expect("{")
-        return [self.nested() if self.tokens.next.text == "{" else self.full() for _ in self.tokens.items("}")]
-
     def dynamic_extent(self, name: Token) -> Expr:
         """The macro for the extent of `extern __shared__ float s[];`, which a launch gives."""
         if self.symbols.dynamic and name.text not in self.symbols.dynamic:
@@ -333,6 +335,7 @@ class DeclarationParser(ExpressionParser):
                 value = self.constructor(kind, [self.full() for _ in tokens.items(")")], name)
             elif self.is_constructed(kind, name):
                 value = self.construct(kind, [], name)
+            value = value and self.as_kind(value, kind, place)
             if value is not None and (not isinstance(value, Struct) or value.type is not kind):
                 raise self.error(place, f"{name.text} is a {kind} and is given another value.")
             if value is not None and value.temporary:
@@ -342,8 +345,6 @@ class DeclarationParser(ExpressionParser):
             return
         if unknown or tokens.next.text in ("=", "{"):
             raise self.error(place, f"set the elements of {name.text} one by one.")
-        if not shared and (self.is_constructed(kind, name) or any(m.value is not None for m in kind.members)):
-            raise self.error(place, f"{kind} sets its own members in each element; set them here.")
         whole, base = (tuple(dims) or (ONE,)), self.unused_base(name.text, kind)
         for leaf, member, own in kind.leaves(base, "_"):
             made = ast.Declare(leaf, member, (*whole, *own), shared=shared, place=place)
@@ -351,6 +352,11 @@ class DeclarationParser(ExpressionParser):
             self.symbols.pending.append(made)
         array = Elements(base, kind, len(whole), dims=whole)
         scope[name.text] = array if dims else array.at(ZERO, place)
+        if not shared and (self.is_constructed(kind, name) or any(m.value for m in kind.members)):
+            if len(dims) > 1 or (constant(dims[0]) or MOST_COPIED + 1) > MOST_COPIED:
+                raise self.error(place, f"{kind} sets its own members in each of many elements; set them in a loop.")
+            for part in array.parts(place):
+                self.store(part, self.constructor(kind, [], name), place)
 
     def unused_base(self, base: str, kind: StructType) -> str:
         """The first of base, base_2, ... with which no name of a number of the struct is taken."""
@@ -388,13 +394,4 @@ class DeclarationParser(ExpressionParser):
         if any(n not in self.symbols.macros for n in e.names):
             why = f"the extent of {name.text} must be a constant: a number, a macro or a const int."
             raise self.error(place, why)
-        return replace_parts(e, self.chosen_number)
-
-    def chosen_number(self, e: Expr) -> Expr | None:
-        """A choice for min and max, which are no constants to every compiler."""
-        match e:
-            case ast.Call(function="min" | "max", arguments=(a, b)):
-                a, b = (replace_parts(part, self.chosen_number) for part in (a, b))
-                test = ast.Binary("<" if e.function == "min" else ">", a, b, "bool")
-                return ast.Ternary(test, a, b, e.type)
-        return None
+        return replace_parts(e, chosen_number)

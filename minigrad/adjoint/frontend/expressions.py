@@ -2,19 +2,13 @@
 
 from dataclasses import replace
 
-from minigrad.adjoint.frontend import intrinsics
-from minigrad.adjoint.frontend.calls import CHANGES, CallParser, literal
+from minigrad.adjoint.frontend import intrinsics, macros
+from minigrad.adjoint.frontend.calls import CHANGES, CallParser
 from minigrad.adjoint.frontend.intrinsics import Group, is_packed
 from minigrad.adjoint.frontend.structs import Flat
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import (
-    Expr,
-    Place,
-    Stmt,
-    common_type,
-    is_float,
-)
+from minigrad.adjoint.language.ast import Expr, Place, Stmt, common_type, is_float
 from minigrad.adjoint.language.control_flow import known
 from minigrad.adjoint.language.dataflow import names_in, written
 from minigrad.adjoint.language.lexer import Token
@@ -26,11 +20,12 @@ from minigrad.adjoint.language.values import (
     Pointer,
     PointerVariable,
     Struct,
-    StructType,
     Value,
     is_expression,
     is_target,
     leaves,
+    name_of,
+    nothing_for_zero,
 )
 
 ASSIGNMENTS = CHANGES[:-2]
@@ -65,7 +60,7 @@ class ExpressionParser(CallParser):
                 raise self.error(token.place, f"** is no operator of C++; {POWER}.")
             right, needed = self.isolated(lambda op=op: self.value(ast.PRECEDENCE[op]))  # type: ignore[misc]
             if op in ("&&", "||"):
-                left, right = (self.truth(v, place) if isinstance(v, Elements | Pointer) else v for v in (left, right))
+                left, right = self.truth(left, place), self.truth(right, place)
             if needed and op in ("&&", "||"):
                 left = self.short_circuit(op, self.number(left, place), self.number(right, place), needed, place)
                 continue
@@ -98,9 +93,8 @@ class ExpressionParser(CallParser):
     def binary(self, op: Token, left: Value, right: Value) -> Value:
         if isinstance(left, Struct) and isinstance(right, Struct) and op.text in "+-*/" and is_packed(left, right):
             return self.zipped(left, right, lambda a, b: ast.Binary(op.text, a, b, a.type))
-        if op.text in ("==", "!=") and ZERO in (left, right):  # w == 0
-            left, right = (Pointer(None) if v == ZERO and isinstance(w, Elements | Pointer) else v
-                           for v, w in ((left, right), (right, left)))  # fmt: skip
+        if op.text in ("==", "!="):
+            left, right = nothing_for_zero(left, right), nothing_for_zero(right, left)
         objects = isinstance(left, Struct) or isinstance(right, Struct)
         if objects and not self.converts(f"operator{op.text}", [left, right]):
             return self.called(f"operator{op.text}", [left, right], op)
@@ -127,9 +121,8 @@ class ExpressionParser(CallParser):
         same = left.array and right.array and left.array.name == right.array.name
         same = same and left.array.indices == right.array.indices  # type: ignore[union-attr]
         if op.text not in ("-", *COMPARISONS[2:]) or not same:
-            raise self.error(
-                op.place, f"{op.text} of these pointers is outside the subset; compare indices of one array."
-            )
+            why = f"{op.text} of these pointers is outside the subset; compare indices of one array."
+            raise self.error(op.place, why)
         kind = "bool" if op.text in COMPARISONS else common_type(left.offset.type, right.offset.type)
         return ast.Binary(op.text, left.offset, right.offset, kind)
 
@@ -156,6 +149,9 @@ class ExpressionParser(CallParser):
                 offset = ast.Ternary(condition, a.offset, b.offset, common_type(a.offset.type, b.offset.type))
                 return replace(a, offset=offset, moves=None)
             raise self.error(place, "this pointer points into one of two arrays; write a branch for each.")
+        if isinstance(yes, Struct) != isinstance(no, Struct):  # C++ makes the type of the number of the object
+            kind = (no if isinstance(yes, Struct) else yes).type
+            yes, no = (ast.Cast(str(kind), self.number(v, place)) if isinstance(v, Struct) else v for v in (yes, no))
         first, second = self.number(yes, place), self.number(no, place)
         kind = first.type if first.type == second.type else common_type(first.type, second.type)
         if not needed and not also:
@@ -246,10 +242,9 @@ class ExpressionParser(CallParser):
                 return value.at(index, place)
             case Struct() if any(m == "operator[]" for m in value.type.methods):
                 return self.method(value, "operator[]", [index], self.tokens.next)
-        if isinstance(value, Pointer) and value.target is not None:
-            why = "a pointer to one variable is moved to what lies behind it; name that, v.y, or declare an array."
-            raise self.error(place, why)
         what = "a pointer that points nowhere" if isinstance(value, Pointer) else "no array"
+        if isinstance(value, Pointer) and value.target is not None:
+            what = "a pointer to one variable: name what lies behind it, v.y"
         raise self.error(place, f"[ after {what}; an array takes one index for each of its axes.")
 
     def member(self, value: Value, dot: Token) -> Value:
@@ -261,9 +256,15 @@ class ExpressionParser(CallParser):
             return intrinsics.method(self, value, name.text, [self.full() for _ in self.tokens.items(")")], name)
         if not isinstance(value, Struct):
             raise self.error(dot.place, f"{name.text} is asked of a value that has no members.")
-        if self.tokens.next.text == "(":
-            self.tokens.take()
-            return self.method(value, name.text, [self.full() for _ in self.tokens.items(")")], name)
+        if name.text not in value.members and name.text not in value.type.methods and self.tokens.next.text in "::<":
+            self.tokens.at -= 1  # `d.Base::f()`
+            base = self.expect_type()
+            self.tokens.expect("::")
+            value, name = value.as_base(base), self.tokens.identifier("a member's name")
+        template = self.tokens.next.text == "<" and name.text in value.type.methods
+        explicit = self.functions.template_arguments(self) if template else []
+        if self.tokens.accept("("):
+            return self.method(value, name.text, [self.full() for _ in self.tokens.items(")")], name, explicit)
         if name.text in value.type.values and name.text not in value.members:
             return value.type.values[name.text]
         if name.text not in value.members:
@@ -328,11 +329,11 @@ class ExpressionParser(CallParser):
         if old:
             if isinstance(value, Pointer):
                 before = replace(
-                    value, offset=self.simple(value.offset, f"{_name(value)}_old", token.place, True), moves=None
+                    value, offset=self.simple(value.offset, f"{name_of(value)}_old", token.place, True), moves=None
                 )
             else:
                 number = self.number(value, token.place)
-                before = self.simple(number, f"{_name(number)}_old", token.place, True)
+                before = self.simple(number, f"{name_of(number)}_old", token.place, True)
         after = self.assign(value, token._replace(text=f"{token.text[0]}="), ONE, token.place)
         return before if old else after
 
@@ -344,10 +345,9 @@ class ExpressionParser(CallParser):
 
     def operand(self) -> Value | PointerVariable:
         """A literal, a name, a call, a conversion, or an expression in parentheses."""
-        tokens = self.tokens
-        token = tokens.next
+        tokens, token = self.tokens, self.tokens.next
         if token.kind == "number":
-            return literal(tokens.take().text)
+            return macros.literal(tokens.take().text)
         if tokens.accept("("):
             return self.close(self.full())
         if token.text == "[" and self.functions:
@@ -355,9 +355,9 @@ class ExpressionParser(CallParser):
         if token.text in ("static_cast", "reinterpret_cast", "const_cast"):
             return self.named_cast()
         if token.text == "sizeof":
-            return self.sizeof()
+            return macros.sizeof(self)
         if token.kind == "string" and token.text.startswith("'"):
-            return self.character(tokens.take())
+            return macros.character(self, tokens.take())
         if token.text in ("nullptr", "NULL"):
             tokens.take()
             return Pointer(None)
@@ -365,12 +365,12 @@ class ExpressionParser(CallParser):
         if kind is not None and (tokens.peek(length).text in ("(", "{")):
             tokens.at += length
             return self.constructed(kind, token)
-        if isinstance(kind, StructType) and tokens.peek(length).text == "::":
+        if kind is not None and tokens.peek(length).text == "::":
             tokens.at += length + 1
             return self.static_member(kind, tokens.identifier("a member's name"))
-        self.qualified()
+        path = self.qualified()
         if tokens.next.text == "std" and tokens.peek(2).text == "numeric_limits":
-            return self.limit()
+            return macros.limit(self)
         name = tokens.identifier("an operand")
         if name.text in ast.BUILTINS and tokens.accept("."):
             axis = tokens.identifier("x, y or z")
@@ -387,13 +387,7 @@ class ExpressionParser(CallParser):
                 return known
         template = tokens.next.text == "<" and self.functions is not None and name.text in self.functions
         if tokens.next.text == "(" or template:
-            return self.call(name)
+            return self.call(name, path)
         if self.functions and name.text in self.functions and self.symbols.lookup(name.text) is None:
-            return FunctionName(name.text)  # type: ignore[return-value]
+            return FunctionName(name.text, path)  # type: ignore[return-value]
         return self.symbols.variable(name)
-
-
-def _name(value: Value) -> str:
-    if isinstance(value, Pointer):
-        return value.moves.name if value.moves else "pointer"
-    return value.name.replace(".", "_") if isinstance(value, ast.Name) else "value"

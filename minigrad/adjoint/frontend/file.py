@@ -7,16 +7,18 @@ from typing import Any
 
 from minigrad.adjoint.frontend.assignments import by_name
 from minigrad.adjoint.frontend.declarations import STORAGE
+from minigrad.adjoint.frontend.expressions import ExpressionParser
 from minigrad.adjoint.frontend.inline import Functions
-from minigrad.adjoint.frontend.macros import typed_macros, whole_numbers
+from minigrad.adjoint.frontend.items import SEVERAL
+from minigrad.adjoint.frontend.macros import enumeration, typed_macros, whole_numbers
 from minigrad.adjoint.frontend.parser import StatementParser
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language.ast import TYPES, Declare, Expr, Function, Place
 from minigrad.adjoint.language.dataflow import called, merge_copies, names_used
-from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
+from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream, cut, template_parameters
 from minigrad.adjoint.language.preprocessor import Find, tokenize
-from minigrad.adjoint.language.rewrite import constant, int_literal, int_value
-from minigrad.adjoint.language.values import VECTORS, Elements, FunctionItem, StructTemplate, StructType
+from minigrad.adjoint.language.rewrite import folded
+from minigrad.adjoint.language.values import VECTORS, Elements, Enum, FunctionItem, StructTemplate, StructType
 
 QUALIFIERS = (
     "extern", "static", "inline", "__inline__", "__forceinline__", "__noinline__", "const", "constexpr",
@@ -37,6 +39,7 @@ class KernelFile:
     formulas: dict[str, Expr] = field(default_factory=dict)  # of macros that are made of others, in order
     definitions: dict[str, str] = field(default_factory=dict)  # the texts of types, by name
     dynamic: dict[str, str] = field(default_factory=dict)  # shared arrays whose extent the launch gives: its macro
+    enums: dict[str, Enum] = field(default_factory=dict)
     text: str = ""  # without the files that the head includes, with those that include this one
 
     def error(self, place: Place, why: str) -> NotDifferentiable:
@@ -55,7 +58,7 @@ def parse(
     """
     tokens = tokenize(text, name, defines, find, ahead)
     defined = {name: [Token("number", str(value), Place(0, 0))] for name, value in defines.items() if name != "real"}
-    macros, formulas = typed_macros(tokens, tokens.macros | defined)
+    macros, formulas = typed_macros(tokens, tokens.macros | defined, ExpressionParser)
     parser = FileParser(tokens, SymbolTable(tokens, macros))
     parser.symbols.null, parser.symbols.formulas = null, formulas
     try:
@@ -77,7 +80,9 @@ def parse(
     tables = [t for t in parser.tables if t.text in here]
     formulas = {name: e for name, e in formulas.items() if name not in values and e.type == "int"}
     dynamic = parser.statements.symbols.dynamic
-    return KernelFile(tokens, parser.kernel, functions, tables, values, formulas, definitions, dynamic, here)
+    return KernelFile(
+        tokens, parser.kernel, functions, tables, values, formulas, definitions, dynamic, parser.symbols.enums, here
+    )
 
 
 class FileParser:
@@ -93,7 +98,7 @@ class FileParser:
         self.tables: list[Declare] = []
         self.shared: list[tuple[int, int]] = []  # the tokens of `__shared__` arrays outside of functions
         self.definitions: dict[str, str] = {}
-        self.open_braces = 0  # of extern "C" and namespaces
+        self.open_braces: list[int] = []  # of extern "C" and namespaces: the names in each
         self.stray: Token | None = None  # a brace that closes nothing
 
     def items(self) -> None:
@@ -120,14 +125,20 @@ class FileParser:
             self.close(tokens.take())
         elif tokens.next.text == "namespace" and tokens.peek(2).text == "=":
             self.statements.skip_to_semicolon()
-        elif self.opens_namespace() or self.opens_c():
-            self.open_braces += 1
+            words = [t.text for t in tokens.tokens[start + 3 : tokens.at] if t.kind == "name"]
+            self.functions.namespaces[tokens.tokens[start + 1].text] = tuple(words)
+        elif (names := self.opens_namespace()) is not None or self.opens_c():
+            self.open_braces.append(len(names or ()))
+            self.functions.space = (*self.functions.space, *(names or ()))
+            self.functions.namespaces |= {name: (name,) for name in names or ()}
         elif self.is_shared():
             self.statements.skip_to_semicolon()
             self.shared.append((start, tokens.at))
         elif (function := self.functions.function_item(start)) is not None:
             tokens.at = min(self.statements.matching(function.body) + 1, len(tokens.tokens) - 1)
-            if function.kernel:
+            if function.within:
+                self.functions.outside_bodies.setdefault(function.within, []).append(function)
+            elif function.kernel:
                 self.kernels[function.name] = function
             else:
                 self.functions.items.setdefault(function.name, []).append(function)
@@ -135,6 +146,8 @@ class FileParser:
             self.type_item(start)
         elif self.functions.is_declaration(start):
             self.statements.skip_to_semicolon()
+            named = (a.text for a, b in pairwise(tokens.tokens[start : tokens.at]) if b.text == "(")
+            self.functions.declared.setdefault((self.functions.space, next(named, "")), start)
         else:
             self.constants(start)
 
@@ -150,7 +163,8 @@ class FileParser:
     def close(self, brace: Token) -> None:
         if not self.open_braces:
             self.stray = self.stray or brace
-        self.open_braces -= bool(self.open_braces)
+        names = self.open_braces.pop() if self.open_braces else 0
+        self.functions.space = self.functions.space[: len(self.functions.space) - names]
 
     def opens_c(self) -> bool:
         """Step over `extern "C" {`."""
@@ -159,16 +173,17 @@ class FileParser:
         tokens.at += 3 * found
         return found
 
-    def opens_namespace(self) -> bool:
-        """Step over `namespace`, or `namespace a::b`, with its brace."""
+    def opens_namespace(self) -> list[str] | None:
+        """Step over `namespace`, or `namespace a::b`, with its brace; the names, but those of inline ones."""
         tokens = self.tokens
         at = tokens.at + (tokens.next.text == "inline")
         if tokens.tokens[at].text != "namespace":
-            return False
-        tokens.at = at + 1
+            return None
+        start = tokens.at = at + 1
         while tokens.next.kind == "name" or tokens.next.text == "::":
             tokens.take()
-        return tokens.accept("{")
+        names = [t.text for t in tokens.tokens[start : tokens.at] if t.kind == "name"]
+        return (names if tokens.tokens[at - 1].text != "inline" else []) if tokens.accept("{") else None
 
     # --- types ---
 
@@ -180,11 +195,13 @@ class FileParser:
             return
         parameters = None
         if tokens.next.text == "template":
-            parameters, tokens.at = self.functions.template_parameters(tokens.at + 1)
+            parameters, tokens.at = template_parameters(tokens.tokens, tokens.at + 1)
         typedef = tokens.accept("typedef")
         word = tokens.take().text
         if word == "enum":
-            self.enumeration(start, typedef)
+            made = enumeration(self.statements, typedef, self.functions.twice)
+            tokens.expect(";")
+            self.definitions |= dict.fromkeys(made, tokens.since(start))
             return
         while tokens.next.text in ("__align__", "alignas", "__attribute__", "__builtin_align__"):
             tokens.take()
@@ -206,6 +223,7 @@ class FileParser:
             name = tokens.take().text
         tokens.expect(";")
         text, found = tokens.since(start), self.functions
+        found.struct_spaces[name] = found.space
         if parameters is None:
             if found.struct_bodies.setdefault(name, (brace, text))[1] != text:
                 self.functions.twice(name, tokens.tokens[brace].place)
@@ -220,7 +238,7 @@ class FileParser:
         tokens = self.tokens
         if tokens.next.text != "template":
             return False
-        return tokens.tokens[self.functions.template_parameters(tokens.at + 1)[1]].text in ("struct", "class")
+        return tokens.tokens[template_parameters(tokens.tokens, tokens.at + 1)[1]].text in ("struct", "class")
 
     def has_brace(self) -> bool:
         """True for `typedef struct { ... } X;`, and not for `typedef struct A B;`."""
@@ -229,31 +247,6 @@ class FileParser:
         while found[n].text not in (";", "{") and found[n].kind != "end":
             n += 1
         return found[n].text == "{"
-
-    def enumeration(self, start: int, typedef: bool) -> None:
-        """The names of an enum, with their numbers."""
-        tokens, value = self.tokens, -1
-        tokens.accept("class")
-        name = tokens.take().text if tokens.next.kind == "name" else ""
-        if tokens.accept(":"):
-            self.statements.expect_type()
-        tokens.expect("{")
-        for _ in tokens.items("}"):
-            own = tokens.identifier("a name").text
-            if tokens.accept("="):
-                place, e = tokens.next.place, self.statements.expression()
-                given = constant(e) if int_value(e) is None else int_value(e)
-                if given is None:
-                    raise tokens.error(place, f"the number of {own} is not known here; write it as a literal.")
-                value = given - 1
-            value += 1
-            if self.symbols.scopes[0].setdefault(own, number := int_literal(value)) != number:
-                self.functions.twice(own, tokens.next.place)
-        name = tokens.take().text if typedef and tokens.next.kind == "name" else name
-        tokens.expect(";")
-        if name:
-            self.symbols.types[0][name] = "int"
-            self.definitions[name] = tokens.since(start)
 
     # --- constants ---
 
@@ -283,6 +276,8 @@ class FileParser:
                 if not tokens.accept(","):
                     break
                 continue
+            if name.text in self.symbols.scopes[0]:
+                raise tokens.error(name.place, SEVERAL.format(name.text))
             before = len(self.symbols.pending)
             self.statements.variable(kind, name, False, True)
             table = self.symbols.pending[before] if len(self.symbols.pending) > before else None
@@ -344,6 +339,7 @@ class FileParser:
         shared = self.shared_arrays(item)
         parser.symbols.scopes.append({})
         parser.symbols.types.append({})
+        self.functions.space = item.space
         for own, kind, value in template:
             self.bind(own, kind, value)
         tokens.at = item.params
@@ -387,13 +383,18 @@ class FileParser:
             self.statements.function(found[at].place, name, "void")
 
     def bind(self, name: str, kind: str, value: str) -> None:
-        """A template's parameter, with its argument."""
-        stream = tokenize(value, value)
-        own = StatementParser(stream, SymbolTable(stream, self.symbols.macros))
-        own.symbols.types, own.symbols.scopes = self.symbols.types, self.symbols.scopes
+        """A template's parameter, with its argument, whose tokens join those of the file."""
+        tokens, parser, start = self.tokens, self.statements, len(self.tokens.text) + 1
+        tokens.text += f"\n{value}"
+        end = tokens.tokens[-1]._replace(place=Place(1, len(value) + 1, file=value))
+        at = len(tokens.tokens)
+        tokens.tokens += [t._replace(place=t.place._replace(file=value)) for t in cut(tokens, value, 1, start)]
+        tokens.tokens += [end] * 4
+        for known in ("closing", "words"):
+            vars(tokens).pop(known, None)
+        tokens.at = at
         if kind in ("class", "typename"):
-            own.functions = None
-            found = self.functions.struct(value.strip()) or own.expect_type()
-            self.symbols.types[-1][name] = found
+            self.symbols.types[-1][name] = parser.expect_type()
         else:
-            self.symbols.scopes[-1][name] = own.expression()
+            name = name.strip("(*&").partition(")")[0].strip()  # of `double (*F)(double)`
+            self.symbols.scopes[-1][name] = folded(parser.expression()) if value[:1].isdigit() else parser.full()

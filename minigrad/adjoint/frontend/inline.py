@@ -10,9 +10,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from minigrad.adjoint.frontend.arguments import ArgumentBinder, storage
+from minigrad.adjoint.frontend.arguments import BY_USER, ArgumentBinder, storage
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS
-from minigrad.adjoint.frontend.items import MODIFIERS
 from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Place, base_name
 from minigrad.adjoint.language.control_flow import normalize_jumps, structured
@@ -28,6 +27,7 @@ from minigrad.adjoint.language.values import (
     Struct,
     StructType,
     Value,
+    alike,
     is_expression,
 )
 from minigrad.adjoint.language.values import leaves as numbers
@@ -39,37 +39,41 @@ DEEP = 40  # calls within one another
 class Functions(ArgumentBinder):
     """Calls of the functions of a file."""
 
-    def call(self, parser: Any, name: str, arguments: list[Value], token: Token, explicit: list) -> Value:
-        items = [i for i in self.items[name] if not i.kernel]
+    def call(
+        self, parser: Any, name: str, arguments: list[Value], token: Token, explicit: list, path: tuple[str, ...] = ()
+    ) -> Value:
+        every = [i for i in self.items[name] if not i.kernel]
+        items = [
+            i for i in self.visible(every, path, arguments, token) if not i.special and (i.template or not explicit)
+        ]
+        known = name in INTRINSICS or base_name(name)
+        if known and all(map(is_expression, arguments)):  # CUDA's needs no conversion to an object
+            items = [i for i in items if self.fits(i, arguments, parser)]
+            items = [i for i in items if BY_USER not in self.ranks(i, arguments, parser)]
         item = self.chosen(name, items, arguments, token, parser)
-        if item is None and (name in INTRINSICS or base_name(name) or name.removeprefix("make_") in VECTORS):
+        if item is None and (known or name.removeprefix("make_") in VECTORS):
             return parser.builtin(name, arguments, token)
-        any_number = [i for i in items if "..." in self.tokens.text[self._start(i.params) : self._start(i.body)]]
+        any_number = [i for i in items if "..." in self.tokens.between(i.params, i.body)]
         if any_number and item in (None, *any_number):
             why = f"{name} takes any number of arguments; write a function for each number of them."
             raise parser.error(token.place, why)
+        if not items and (special := self.special(parser, every, tuple(explicit))):
+            return self.inline(parser, special, arguments, token, [])
+        if explicit and not items:
+            raise parser.error(token.place, f"no template {name} of this file takes these arguments; write it.")
         if item is None:
             counts = sorted({str(len(self._commas(i))) for i in items})
             what = f"takes {' or '.join(counts)} arguments; got {len(arguments)}"
             what = "takes arguments of other types" if str(len(arguments)) in counts else what
-            raise parser.error(token.place, f"{name} {what}." if items else f"{name} is a kernel, and is called here.")
-        if item in self.stack or parser.symbols.function == name:
+            raise parser.error(token.place, f"{name} {what}." if every else f"{name} is a kernel, and is called here.")
+        if item in self.stack and not item.template:
             raise parser.error(token.place, f"{name} calls itself; recursion is outside the subset, write a loop.")
         # The call of a function that has the name of one of CUDA's would have that one's rule.
-        if base_name(name) and not self.tokens.text[: token.start].rstrip().endswith("::"):
-            before = [t.text for t in self.tokens.tokens[: item.start]]
-            if before.count("{") > before.count("}"):
-                why = f"{name} is a function of CUDA, and one of a namespace here; give that one a name of its own."
-                raise parser.error(token.place, why)
-        alone = len(items) == 1 and not explicit and not item.template and not base_name(name)
+        alone = len(every) == 1 and not (explicit or item.template or item.owner or base_name(name))
         plain = self.as_function(item, parser) if alone else None
         if plain and (call := self.plain_call(plain, arguments, token, parser)) is not None:
             return call
         return self.inline(parser, item, arguments, token, explicit)
-
-    def _start(self, at: int) -> int:
-        """The place of a token in the text."""
-        return self.tokens.tokens[at].start
 
     def plain_call(self, plain: ast.Function, arguments: list[Value], token: Token, parser: Any) -> Value | None:
         """The call of a function that has an adjoint of its own; None where an argument is a part of an array."""
@@ -106,14 +110,13 @@ class Functions(ArgumentBinder):
 
     def parse_plain(self, item: FunctionItem, parser: Any) -> ast.Function | None:
         own = parser.alike()
-        self.tokens.at = item.start
-        while self.tokens.next.text in MODIFIERS or self.tokens.next.kind in ("string", "pragma"):
-            self.tokens.take()
+        self.tokens.at = self.specifiers(item.start)
         kind = own.accept_type()
         if not isinstance(kind, str) or self.tokens.next.text != item.name:
             return None
         self.tokens.take()
         self.stack.append(item)
+        self.running.append(())
         try:
             made = own.function(self.tokens.tokens[item.start].place, item.name, kind)
             if made is None or own.symbols.dynamic or any(d.shared for d in made.declared.values()):
@@ -123,7 +126,8 @@ class Functions(ArgumentBinder):
                 return None
         finally:
             self.stack.pop()
-        text = self.tokens.text[self.tokens.tokens[item.start].start : self.tokens.tokens[self.tokens.at - 1].stop]
+            self.running.pop()
+        text = self.tokens.since(item.start)
         words = set(re.findall(r"\w+", text))  # a macro with several meanings has the last one in the adjoint's file
         members = any(n in ("[", ".") for p in made.params for n in p.name)
         if members or re.search(r"\b(?!std\b)\w+::", text) or (self.tokens.redefined | self.shared) & words:
@@ -132,45 +136,48 @@ class Functions(ArgumentBinder):
         made.inactive = dataflow.inactive_parameters(made)
         return made
 
-    def method(self, parser: Any, of: Struct | StructType, name: str, arguments: list[Value], token: Token) -> Value:
+    def method(
+        self, parser: Any, of: Struct | StructType, name: str, arguments: list[Value], token: Token, explicit: Any = ()
+    ) -> Value:
         """The call of a method of a value, or of a static one of a type."""
         kind = of if isinstance(of, StructType) else of.type
-        item = self.chosen(f"{kind}::{name}", kind.methods[name], arguments, token, parser)
-        if item is None:
+        if (item := self.chosen(f"{kind}::{name}", kind.methods[name], arguments, token, parser)) is None:
             raise parser.error(token.place, f"{kind}::{name} does not take these {len(arguments)} arguments.")
         owner = None if isinstance(of, StructType) else parser.frozen(of, token.place)
         if owner is not None and kind.extends(item.owner):
             owner = owner.seen_as(item.owner)
-        return self.inline(parser, item, arguments, token, [], owner)
+        return self.inline(parser, item, arguments, token, list(explicit), owner)
+
+    def special(self, parser: Any, items: list[FunctionItem], given: tuple) -> FunctionItem | None:
+        """The function that stands for a template with these arguments: `template <> double f<double>(double v)`."""
+        at = self.tokens.at
+        for other in (i for i in items if i.special):
+            self.tokens.at = other.special
+            same, self.tokens.at = alike(tuple(self.template_arguments(parser)), given), at
+            if same:
+                return other
+        return None
 
     def construct(
         self, parser: Any, kind: StructType, arguments: list[Value], token: Token, part: Struct | None = None
     ) -> Value:
         """A new struct by its constructor. part: one that a struct extends, whose own constructor has made it."""
         item = self.chosen(kind.short, kind.methods.get(kind.short, []), arguments, token, parser)
-        if item is None:
+        if item is None and arguments:
             raise parser.error(token.place, f"{kind} has no constructor of these {len(arguments)} arguments.")
-        made = part or parser.copy(kind.short.lower(), kind, None, token.place)
-        self.inline(parser, item, arguments, token, [], made)
+        made = part or parser.copy(kind.short.lower(), kind, None, token.place, bare=True)
+        if item is not None:
+            self.inline(parser, item, arguments, token, [], made.as_base(item.owner))
+        if item is None or item.owner is not kind:  # C++ writes it, or has it from a base
+            self.set_parts(parser, made, {}, token, item.owner if item else None)
         arrays = any(isinstance(m, Elements) for m in made.members.values())
         return replace(made, temporary=True) if arrays else made
-
-    def check_copied(self, parser: Any, kind: StructType, method: str, place: Place) -> None:
-        """Reject a struct that does something of its own where it is copied: by this method, or by its constructor."""
-        if self.copies(kind, method or kind.short):
-            what = f"an {method}" if method else "a constructor"
-            raise parser.error(place, f"{kind} has {what} of its own for copies; leave it out, or copy the members.")
-        for part in (*kind.bases, *(m.type for m in kind.members if not m.pointer)):
-            if isinstance(part, StructType):
-                self.check_copied(parser, part, method, place)
 
     def inline(
         self, parser: Any, item: FunctionItem, arguments: list[Value], token: Token, explicit: list,
         owner: Struct | None = None,
     ) -> Value:  # fmt: skip
         """The statements of the function, appended to the pending ones, and its value."""
-        if item in self.stack or len(self.stack) > DEEP:
-            raise parser.error(token.place, f"{item.name} calls itself; recursion is outside the subset, write a loop.")
         symbols = parser.symbols
         state = parser.state()
         self.inlined += 1
@@ -182,13 +189,23 @@ class Functions(ArgumentBinder):
         symbols.scopes, symbols.types = [*scopes, {**inside.values, **own}], [*types, {**inside.types}]
         parser.inside_call, parser.result, parser.returned = True, None, None
         try:
-            self.bind(parser, item, arguments, token, explicit)
+            given = self.bind_template(parser, item, arguments, token, explicit)
+            running = list(zip(self.stack[:-1], self.running, strict=True))
+            self.running.append(given)
+            others = [i for i in self.items.get(item.name, ()) if item.template and i.space == item.space]
+            if special := self.special(parser, others, given):
+                return self.inline(parser, special, arguments, token, [], owner)
+            if len(self.stack) > DEEP or any(i is item and alike(own, given) for i, own in running):
+                why = f"{item.name} calls itself; recursion is outside the subset, write a loop."
+                raise parser.error(token.place, why)
+            self.bind(parser, item, arguments, token)
             parser.body_end = self._close(item.body)
             if owner is not None and item.name == owner.type.short:
                 self.initialize(parser, item, owner)
             value = self.body(parser, item, token)
         finally:
             self.stack.pop()
+            del self.running[len(self.stack) :]
             self.outside.pop()
             parser.restore(state)
         return value
@@ -263,44 +280,71 @@ class Functions(ArgumentBinder):
         """`: re(r), im(i)` of a constructor."""
         tokens = self.tokens
         tokens.at = self._close(item.params) + 1
-        named = {t.text for t in tokens.tokens[tokens.at : item.body]}
-        for base in (b for b in owner.type.bases if b.short not in named and parser.is_constructed(b, tokens.next)):
-            self.construct(parser, base, [], tokens.next, owner.seen_as(base))
-        if not tokens.accept(":"):
-            return
-        order = list(owner.members)
-        while tokens.next.text != "{":
-            name = tokens.identifier("a member's name")
-            part = next((b for b in owner.type.bases if b.short == name.text and tokens.next.text != "<"), None)
-            if part is not None:
-                close = ")" if tokens.take().text == "(" else "}"
-                self.construct(parser, part, [parser.full() for _ in tokens.items(close)], name, owner.seen_as(part))
-                tokens.accept(",")
-                continue
-            if name.text not in order:
-                why = "write the members in the order of their declaration, in which C++ sets them."
-                raise parser.error(name.place, f"{name.text}: {why}" if name.text in owner.members else NO_BASE)
-            order = order[order.index(name.text) + 1 :]
+        while tokens.next.text not in (":", "{"):  # noexcept
             tokens.take()
-            place = tokens.next.place
-            values = [parser.full() for _ in tokens.items(")" if tokens.tokens[tokens.at - 1].text == "(" else "}")]
-            value = values[0] if values else ZERO
-            parser.store(owner.members[name.text], value, place)
-            tokens.accept(",")
+        places: dict[Any, int] = {}  # the brackets behind names of members and bases
+        if tokens.accept(":"):
+            while tokens.next.text != "{":
+                name, kind = tokens.next, parser.accept_type()
+                name = tokens.identifier("a member's name") if kind is None else name
+                if kind is None and name.text not in owner.members:
+                    raise parser.error(name.place, NO_BASE)
+                places[kind or name.text] = tokens.at
+                tokens.at = self._close(tokens.at) + 1
+                tokens.accept(",")
+        if owner.type in places:  # another constructor
+            self.construct_part(parser, owner, places[owner.type])
+        else:
+            self.set_parts(parser, owner, places, tokens.tokens[item.params - 1])
+
+    def construct_part(self, parser: Any, part: Struct, at: int) -> None:
+        self.construct(parser, part.type, self.values_at(parser, at), self.tokens.tokens[at - 1], part)
+
+    def values_at(self, parser: Any, at: int) -> list[Value]:
+        """The values in brackets that open at a token."""
+        self.tokens.at = at
+        close = ")" if self.tokens.take().text == "(" else "}"
+        return [parser.full() for _ in self.tokens.items(close)]
+
+    def set_parts(
+        self, parser: Any, owner: Struct, places: dict[Any, int], token: Token, made: StructType | None = None
+    ) -> None:
+        """Set bases and members ahead of a constructor's body, in the order of C++. made: a base that has been set."""
+        kind, tokens = owner.type, self.tokens
+        for base in (b for b in kind.bases if b is not made):
+            if base in places:
+                self.construct_part(parser, owner.seen_as(base), places[base])
+            elif parser.is_constructed(base, token):
+                self.construct(parser, base, [], token, owner.seen_as(base))
+            else:
+                self.set_parts(parser, owner.seen_as(base), {}, token)
+        for m in kind.members[sum(len(b.members) for b in kind.bases) :]:
+            member, value = owner.members[m.name], None
+            if m.name not in places:
+                value = parser.initial(kind, m, owner.members) if m.value else parser.unset(m, False, token.place)
+            else:
+                tokens.at = at = places[m.name]
+                if isinstance(member, Struct):
+                    value = parser.constructed(m.type, tokens.tokens[at - 1])
+                else:
+                    values = self.values_at(parser, at)
+                    value = values if isinstance(member, Elements) else values[0] if values else ZERO
+            if value is not None:
+                parser.set_member(member, value, token.place)
+            elif isinstance(member, Struct):
+                self.set_parts(parser, member, {}, token)
 
     def body(self, parser: Any, item: FunctionItem, token: Token) -> Value:
         tokens, symbols = self.tokens, parser.symbols
-        tokens.at = item.start
-        while tokens.next.text in MODIFIERS or tokens.next.kind in ("string", "pragma"):
-            tokens.take()
+        tokens.at = self.specifiers(item.start)
         constructor = item.owner is not None and item.name == item.owner.short
-        deduced = not constructor and (bool(item.scopes and not item.returns) or tokens.accept("auto"))
+        deduced = not constructor and not item.returns and (bool(item.scopes) or tokens.accept("auto"))
         tokens.at = item.returns or tokens.at
         kind = None if constructor or deduced else parser.accept_type()
         reference = tokens.next.text == "&"
         stop = self._close(item.body)
         jumps = [n for n in range(item.body, stop) if tokens.tokens[n].text == "return"]
-        single = len(jumps) == 1 and self._last(jumps[0], stop)
+        single = len(jumps) == 1 and self.tokens.is_last(jumps[0], stop)
         if jumps and not single and kind is not None:
             place = token.place
             if reference:
@@ -331,8 +375,7 @@ class Functions(ArgumentBinder):
         return ZERO if result is None else result
 
     def value_of(self, parser: Any, kind: Kind | None, value: Value, place: Place) -> Value:
-        if isinstance(value, Struct):
-            value = parser.number(value, place) if isinstance(kind, str) else value.as_base(kind)
+        value = parser.as_kind(value, kind, place)
         if is_expression(value) and not isinstance(kind, StructType):
             number = parser.number(value, place)
             kind = kind or number.type
@@ -347,16 +390,3 @@ class Functions(ArgumentBinder):
                 return replace(value, temporary=True)
             return parser.copy("result", value.type, value, place)
         return parser.frozen(value, place) if isinstance(value, Pointer) else value
-
-    def _last(self, at: int, stop: int) -> bool:
-        """True where the statement that begins at a token is the last of the body, in no branch or loop."""
-        found, depth = self.tokens.tokens, 0
-        if found[at - 1].text not in (";", "{", "}") or any(t.text == ":" for t in found[at - 1 : at]):
-            return False
-        for n in range(at, stop):
-            depth += (found[n].text in ("{", "(")) - (found[n].text in ("}", ")"))
-            if depth < 0:
-                return False
-        while found[at].text != ";":
-            at += 1
-        return at + 1 == stop

@@ -1,26 +1,28 @@
 """Items of a file: functions by the extents of their tokens, structs by their members, other names of types."""
 
-import re
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.dataflow import inline
-from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
+from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream, behind_arguments, template_parameters
 from minigrad.adjoint.language.rewrite import folded
 from minigrad.adjoint.language.values import (
     GROUP,
     FunctionItem,
-    FunctionName,
     Kind,
     Member,
     StructTemplate,
     StructType,
     Value,
+    is_expression,
 )
 
 MODIFIERS = ("static", "inline", "__inline__", "__forceinline__", "__noinline__", "__device__", "__host__", "constexpr",
              "extern", "explicit", "friend", "virtual", "__inline")  # fmt: skip
+SEVERAL = "{} has several meanings in this file; give each a name of its own."
+SPECIFIERS = ("__launch_bounds__", "__align__", "alignas", "__attribute__", "decltype")  # with arguments
 
 
 class FileItems:
@@ -30,14 +32,22 @@ class FileItems:
         self.tokens = tokens
         self.items: dict[str, list[FunctionItem]] = {}
         self.struct_bodies: dict[str, tuple[int, str]] = {}  # the token of the brace, and the text
+        self.outside_bodies: dict[str, list[FunctionItem]] = {}  # of methods, by the struct
+        self.space: tuple[str, ...] = ()  # the namespace around the cursor, and then that of the kernel
+        self.declared: dict[tuple, int] = {}  # functions whose bodies come later: namespace and name, and the token
+        self.namespaces: dict[str, tuple[str, ...]] = {}  # those of the file, and other names of them
+        self.used: set[tuple[str, ...]] = set()  # namespaces, and names in them, of which a `using` makes more use
+        self.struct_spaces: dict[str, tuple[str, ...]] = {}
         self.structs: dict[str, StructType] = {}  # those of templates by name and arguments
         self.templates: dict[str, list[StructTemplate]] = {}
         self.stack: list[FunctionItem] = []
+        self.running: list[tuple] = []  # for each call on the stack, the arguments of its template
         self.outside: list[set[str]] = []  # for each call on the stack, the variables from before it
         self.plain: dict[str, ast.Function | None] = {}
         self.shared: set[str] = set()  # the arrays in shared memory of the file
         self.inlined = 0  # calls so far
         self.parser: Any = None  # of the file
+        self.converting = False  # within the search for a conversion
 
     def __contains__(self, name: object) -> bool:
         return name in self.items
@@ -46,14 +56,14 @@ class FileItems:
         if name not in self.structs and name in self.struct_bodies:
             brace, text = self.struct_bodies[name]
             try:
-                self.define(StructType(name, (), text), brace)
+                self.define(StructType(name, (), text, space=self.struct_spaces.get(name, ())), brace)
             except NotDifferentiable as error:
                 del self.struct_bodies[name]
                 self.tokens.unsupported[name] = error
                 return None
         return self.structs.get(name)
 
-    def define(self, made: StructType, brace: int) -> StructType:
+    def define(self, made: StructType, brace: int, special: bool = False) -> StructType:
         """Read a struct from its brace on, where the names of its own types and values are known."""
         symbols, at = self.parser.symbols, self.tokens.at
         outer, self.structs[made.name] = (symbols.types, symbols.scopes), made
@@ -61,7 +71,7 @@ class FileItems:
         symbols.types, symbols.scopes = [symbols.types[0], made.types], [symbols.scopes[0], made.values]
         self.tokens.at = brace
         try:
-            self.members(made)
+            self.members(made, special)
         except NotDifferentiable:
             del self.structs[made.name]
             raise
@@ -96,7 +106,8 @@ class FileItems:
             types = {own: v for own, v in bound.items() if isinstance(v, str | StructType)}
             values = {own: v for own, v in bound.items() if own not in types}
             made = StructType(key, (), template.text, types=types, values=values, arguments=tuple(given))
-            self.define(made, template.brace)
+            made.space = self.struct_spaces.get(name, ())
+            self.define(made, template.brace, bool(template.arguments))
         return self.structs[key]
 
     def default(self, parser: Any, bound: dict, is_type: bool, own: str, at: int, token: Token) -> Any:
@@ -135,43 +146,43 @@ class FileItems:
         finally:
             self.tokens.at = at
 
-    def members(self, made: StructType) -> None:
+    def members(self, made: StructType, special: bool) -> None:
         """The members and methods of a struct, from its brace on."""
         tokens, parser = self.tokens, self.parser
         assert parser is not None
-        made.bases = self.bases(tokens.at)
+        made.bases = parser.bases(tokens.at)
         tokens.expect("{")
-        found = [m for base in made.bases for m in base.members]
+        found, inherited = [m for base in made.bases for m in base.members], list[StructType]()
         while not tokens.accept("}"):
             if tokens.accept(";"):
                 continue
             if tokens.next.text in ("public", "private", "protected") and tokens.peek().text == ":":
                 tokens.at += 2
                 continue
-            while tokens.next.text in ("mutable", "alignas", "__align__"):
-                if tokens.take().text != "mutable":
-                    tokens.at = parser.matching(tokens.at) + 1
+            tokens.accept("mutable")
             start = tokens.at
             if tokens.next.text in ("using", "typedef"):
                 self.alias(parser)
+                named = [tokens.tokens[tokens.at - n].text for n in (4, 2)]
+                inherited += [b for b in made.bases if named == [b.short, b.short]]
                 continue
             if (function := self.function_item(start, made)) is not None:
                 if function.name.startswith("~") and tokens.tokens[function.body + 1].text != "}":
                     why = f"the destructor of {made} does something; call a function for it at the end of the block."
                     raise parser.error(tokens.tokens[function.body].place, why)
-                made.methods.setdefault(function.name, []).append(function)
+                known = self.items if function.friend else made.methods
+                known.setdefault(function.name, []).append(function)
                 tokens.at = parser.matching(function.body) + 1
                 continue
-            if self.is_declaration(start):  # of a method, or one that is defaulted
+            if tokens.next.text == "friend" or self.is_declaration(start):  # of a method, or one that is defaulted
                 parser.skip_to_semicolon()
                 continue
-            static = False
-            while tokens.next.text in ("static", "constexpr", "inline"):
-                static |= tokens.take().text == "static"
+            tokens.at = self.specifiers(start)
+            static = "static" in {t.text for t in tokens.tokens[start : tokens.at]}
             if tokens.next.text in ("struct", "class", "enum") and "{" in (tokens.peek().text, tokens.peek(2).text):
                 why = f"a type within {made.name} is outside the subset; write it ahead of {made.name}, with a name."
                 raise parser.error(tokens.next.place, why)
-            kind = parser.expect_type()
+            kind, enum = parser.expect_type(), tokens.tokens[tokens.at - 1].text
             while True:
                 stars = 0
                 while tokens.next.text in ("*", "const", "__restrict__", "__restrict"):
@@ -186,15 +197,18 @@ class FileItems:
                 while tokens.accept("["):
                     dims.append(folded(inline(parser.extent(name), parser.symbols.formulas)))
                     tokens.expect("]")
-                value = None
-                if tokens.accept("="):
-                    value, _ = parser.isolated(parser.full)
-                elif tokens.next.text == "{":
-                    value, _ = parser.isolated(partial(parser.braces, kind))
+                at = tokens.at if tokens.accept("=") or tokens.next.text == "{" else 0
                 if not static:
-                    found.append(Member(name.text, kind, tuple(dims), value, stars == 1))
-                elif value is not None and isinstance(kind, str):
+                    found.append(Member(name.text, kind, tuple(dims), at, stars == 1, enum))
+                elif at and isinstance(kind, str) and not dims:
+                    value, _ = parser.isolated(partial(parser.braces, kind) if tokens.next.text == "{" else parser.full)
                     made.values[name.text] = folded(parser.as_type(kind, parser.number(value, name.place)))
+                while tokens.next.text not in (",", ";", "}") and tokens.next.kind != "end":
+                    tokens.at = (
+                        behind_arguments(tokens.tokens, tokens.at, self.templates)
+                        if tokens.next.kind == "name"
+                        else self._close(tokens.at) + 1
+                    )
                 if not tokens.accept(","):
                     break
             tokens.expect(";")
@@ -202,59 +216,48 @@ class FileItems:
             why = f"{made} and a struct that it extends have members of one name; give each a name of its own."
             raise parser.error(tokens.next.place, why)
         made.members = tuple(found)
+        self.defined_outside(made, special)
+        for base in inherited:  # using Base::Base;
+            own = [i for i in base.methods.get(base.short, ()) if i.counts and not self.copies_own(i)]
+            made.methods.setdefault(made.short, []).extend(own)
         for base in made.bases:
             never = base.short, f"~{base.short}", "operator="  # are inherited
-            own = {name: items for name, items in base.methods.items() if name not in never}
-            for hidden in own.keys() & made.methods.keys():  # which is meant depends on the type it is seen as
+            own_methods = {name: items for name, items in base.methods.items() if name not in never}
+            for hidden in own_methods.keys() & made.methods.keys():  # which is meant depends on the type it is seen as
                 why = f"{made} and {base}, which it extends, both have a method {hidden}; give each a name of its own."
                 raise parser.error(tokens.next.place, why)
             made.methods, made.types, made.values = (
-                own | made.methods,
+                own_methods | made.methods,
                 base.types | made.types,
                 base.values | made.values,
             )
 
-    def bases(self, brace: int) -> tuple[StructType, ...]:
-        """The structs that a struct extends: `struct B : public A {`, read back from its brace."""
-        tokens, parser, found = self.tokens, self.parser, list[StructType]()
-        start = brace
-        while tokens.tokens[start].text not in (":", ";", "}", "struct", "class") and start:
-            start -= 1
-        if tokens.tokens[start].text != ":":
-            return ()
-        tokens.at = start
-        while tokens.at < brace:
-            tokens.take()
-            tokens.forbid("a virtual base is outside the subset; leave virtual out.", "virtual")
-            tokens.accept("public") or tokens.accept("private") or tokens.accept("protected")
-            place, kind = tokens.next.place, parser.expect_type()
-            if not isinstance(kind, StructType) or "virtual" in kind.text.split():
-                why = (
-                    f"{kind} has virtual methods and is extended; leave virtual out, and call the method that is meant."
-                )
-                raise parser.error(place, why)
-            found.append(kind)
-        return tuple(found)
+    def copies_own(self, item: FunctionItem) -> bool:
+        """True for a constructor that takes another object of its struct."""
+        return item.name in {t.text for t in self.tokens.tokens[item.params : self._close(item.params)]}
 
-    def copies(self, kind: StructType, method: str) -> bool:
-        """True where a method copies a struct other than member by member."""
-        for item in (i for i in kind.methods.get(method, ()) if i.counts == 1):
-            found = self.tokens.tokens[item.params : self._close(item.body) + 1]
-            words = [t.text for t in found[: self._close(item.params) - item.params]]
-            text = " ".join(t.text for t in found[len(words) + 1 :]).replace("this -> ", "")
-            alike = rf"(\w+) (?:= {words[-1]} \. \1 ;|\( {words[-1]} \. \1 \)|{{ {words[-1]} \. \1 }})"
-            left = re.sub(alike, "", text).replace("return * this ;", "")
-            copied = set(re.findall(alike, text)) == {m.name for m in kind.members}
-            if kind.short in words and (re.search(r"\w", left) or not copied):
-                return True
-        return False
+    def defined_outside(self, made: StructType, special: bool) -> None:
+        """The methods of a struct whose bodies stand behind it: `double V::sq() const {`. special: of one template."""
+        for item in self.outside_bodies.get(made.short, ()):
+            given = item.templates[0] if made.arguments and item.templates else []
+            if made.arguments:
+                words = [t.text for t in self.tokens.tokens[item.arguments : item.arguments + 2 * len(given) + 1]]
+                if special or not given or words[1::2] != [name for _, name, _ in given]:
+                    why = f"{made.short}::{item.name} is not for all arguments of the template; write it in the struct."
+                    raise self.tokens.error(self.tokens.tokens[item.start].place, why)
+            for (is_type, name, _), value in zip(given, made.arguments, strict=False):
+                known: dict = made.types if is_type else made.values
+                if known.setdefault(name, value) != value:
+                    self.twice(name, self.tokens.tokens[item.start].place)
+            template = [] if len(item.templates) < 1 + bool(given) else item.templates[-1]
+            made.methods.setdefault(item.name, []).append(replace(item, owner=made, template=template))
 
     def is_declaration(self, start: int) -> bool:
         """True for a function declared without a body, or with `= default`."""
-        found, n, called = self.tokens.tokens, start, False
+        found, n, called = self.tokens.tokens, self.specifiers(start), False
         while found[n].text not in (";", "=", "{", "}", "[") and found[n].kind != "end":
             called |= found[n].text == "("
-            n = self._close(n) + 1 if found[n].text == "(" else n + 1
+            n = self._close(n) + 1 if found[n].text == "(" else n + 1 + (found[n].text == "operator")
         ends = found[n].text == ";" or (found[n].text == "=" and found[n + 1].text in ("default", "delete", "0"))
         return called and ends
 
@@ -262,12 +265,13 @@ class FileItems:
         """`typedef T name;` or `using name = T;`, entered into the types in scope; the name."""
         tokens = self.tokens
         if tokens.accept("using"):
-            if tokens.accept("namespace"):
-                parser.skip_to_semicolon()
-                return ""
+            start = tokens.at + tokens.accept("namespace")
             name = tokens.identifier("a type's name")
             if not tokens.accept("="):
                 parser.skip_to_semicolon()
+                path = tuple(t.text for t in tokens.tokens[start : tokens.at] if t.kind == "name")
+                path = (*self.namespaces.get(path[0], path[:1]), *path[1:])
+                self.used |= {path, (*self.space, *path)}
                 return ""
             kind = GROUP if parser.accept_group_type() else parser.expect_type()
         else:
@@ -282,88 +286,89 @@ class FileItems:
 
     def twice(self, name: str, place: ast.Place) -> None:
         """Reject a name that has two meanings, as in two namespaces, where the kernel uses it."""
-        why = f"{name} has several meanings in this file; give each a name of its own."
         self.parser.symbols.scopes[0].pop(name, None)
-        self.tokens.unsupported.setdefault(name, self.tokens.error(place, why))
+        self.tokens.unsupported.setdefault(name, self.tokens.error(place, SEVERAL.format(name)))
 
     def function_item(self, start: int, owner: StructType | None = None) -> FunctionItem | None:
         """The function whose definition begins at a token; None where another item does."""
-        found, n = self.tokens.tokens, start
-        template: list[tuple[bool, str, int]] = []
-        if found[n].text == "template":
-            template, n = self.template_parameters(n + 1)
-        kernel, depth = False, 0
-        begin = n
+        found, n, templates = self.tokens.tokens, start, list[list[tuple[bool, str, int]]]()
+        while found[n].text == "template":
+            parameters, n = template_parameters(found, n + 1)
+            templates.append(parameters)
+        made = FunctionItem("", n, 0, 0, owner=owner, templates=templates)
         while found[n].kind != "end":
-            text = found[n].text
-            kernel |= text == "__global__"
-            if (
-                text in ("__launch_bounds__", "__align__", "alignas", "__attribute__", "decltype")
-                and found[n + 1].text == "("
-            ):
-                n = self._close(n + 1) + 1
+            text, after = found[n].text, found[n + 1].text
+            made.kernel |= text == "__global__"
+            made.friend |= text == "friend"
+            if (text in SPECIFIERS and after == "(") or text == after == "[":
+                n = self._close(n + (text != "[")) + 1
                 continue
-            if text in (";", "}", "=") and not depth:
+            if text in (";", "}", "=", "{"):
                 return None
+            at = n - 1
             if text == "operator":
-                stop = n + 2 + (found[n + 1].text in ("(", "["))
-                while found[stop].text != "(" and found[stop].kind != "end":
-                    stop += 1
-                name = "operator" + "".join(t.text for t in found[n + 1 : stop])
-                if (made := self._item(name, begin, stop, template, owner, kernel)) and found[n + 1].kind == "name":
-                    made.returns = n + 1
-                return made
-            if text == "{":
-                return None
-            if text == "(" and found[n - 1].kind == "name":
-                name = ("~" if found[n - 2].text == "~" else "") + found[n - 1].text
-                return self._item(name, begin, n, template, owner, kernel)
+                at, n = n, n + 2 + (after in ("(", "["))
+                while found[n].text != "(" and found[n].kind != "end":
+                    n += 1
+                made.name = "operator" + "".join(t.text for t in found[at + 1 : n])
+                made.returns = at + 1 if found[at + 1].kind == "name" else 0
+                return self._item(made, at, n)
+            if text == "(" and found[at].text == ">" and templates[-1:] == [[]]:  # template <> double f<double>(
+                while found[at].text != "<" and at > start:
+                    at -= 1
+                made.special, at = at, at - 1
+            if text == "(" and found[at].kind == "name":
+                at -= found[at - 1].text == "~"
+                made.name = "".join(t.text for t in found[at : (made.special or n)])
+                return self._item(made, at, n)
             n += 1
         return None
 
-    def _item(
-        self, name: str, start: int, params: int, template: list, owner: StructType | None, kernel: bool
-    ) -> FunctionItem | None:
-        found = self.tokens.tokens
+    def _item(self, made: FunctionItem, at: int, params: int) -> FunctionItem | None:
+        """The function whose name, which may stand behind that of its struct or namespace, begins at a token."""
+        found, path = self.tokens.tokens, list[str]()
+        while found[at - 1].text == "::" and at > made.start:
+            at -= 2
+            arguments = at
+            while found[arguments].text != "<" and found[at].text == ">" and arguments > made.start:
+                arguments -= 1
+            made.arguments = arguments if not path and found[at].text == ">" else made.arguments
+            at = arguments - (found[at].text == ">")
+            path.insert(0, found[at].text)
+        if path and (path[-1] in self.struct_bodies or path[-1] in self.templates):
+            made.within = path.pop()
+        made.params, made.space = params, made.owner.space if made.owner else (*self.space, *path)
         n = self._close(params) + 1
-        while found[n].text in ("const", "noexcept", "override", "final"):
-            n += 1
-        if found[n].text == ":" and owner is not None:  # members of a constructor
-            while found[n].text != "{" or found[n - 1].kind == "name":
+        while found[n].text in ("const", "noexcept", "override", "final", "&"):
+            n = self._close(n + 1) + 1 if found[n].text == "noexcept" and found[n + 1].text == "(" else n + 1
+        if found[n].text == "->":
+            made.returns = n + 1
+            while found[n].text not in ("{", ";") and found[n].kind != "end":
+                n += 1
+        if found[n].text == ":" and (made.owner is not None or made.within):  # members of a constructor
+            while found[n].text != "{" or found[n - 1].kind == "name" or found[n - 1].text == ">":
                 n = self._close(n) if found[n].text in ("(", "{") else n
                 n += 1
                 if found[n].kind == "end":
                     return None
         if found[n].text != "{":
             return None
-        counts = sum(t.text == "," for t in found[params : self._close(params)]) + (self._close(params) > params + 1)
-        return FunctionItem(name, start, params, n, template, owner, kernel, counts=counts)
+        inside = found[params : self._close(params)]
+        made.body, made.counts = n, sum(t.text == "," for t in inside) + (len(inside) > 1)
+        made.template = made.templates[-1] if made.templates and not made.special else []
+        return made
+
+    def specifiers(self, at: int) -> int:
+        """The token behind words such as static and __device__, and attributes."""
+        found = self.tokens.tokens
+        while found[at].text in (*MODIFIERS, *SPECIFIERS[:-1], "[") or found[at].kind in ("string", "pragma"):
+            closes = found[at].text == "[" or found[at + 1].text == "("
+            at = self._close(at + (found[at].text != "[")) + 1 if closes else at + 1
+        return at
 
     def _close(self, start: int) -> int:
         assert self.parser is not None
         return self.parser.matching(start)
-
-    def template_parameters(self, n: int) -> tuple[list[tuple[bool, str, int]], int]:
-        """`<typename T, int N = 4>`: its parameters, and the token behind it."""
-        found, made, depth = self.tokens.tokens, list[tuple[bool, str, int]](), 1
-        n += 1
-        words: list[Token] = []
-        default = 0
-        while found[n].kind != "end":
-            text = found[n].text
-            depth += (text == "<") - (text == ">") - 2 * (text == ">>")
-            if depth <= 0 or (text == "," and depth == 1):
-                if words:
-                    made.append((words[0].text in ("typename", "class"), words[-1].text, default))
-                words, default = [], 0
-                if depth <= 0:
-                    return made, n + 1
-            elif text == "=" and depth == 1:
-                default = n + 1
-            elif not default:
-                words.append(found[n])
-            n += 1
-        return made, n
 
     def template_arguments(self, parser: Any) -> list[Kind | Value]:
         """`<float, 32>` at the cursor."""
@@ -375,10 +380,9 @@ class FileItems:
             if kind is not None and tokens.peek(length).text in (",", ">"):
                 tokens.at += length
                 made.append(kind)
-            elif tokens.next.text in self.items and tokens.peek().text in (",", ">"):
-                made.append(FunctionName(tokens.take().text))  # type: ignore[arg-type]
             else:
-                made.append(parser.value(ast.PRECEDENCE["<"]))
+                value = parser.value(ast.PRECEDENCE["<"])
+                made.append(folded(value) if is_expression(value) else value)
             if tokens.next.text != ">":
                 tokens.expect(",")
         return made

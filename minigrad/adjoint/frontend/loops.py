@@ -102,7 +102,9 @@ def _starts(parser: Any, place: Place) -> list[Stmt]:
     outer, parser.symbols.pending = parser.symbols.pending, []
     if tokens.next.text != ";":
         if parser.begins_declaration():
+            parser.symbols.in_header = True
             parser.declaration()
+            parser.symbols.in_header = False
         else:
             parser.expressions()
     tokens.expect(";")
@@ -147,12 +149,12 @@ def loop(
     if rest:
         body = with_steps(body, rest)
     if needed:
-        body, condition = [*needed, _leave(condition, place), *body], TRUE
+        body, condition = [*needed, leave(condition, place), *body], TRUE
     elif main is not None and len(parts := conjuncts(condition)) > 1:
         bound = next((e for e in parts if _bounds(e, name)), None)
         if bound is not None:
             after = [e for e in parts if e is not bound]
-            body, condition = [*(_leave(e, place) for e in after), *body], bound
+            body, condition = [*(leave(e, place) for e in after), *body], bound
     made = as_int(ast.For(main, condition, main_step, body, pragma, place, text))  # type: ignore[arg-type]
     for s in others:
         s.place, s.text = s.place or place, s.text or text
@@ -182,7 +184,7 @@ def as_int(s: ast.For) -> ast.For:
     return s
 
 
-def _leave(condition: Expr, place: Place) -> ast.If:
+def leave(condition: Expr, place: Place) -> ast.If:
     return ast.If(logical_not(condition), [ast.Jump("break", place=place)], [], place, "break")
 
 

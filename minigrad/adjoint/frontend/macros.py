@@ -1,20 +1,22 @@
-"""Texts that stand for expressions: the macros of a file, and formulas of the adjoint itself."""
+"""What stands for numbers: macros, enumerators, literals, limits and sizes of types, formulas; numbers in memory."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from minigrad.adjoint.frontend.expressions import ExpressionParser
-from minigrad.adjoint.frontend.symbols import SymbolTable
+from minigrad.adjoint.frontend.symbols import CHARS, FLOATS_AS, SymbolTable
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import TYPES, Expr, Name, Number, Place
+from minigrad.adjoint.language.ast import BYTES, TYPES, Cast, Expr, Name, Number, Place, is_float
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
-from minigrad.adjoint.language.preprocessor import tokenize
-from minigrad.adjoint.language.rewrite import int_value
+from minigrad.adjoint.language.rewrite import ZERO, constant, count_up, int_literal, int_value, rescaled
+from minigrad.adjoint.language.values import Elements, Enum, Kind, Pointer, StructType
 
 
-def typed_macros(tokens: TokenStream, macros: Mapping[str, list[Token]]) -> tuple[dict[str, Name], dict[str, Expr]]:
+def typed_macros(
+    tokens: TokenStream, macros: Mapping[str, list[Token]], parser: Callable[..., Any]
+) -> tuple[dict[str, Name], dict[str, Expr]]:
     """The macros that stand for types or expressions, with their types, and the expressions.
 
-    The others are entered into `tokens.unsupported`.
+    The others are entered into `tokens.unsupported`. parser: that of expressions.
     """
     names: dict[str, Name] = {}
     formulas: dict[str, Expr] = {}
@@ -22,7 +24,7 @@ def typed_macros(tokens: TokenStream, macros: Mapping[str, list[Token]]) -> tupl
         text = " ".join(t.text for t in body)
         if text in TYPES or not text:
             names[name] = Name("a type", TYPES.get(text, "real"))
-        elif e := _macro_expression(tokens, text, body, names):
+        elif e := _macro_expression(tokens, text, body, names, parser):
             names[name], formulas[name] = Name(name, e.type), e
         else:
             why = f"the macro {name} must be a type or an expression in parentheses, of numbers and macros ahead of it."
@@ -30,11 +32,13 @@ def typed_macros(tokens: TokenStream, macros: Mapping[str, list[Token]]) -> tupl
     return names, formulas
 
 
-def _macro_expression(tokens: TokenStream, text: str, body: list[Token], macros: dict[str, Name]) -> Expr | None:
+def _macro_expression(
+    tokens: TokenStream, text: str, body: list[Token], macros: dict[str, Name], parser: Callable[..., Any]
+) -> Expr | None:
     """The expression for which a macro stands; None if it is not one, or changes its meaning without parentheses."""
     stream = TokenStream(tokens.name, text, [*body, Token("end", "", Place(0, 0))], unsupported=tokens.unsupported)
     try:
-        e = ExpressionParser(stream, SymbolTable(stream, macros)).expression()
+        e = parser(stream, SymbolTable(stream, macros)).expression()
     except NotDifferentiable:
         return None
     return None if stream.next.kind != "end" or _has_bare_operator(body) else e
@@ -50,14 +54,172 @@ def _has_bare_operator(body: list[Token]) -> bool:
     return False
 
 
+def enumeration(parser: Any, typedef: bool, twice: Callable[[str, Place], None]) -> list[str]:
+    """Enter an enum whose word has been read: a type of whole numbers, and names of these. Return all names of it."""
+    tokens, symbols, value = parser.tokens, parser.symbols, -1
+    scoped = tokens.accept("class") or tokens.accept("struct")
+    place, name = tokens.next.place, tokens.take().text if tokens.next.kind == "name" else ""
+    kind = parser.scalar_type() if tokens.accept(":") else "int"
+    values: dict[str, Expr] = {}
+    if tokens.next.text == ";":  # declared ahead
+        return []
+    tokens.expect("{")
+    inside = symbols.scopes[-1] if not scoped else values
+    for _ in tokens.items("}"):
+        own = tokens.identifier("a name").text
+        if tokens.accept("="):
+            at = tokens.next.place
+            with symbols.scope() as scope:
+                scope.update(values)
+                e = parser.expression()
+            given = constant(e) if int_value(e) is None else int_value(e)
+            if given is None:
+                raise tokens.error(at, f"the number of {own} is not known here; write it as a literal.")
+            value = given - 1
+        value += 1
+        values[own] = number = int_literal(value)
+        if inside.setdefault(own, number) != number:
+            twice(own, tokens.next.place)
+    name = tokens.take().text if typedef and tokens.next.kind == "name" else name
+    if not name:
+        return [] if scoped else [*values]
+    symbols.types[-1][name] = kind
+    made = Enum(kind, scoped, {n: str(int_value(e)) for n, e in values.items()}, place.file)
+    if symbols.enums.setdefault(name, made) != made:
+        twice(name, place)
+    return [name, *([] if scoped else values)]
+
+
+def character(parser: Any, token: Token) -> Expr:
+    text = parser.tokens.text[token.start : token.stop]
+    if len(text) != 3:
+        raise parser.error(token.place, f"write the number of the character {text}.")
+    return ast.Number(str(ord(text[1])), "signed char")
+
+
+def limit(parser: Any) -> Expr:
+    """`std::numeric_limits<float>::max()`."""
+    tokens = parser.tokens
+    place = tokens.next.place
+    tokens.at += 3
+    tokens.expect("<")
+    kind = parser.scalar_type()
+    tokens.expect(">")
+    tokens.expect("::")
+    name = tokens.identifier("max").text
+    tokens.expect("(")
+    tokens.expect(")")
+    short = {"float": "FLT", "double": "DBL"}.get(kind, kind.upper())
+    words = {"max": f"{short}_MAX", "min": f"{short}_MIN", "epsilon": f"{short}_EPSILON", "infinity": "INFINITY",
+             "quiet_NaN": "NAN"}  # fmt: skip
+    found = "-" if name == "lowest" and is_float(kind) else words.get(name, "")
+    if found == "-":
+        return ast.Unary("-", ast.Name(f"{short}_MAX", kind, place), kind)
+    if found not in ast.CONSTANTS:
+        raise parser.error(place, f"std::numeric_limits<{kind}>::{name} is not known here; write its value.")
+    return ast.Name(found, ast.CONSTANTS[found], place)
+
+
+def sizeof(parser: Any) -> Expr:
+    """`sizeof(float)`, `sizeof(q)` or `sizeof q`."""
+    tokens, place = parser.tokens, parser.tokens.take().place
+    inside = tokens.accept("(")
+    kind, dims = parser.accept_type() if inside else None, tuple[Expr, ...]()
+    if kind is None:
+        value, _ = parser.isolated(parser.full if inside else parser.unary)
+        kind = value.type
+        if isinstance(value, Elements):
+            dims = value.left
+        if isinstance(value, Pointer) or (isinstance(value, Elements) and not dims):
+            kind = "size_t"  # of the bytes of an address
+    if inside:
+        while tokens.accept("*"):
+            kind = "size_t"
+        tokens.expect(")")
+    members = [m.type for m in kind.members] if isinstance(kind, StructType) else [kind]
+    if not all(isinstance(m, str) and m in BYTES and m != "real" for m in members) or len(set(members)) > 1:
+        raise parser.error(place, f"the bytes of {kind} are not known here; write their number.")
+    made: Expr = Number(str(sum(BYTES[str(m)] for m in members)), "size_t")
+    for extent in dims:
+        made = ast.Binary("*", made, extent, "size_t")
+    return made
+
+
+def literal(text: str) -> ast.Number:
+    low = text.lower()
+    if low.startswith("0x") and "p" in low:
+        return ast.Number(repr(float.fromhex(low.rstrip("f"))), "float" if low.endswith("f") else "double")
+    if low.startswith("0x") or not any(c in low for c in ".ef"):
+        wide = "l" in low
+        kind = ("unsigned long long" if wide else "unsigned") if "u" in low else "long long" if wide else "int"
+        return ast.Number(text, kind)
+    return ast.Number(text.rstrip("lL"), "float" if low.endswith("f") else "double")
+
+
 def whole_numbers(named: Mapping[str, Expr | None]) -> dict[str, int]:
     """The values of the int literals among named expressions."""
     return {name: n for name, e in named.items() if isinstance(e, Number) and (n := int_value(e)) is not None}
 
 
-def parse_expression(text: str, variables: Iterable[str] = ()) -> Expr:
-    """An expression of literals, builtins and these variables of type real."""
-    tokens = tokenize(text, text)
-    symbols = SymbolTable(tokens)
-    symbols.scopes[0] = {name: ast.Declare(name, "real") for name in variables}
-    return ExpressionParser(tokens, symbols).expression()
+# --- numbers in memory ---
+
+
+def shared_as(parser: Any, kind: Kind, pointer: Pointer, place: Place) -> Pointer:
+    """A pointer into the shared memory of a launch as one to numbers of another type.
+
+    Memory of chars, or cast as a whole, takes the first type. Each further one has an array of its own, with as many
+    bytes as the launch gives, so that all keep their offsets. A byte that holds numbers of two types is rejected where
+    the offsets show it, or nothing is stored as one of these types; where indices alone show it, or offsets that
+    change, by the launch.
+    """
+    symbols, name = parser.symbols, pointer.array.name if pointer.array else ""
+    kinds = {kind} if isinstance(kind, str) else {k for _, k, _ in kind.leaves("", "_")}
+    own, whole, chars = min(kinds, default=""), symbols.parts.get(name, name), pointer.type in CHARS
+    known = whole in symbols.dynamic and whole in symbols.declared
+    if not known or len(kinds) != 1 or "real" in {*kinds, pointer.type}:
+        return pointer
+    declared = symbols.declared[whole]
+    as_bits = isinstance(kind, StructType) or pointer.type in FLOATS_AS.get(own, ())
+    untyped = declared.type in CHARS or (own != declared.type and not as_bits and pointer.offset == ZERO)
+    first = symbols.typed.setdefault(whole, own) if untyped or whole in symbols.typed else declared.type
+    if own != first and not chars and as_bits and not _begins_part(symbols, kind, pointer.offset):
+        return pointer
+    offset = rescaled(pointer.offset, BYTES[str(pointer.type)], BYTES[own])
+    start = (whole, rescaled(pointer.offset, BYTES[str(pointer.type)], 1))
+    variables = pointer.offset.names & symbols.declared.keys()  # one of the parser's own may be that of a pointer
+    moves = any(n not in parser.tokens.words or parser.changes(n, 0, parser.body_end) for n in variables)
+    if not untyped:
+        symbols.starts[whole, ZERO] = first
+    if not moves and (other := symbols.starts.setdefault(start, own)) != own:
+        why = f"{whole} has numbers of {other} here, and is cast to {own}*; give each type bytes of its own."
+        raise parser.error(place, why)
+    array = declared if own == first else symbols.part(declared, own)
+    return Pointer(Elements(array.name, own, 1, dims=array.dims), offset)
+
+
+def _begins_part(symbols: SymbolTable, kind: Kind, offset: Expr) -> bool:
+    """True where all threads have this offset, other than 0: of bits, each thread casts the address of its own."""
+
+    def common(e: Expr) -> bool:
+        return all(
+            n in symbols.macros or n.startswith(("blockDim.", "gridDim."))
+            or (n in symbols.parameters and not symbols.parameters[n].pointer)
+            or (n in symbols.declared and (value := symbols.declared[n].value) is not None and common(value))
+            for n in e.names
+        )  # fmt: skip
+
+    return isinstance(kind, str) and offset != ZERO and common(offset)
+
+
+def copy_memory(parser: Any, to: Pointer, of: Pointer, size: Expr, token: Token) -> None:
+    """`memcpy(to, of, size)` of numbers of one type: a loop over them."""
+    if of.array is None or to.array is None or of.type != to.type or of.type not in BYTES:
+        raise parser.error(token.place, "memcpy copies numbers of one type here; write a loop.")
+    count = rescaled(size, 1, BYTES[str(of.type)])
+    at = parser.symbols.fresh("copied", "int", ZERO, token.place)
+    parser.symbols.pending.pop()
+    target, value = to.array.at(to.moved(at).offset, token.place), of.array.at(of.moved(at).offset, token.place)
+    _, body = parser.isolated(lambda: parser.assign(target, token._replace(text="="), value, token.place))
+    loop = count_up(at, count if count.type == "int" else Cast("int", count), body, place=token.place)
+    parser.symbols.declared[at.name] = loop.start
+    parser.symbols.pending.append(loop)

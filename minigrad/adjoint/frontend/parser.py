@@ -5,8 +5,9 @@ from dataclasses import replace
 from minigrad.adjoint.frontend.assignments import AssignmentParser
 from minigrad.adjoint.frontend.declarations import STORAGE
 from minigrad.adjoint.frontend.intrinsics import LEFT_OUT, reads_clock
-from minigrad.adjoint.frontend.loops import for_loop, own_counters, shared_ahead, unique_places, with_steps
-from minigrad.adjoint.frontend.symbols import NOTHING, SymbolTable
+from minigrad.adjoint.frontend.loops import for_loop, leave, own_counters, shared_ahead, unique_places, with_steps
+from minigrad.adjoint.frontend.macros import enumeration
+from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import JUMPS, Expr, Place, Stmt
 from minigrad.adjoint.language.control_flow import (
@@ -23,9 +24,10 @@ from minigrad.adjoint.language.control_flow import (
 )
 from minigrad.adjoint.language.dataflow import accesses, read, target_name
 from minigrad.adjoint.language.lexer import Token, way_out
-from minigrad.adjoint.language.rewrite import ZERO, flatten, logical_not, own_expressions
-from minigrad.adjoint.language.values import StructType, Value
+from minigrad.adjoint.language.rewrite import flatten, own_expressions
+from minigrad.adjoint.language.values import NOTHING, StructType, Value
 
+ATOMICS = ("atomicAdd", "atomicAdd_block", "atomicSub")
 SYNCHRONIZE = ("__syncthreads", "__syncwarp", "sync")
 
 
@@ -35,7 +37,7 @@ class StatementParser(AssignmentParser):
     def alike(self) -> "StatementParser":
         """A parser of another function of the same file."""
         symbols = SymbolTable(self.tokens, self.symbols.macros)
-        symbols.functions = self.symbols.functions
+        symbols.functions, symbols.enums = self.symbols.functions, self.symbols.enums
         symbols.scopes, symbols.types = [self.symbols.scopes[0]], [self.symbols.types[0]]
         return StatementParser(self.tokens, symbols, self.functions)
 
@@ -111,12 +113,10 @@ class StatementParser(AssignmentParser):
         """Statements in braces, or a single one. choice: some threads may skip them."""
         self.symbols.choices += choice
         with self.symbols.scope():
-            body: list[Stmt] = []
-            if not self.tokens.accept("{"):
-                body = self.statement()
-            else:
-                while not self.tokens.accept("}"):
-                    body += self.statement()
+            one = not self.tokens.accept("{")
+            body = self.statement() if one else []
+            while not one and not self.tokens.accept("}"):
+                body += self.statement()
         self.symbols.choices -= choice
         return body
 
@@ -169,6 +169,14 @@ class StatementParser(AssignmentParser):
                 return []
             case "typedef" | "using":
                 self.functions.alias(self) if self.functions else None
+                return []
+            case "struct" | "class" if "{" in (tokens.peek().text, tokens.peek(2).text):
+                self.local_struct()
+                return []
+            case "enum" if "{" in [tokens.peek(n).text for n in range(1, 6)]:
+                tokens.take()
+                enumeration(self, False, self.functions.twice)
+                tokens.expect(";")
                 return []
         if token.kind == "pragma":
             tokens.take()
@@ -223,15 +231,16 @@ class StatementParser(AssignmentParser):
         while True:
             unused = [tokens.peek(n).text for n in range(3)] == ["(", "void", ")"]
             tokens.at += 3 * unused
-            if tokens.peek().text == "::":
-                self.qualified()
+            at, path = tokens.at, self.qualified()
+            if path and tokens.next.text not in (*SYNCHRONIZE, *LEFT_OUT, *ATOMICS):
+                tokens.at = at
             self.statement_start, token = tokens.at, tokens.next
             if token.text in SYNCHRONIZE and not (self.functions and token.text in self.functions):
                 tokens.take()
                 tokens.expect("(")
                 self.skip_arguments()
                 self.symbols.pending.append(ast.Barrier(token.place, warp=token.text == "__syncwarp"))
-            elif token.text in ("atomicAdd", "atomicAdd_block", "atomicSub"):
+            elif token.text in ATOMICS:
                 self.atomic(tokens.take())
             elif token.text in LEFT_OUT:
                 tokens.take()
@@ -250,19 +259,6 @@ class StatementParser(AssignmentParser):
         if len(self.symbols.pending) == before and isinstance(value, ast.Call):
             why = f"the call of {token.text} as a statement is outside the subset; {way_out(token.text)}."
             raise self.error(token.place, why)
-
-    def atomic(self, token: Token) -> None:
-        """`atomicAdd(&y[i], value)`, whose result is not used."""
-        self.tokens.expect("(")
-        place = self.tokens.next.place
-        target = self.element(self.pointer(self.full(), place), ZERO, place)
-        self.tokens.expect(",")
-        value = self.number(self.close(self.full()), place)
-        if not isinstance(target, ast.Index):
-            raise self.error(place, f"{token.text} takes an element: {token.text}(&x[i], value).")
-        self.check_writable(target)
-        value = ast.Unary("-", value, value.type) if token.text == "atomicSub" else value
-        self.symbols.pending.append(ast.AtomicAdd(target, value, token.place))
 
     def condition(self) -> tuple[Expr, list[Stmt]]:
         """A condition in parentheses, and the statements ahead of it."""
@@ -305,6 +301,13 @@ class StatementParser(AssignmentParser):
         tokens = self.tokens
         if tokens.next.text == "{":
             tokens.at = self.matching(tokens.at) + 1
+        elif tokens.next.text in ("if", "for", "while"):
+            while tokens.take().text != "(":
+                pass
+            self.skip_arguments()
+            self.skip_statement()
+            if tokens.accept("else"):
+                self.skip_statement()
         else:
             self.skip_to_semicolon()
         return []
@@ -392,8 +395,3 @@ class StatementParser(AssignmentParser):
 
 def targets(s: Stmt) -> tuple[Expr, ...]:
     return (s.target,) if isinstance(s, ast.Assign | ast.AtomicAdd) else ()
-
-
-def leave(condition: Expr, place: Place) -> ast.If:
-    """`if (!condition) break;`"""
-    return ast.If(logical_not(condition), [ast.Jump("break", place=place)], [], place, "break")

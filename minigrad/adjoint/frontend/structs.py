@@ -1,13 +1,16 @@
 """Structs and vectors: values made of braces and constructors, copied and stored member by member."""
 
 from collections.abc import Callable
+from itertools import zip_longest
 from math import prod
+from typing import Any
 
+from minigrad.adjoint.frontend.macros import copy_memory, shared_as
 from minigrad.adjoint.frontend.symbols import FLOATS_AS, TypeParser
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import BITS, BYTES, Expr, Place, Stmt, is_float
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ZERO, assigned, constant, count_up, plus, rescaled, times
+from minigrad.adjoint.language.rewrite import ZERO, assigned, constant, plus, times
 from minigrad.adjoint.language.values import (
     VECTORS,
     Bits,
@@ -30,11 +33,48 @@ class StructParser(TypeParser):
 
     body_end = 0  # the token that ends the body of the function being parsed
 
-    def converted(self, kind: Kind, stars: int, value: Value, place: Place) -> Value:
+    def bases(self, brace: int) -> tuple[StructType, ...]:
+        """The structs that a struct extends: `struct B : public A {`, read back from its brace."""
+        tokens, found = self.tokens, list[StructType]()
+        start = brace
+        while tokens.tokens[start].text not in (":", ";", "}", "struct", "class") and start:
+            start -= 1
+        if tokens.tokens[start].text != ":":
+            return ()
+        tokens.at = start
+        while tokens.at < brace:
+            tokens.take()
+            tokens.forbid("a virtual base is outside the subset; leave virtual out.", "virtual")
+            tokens.accept("public") or tokens.accept("private") or tokens.accept("protected")
+            place, kind = tokens.next.place, self.expect_type()
+            if not isinstance(kind, StructType) or "virtual" in kind.text.split():
+                why = (
+                    f"{kind} has virtual methods and is extended; leave virtual out, and call the method that is meant."
+                )
+                raise self.error(place, why)
+            found.append(kind)
+        return tuple(found)
+
+    def part(self, value: Struct, kind: StructType) -> Struct | None:
+        """The object, or the one of which it is a part, as the struct `kind`, where it is or extends that."""
+        of = next((s for s in (value, value.whole) if s and (s.type is kind or s.type.extends(kind))), None)
+        return of and of.as_base(kind)
+
+    def pointer_to(self, kind: Kind | None, pointer: Pointer, place: Place) -> Pointer:
+        """`Base* p = &derived;`, or back."""
+        target, array = pointer.target, pointer.array
+        if not isinstance(kind, StructType) or pointer.type is kind:
+            return pointer
+        if array is not None and isinstance(array.type, StructType) and array.type.extends(kind):
+            target = array.at(pointer.offset, place)
+        made = self.part(target, kind) if isinstance(target, Struct) else None
+        return Pointer(None, target=self.frozen(made, place)) if made else pointer
+
+    def converted(self, kind: Kind, stars: int, value: Value, place: Place, reference: bool = False) -> Value:
         if isinstance(value, Struct) and value.type is kind and not stars:
             return value
         if stars:
-            pointer = self.pointer(value, place)
+            pointer = self.pointer_to(kind, self.pointer(value, place), place)
             if stars == 1 and pointer.array and pointer.type == "void":
                 return self.cast_void(kind, pointer, place)
             if stars == 1 and isinstance(pointer.target, Bits):
@@ -46,7 +86,7 @@ class StructParser(TypeParser):
             if stars == 1 and (pointer.array is None or pointer.type == kind or str(pointer.type) == str(kind)):
                 return pointer
             if stars == 1 and pointer.array:
-                pointer = self.typed(kind, pointer, place)
+                pointer = shared_as(self, kind, pointer, place)
                 if isinstance(kind, str) and pointer.type == kind:
                     return pointer
             if stars == 1 and pointer.array and pointer.type in FLOATS_AS.get(str(kind), ()):
@@ -57,7 +97,10 @@ class StructParser(TypeParser):
                 place, f"a pointer to {pointer.type} is cast to {kind}{'*' * stars}, another type of element."
             )
         if isinstance(kind, StructType):
-            raise self.error(place, f"a conversion to {kind} is outside the subset; write its members.")
+            made: Value | None = self.part(value, kind) if isinstance(value, Struct) else None
+            if (made := made or self.as_kind(value, kind, place)) is value:
+                raise self.error(place, f"a conversion to {kind} is outside the subset; write its members.")
+            return self.copy("part", kind, made, place) if isinstance(made, Struct) and not reference else made
         number = self.truth(value, place) if kind == "bool" else self.number(value, place)
         return number if kind == number.type == "bool" else ast.Cast(kind, number)
 
@@ -76,65 +119,23 @@ class StructParser(TypeParser):
             raise self.error(place, f"a pointer to {pointer.type} is cast to {kind}*, another type of element.")
         return Pointer(VectorView(array.name, kind, 1, array.joint, (), array.const, base=pointer, count=count))
 
-    def constructed(self, kind: Kind, token: Token) -> Value:
-        """`float(x)`, `float4{a, b, c, d}` or `Complex(re, im)`."""
-        if self.tokens.next.text == "{":
-            return self.braces(kind)
-        self.tokens.expect("(")
-        if isinstance(kind, str):
-            return self.close(self.converted(kind, 0, self.full(), token.place))
-        arguments = [self.full() for _ in self.tokens.items(")")]
-        return self.constructor(kind, arguments, token)
-
-    def constructor(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
-        if len(arguments) == 1 and isinstance(arguments[0], Struct) and arguments[0].type is kind:
-            return arguments[0]
-        if kind.short in kind.methods and (self.is_constructed(kind, token) or arguments):
-            return self.construct(kind, arguments, token)
-        if not arguments:
-            made = self.copy(kind.short.lower(), kind, None, token.place)
-            for member in made.members.values():
-                if isinstance(member, Elements) and member.name in self.symbols.declared:
-                    self.symbols.declared[member.name].values = (ZERO,)
-            return made
-        if (len(arguments) == len(kind.members) and kind.name in VECTORS) or kind.name == "dim3":
-            return self.filled(kind, arguments, token.place)
-        raise self.error(
-            token.place, f"{kind} has no constructor of {len(arguments)} arguments here; write its members."
-        )
-
-    def braces(self, kind: Kind) -> Value:
-        """`{a, b, c}`: the members in order, the missing ones 0; or what a constructor makes of them."""
-        brace = self.tokens.expect("{")
-        place = brace.place
-        if isinstance(kind, str):
-            values = [self.full() for _ in self.tokens.items("}")]
-            if len(values) > 1:
-                raise self.error(place, f"a {kind} has one value in braces.")
-            return values[0] if values else ZERO
-        values = []
-        for n in self.tokens.items("}"):
-            if kind.bases and self.tokens.next.text == "{":
-                raise self.error(place, f"{kind} extends a struct: write its members one by one, without inner braces.")
-            member = kind.members[n].type if n < len(kind.members) else "float"
-            values.append(self.braces(member) if self.tokens.next.text == "{" else self.full())
-        if kind.short in kind.methods and (values or self.is_constructed(kind, brace)):
-            return self.constructor(kind, values, brace)
-        return self.filled(kind, values, place)
+    def as_kind(self, value: Value, kind: Kind | None, place: Place) -> Value:
+        raise NotImplementedError  # the parser of calls has it
 
     def filled(self, kind: StructType, values: list[Value], place: Place) -> Struct:
-        if len(values) > len(kind.members) or any(m.dims for m in kind.members):
-            raise self.error(place, f"{kind} has {len(kind.members)} members; set them one by one.")
-        members: dict[str, Value] = {}
-        for m, value in zip(kind.members, [*values, *[None] * (len(kind.members) - len(values))], strict=True):
-            value = m.value if value is None else value
-            if m.pointer:
-                members[m.name] = Pointer(None) if value is None else self.pointer(value, place)
-            elif isinstance(m.type, StructType):
-                members[m.name] = self.filled(m.type, [], place) if value is None else value
-            else:
-                members[m.name] = self.as_type(m.type, ZERO if value is None else self.number(value, place))
-        return Struct(kind, members)
+        raise NotImplementedError  # the parser of calls has it
+
+    def initial(self, kind: StructType, m: Member, members: dict[str, Value]) -> Any:
+        raise NotImplementedError  # the parser of calls has it
+
+    def first_value(self, kind: Kind, place: Place) -> Value:
+        raise NotImplementedError  # the parser of calls has it
+
+    def constructor(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
+        raise NotImplementedError  # the parser of calls has it
+
+    def set_member(self, member: Value, value: Any, place: Place) -> None:
+        raise NotImplementedError  # the parser of calls has it
 
     def as_type(self, kind: str, e: Expr) -> Expr:
         """The conversion of an assignment, written where it loses digits or a literal stands for it."""
@@ -143,26 +144,56 @@ class StructParser(TypeParser):
         narrower = is_float(e.type) and kind != e.type and not (kind == "double" and e.type == "float")
         return ast.Cast(kind, e) if narrower or (not is_float(kind) and e.type != kind) or kind == "double" else e
 
-    def copy(self, name: str, kind: StructType, value: Struct | None, place: Place) -> Struct:
-        """A new variable for each member."""
+    def copy(
+        self, name: str, kind: StructType, value: Struct | None, place: Place, given: list[Any] | None = None,
+        bare: bool = False,
+    ) -> Struct:  # fmt: skip
+        """A new variable for each member. given: the values of the first ones in braces, which leave zeros.
+
+        bare: a constructor sets them.
+        """
         if value is not None and self.functions:
             self.functions.check_copied(self, kind, "", place)
         if isinstance(value, Bits):
             return self.copied_bits(name, kind, value.numbers, place)
         members: dict[str, Value] = {}
-        for m in kind.members:
-            own = value.members[m.name] if value else None
+        for m, first in zip_longest(kind.members, given or ()):
+            own, its = value.members[m.name] if value else first, f"{name}_{m.name}"
+            if value is None and first is None and m.value and not bare:
+                own = self.initial(kind, m, members)
+            elif value is None and first is None and not m.pointer and not bare:
+                own = self.unset(m, given is not None, place)
             if m.pointer:
-                members[m.name] = self.frozen(own, place, m.name) if own is not None else Pointer(None)
-            elif isinstance(m.type, StructType) and not m.dims:
-                members[m.name] = self.copy(f"{name}_{m.name}", m.type, own, place)  # type: ignore[arg-type]
+                members[m.name] = Pointer(None) if own is None else self.frozen(own, place, m.name)
             elif m.dims:
-                members[m.name] = self.copy_array(f"{name}_{m.name}", m, own, place)
+                members[m.name] = made = self.copy_array(its, m, own if value else None, place)
+                if value is None and own is not None:
+                    self.set_member(made, own, place)
+            elif isinstance(m.type, StructType):
+                own = self.as_kind(own, m.type, place) if own is not None else None
+                new = isinstance(own, Struct) and value is None and first is None  # and has no other name
+                members[m.name] = own if new else self.copy(its, m.type, own, place, bare=bare)  # type: ignore
             else:
-                own = m.value if own is None and value is None else own
-                given = ZERO if own is None else self.as_type(str(m.type), self.number(own, place))
-                members[m.name] = self.symbols.fresh(f"{name}_{m.name}", str(m.type), given, place)
+                number = ZERO if own is None else self.as_type(str(m.type), self.number(own, place))
+                members[m.name] = self.symbols.fresh(its, str(m.type), number, place)
         return Struct(kind, members)
+
+    def unset(self, m: Member, zeros: bool, place: Place) -> Any:
+        """The value of a member to which nobody gives one; None where C++ leaves it alone."""
+        if not isinstance(m.type, StructType):
+            return [] if m.dims and zeros else None
+        token = Token("name", m.name, place)
+        if not m.dims:
+            if self.is_constructed(m.type, token):
+                return self.construct(m.type, [], token)
+            return self.first_value(m.type, place) if zeros else None
+        if not zeros and not self.is_constructed(m.type, token) and not m.type.has_values:
+            return None
+        if (count := constant(m.dims[0]) or 0) * len(m.dims) not in range(1, 33):
+            raise self.error(
+                place, f"the constructor of {m.type} runs for each of {m.name}; leave that constructor out."
+            )
+        return [self.constructor(m.type, [], token) for _ in range(count)]
 
     def copied_bits(self, name: str, kind: StructType, numbers: tuple[Expr, ...], place: Place) -> Bits:
         """The bits as they are now: a new variable for each number."""
@@ -180,18 +211,8 @@ class StructParser(TypeParser):
             assert first is not None
             value = first.at(ZERO, token.place)
             self.rebind(to.target, self.copied_bits("bits", to.target.type, tuple(numbers(value)), token.place))
-        elif of.array and to.array and of.type == to.type and of.type in BYTES:
-            count = rescaled(self.number(arguments[2], token.place), 1, BYTES[str(of.type)])
-            count = count if count.type == "int" else ast.Cast("int", count)
-            at = self.symbols.fresh("copied", "int", ZERO, token.place)
-            self.symbols.pending.pop()
-            target, value = (p.array.at(p.moved(at).offset, token.place) for p in (to, of))  # type: ignore[union-attr]
-            _, body = self.isolated(lambda: self.assign(target, token._replace(text="="), value, token.place))
-            loop = count_up(at, count, body, place=token.place)
-            self.symbols.declared[at.name] = loop.start  # type: ignore[assignment]
-            self.symbols.pending.append(loop)
         else:
-            raise self.error(token.place, "memcpy copies numbers of one type here; write a loop.")
+            copy_memory(self, to, of, self.number(arguments[2], token.place), token)
         return ZERO
 
     def rebind(self, old: Value, new: Value) -> None:

@@ -1,17 +1,19 @@
 """The names known at the cursor: the symbol table of variables and types, and the parser of types."""
 
+import re
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import BYTES, TYPES, Expr, Place, Stmt, base_name, unused_name
+from minigrad.adjoint.language.ast import TYPES, Expr, Place, Stmt, base_name, unused_name
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
-from minigrad.adjoint.language.rewrite import ZERO, rescaled
 from minigrad.adjoint.language.values import (
+    NOTHING,
     VECTORS,
     Elements,
+    Enum,
     Kind,
     Pointer,
     PointerVariable,
@@ -28,8 +30,7 @@ IGNORED = ("const", "volatile", "register", "struct", "typename", "__restrict__"
 ALIASES = {"__half2": "half2", "nv_bfloat162": "__nv_bfloat162"}
 CHARS = ("signed char", "unsigned char")
 FLOATS_AS = {"int": ("float",), "unsigned": ("float",), "long long": ("double",), "unsigned char": ("float",)}
-LOCAL_TYPES = ("struct", "enum", "class", "union")
-NOTHING = "nullptr"  # the array of a pointer that points nowhere; what reads it is never run
+CONVERSION = re.compile(r"operator(?=[A-Za-z_:])")  # the name of a method
 Symbol = ast.Declare | ast.Parameter | Value | PointerVariable
 
 
@@ -39,10 +40,12 @@ class SymbolTable:
     def __init__(self, tokens: TokenStream, macros: dict[str, ast.Name] | None = None):
         self.tokens, self.macros = tokens, macros or {}
         self.formulas: dict[str, Expr] = {}  # of macros
+        self.enums: dict[str, Enum] = {}
         self.functions: dict[str, ast.Function] = {}
         self.types: list[dict[str, Kind | Pointer]] = [{}]  # typedefs and templates' arguments; the innermost last
         self.scopes: list[dict[str, Symbol]] = [{}]  # the innermost last
         self.declared: dict[str, ast.Declare] = {}  # all variables of the function
+        self.in_header, self.counters = False, set[str]()  # in the start of a loop; the names declared there
         self.joined: set[str] = set()  # those of blocks on their own, whose statements join those around them
         self.bare = 0  # such blocks around the cursor
         self.choices = 0  # branches and loops around it
@@ -109,7 +112,8 @@ class SymbolTable:
         """Enter a variable.
 
         It is renamed where it hides another, shares a name with one of another type, or would be declared twice once
-        the statements of a block on its own have joined those around it.
+        the statements of a block on its own have joined those around it. A loop's variable and one of a branch, whose
+        declaration may move ahead of both, share no name either.
         """
         name = variable.name
         if name in self.scopes[-1]:
@@ -118,12 +122,15 @@ class SymbolTable:
             raise self.tokens.error(variable.place, f"{name} is the name of a builtin; choose another name.")
         other = self.declared.get(name)
         alike = other and (other.type, other.dims) == (variable.type, variable.dims) and not variable.shared
-        twice = other and (self.bare or name in self.joined or not alike)
+        apart = (name in self.counters) != self.in_header
+        twice = other and (self.bare or name in self.joined or not alike or apart)
         taken = base_name(name) or name in self.functions or name in self.macros
         if taken or twice or name in self.parameters or self.lookup(name) is not None:
             variable.name = unused_name(name if not taken else f"{name}_2", self)
         if self.bare:
             self.joined.add(name)
+        if self.in_header:
+            self.counters.add(variable.name)
         self.declared[variable.name] = self.scopes[-1][name] = variable
 
     def variable(self, token: Token) -> Value | PointerVariable:
@@ -171,8 +178,10 @@ class TypeParser:
             at += 2
         elif tokens[at].text == "::":
             at += 1
+        while self.functions and tokens[at].text in self.functions.namespaces and tokens[at + 1].text == "::":
+            at += 2
         name = tokens[at].text
-        if tokens[at].kind != "name" or name in LOCAL_TYPES:
+        if tokens[at].kind != "name" or name == "union":
             return None, 0
         while tokens[at + 1].text == "::" and self.symbols.type(tokens[at + 2].text) is not None:
             at += 2  # a type of a namespace
@@ -201,7 +210,9 @@ class TypeParser:
             return struct
         if self.functions and name in self.functions:
             return None
-        return TYPES.get(name) or VECTORS.get(ALIASES.get(name, name)) or _known(plain(name))
+        return (
+            TYPES.get(name) or VECTORS.get(name) or VECTORS.get(ALIASES.get(name, plain(name))) or _known(plain(name))
+        )
 
     def peek_type(self) -> Kind | None:
         """The type that begins at the cursor; None where no type does. The cursor stays."""
@@ -242,6 +253,8 @@ class TypeParser:
 
     def truth(self, value: Value, place: Place) -> Expr:
         """A condition; of a pointer, whether the launch gives its array."""
+        if isinstance(value, Struct) and "operatorbool" in value.type.methods:
+            return self.number(self.method(value, "operatorbool", [], Token("name", "operatorbool", place)), place)
         if isinstance(value, Pointer | Elements):
             return self.given(self.pointer(value, place))
         return self.number(value, place)
@@ -265,52 +278,6 @@ class TypeParser:
             raise self.error(place, why)
         struct = isinstance(kind, StructType)
         return Pointer(replace(array, name=f"{array.name}[]" if struct else array.name, type=kind, joint="."))
-
-    def typed(self, kind: Kind, pointer: Pointer, place: Place) -> Pointer:
-        """A pointer into the shared memory of a launch as one to numbers of another type.
-
-        Memory of chars, or cast as a whole, takes the first type. Each further one has an array of its own, with as
-        many bytes as the launch gives, so that all keep their offsets. A byte that holds numbers of two types is
-        rejected where the offsets show it, or nothing is stored as one of these types; where indices alone show it, or
-        offsets that change, by the launch.
-        """
-        symbols, name = self.symbols, pointer.array.name if pointer.array else ""
-        kinds = {kind} if isinstance(kind, str) else {k for _, k, _ in kind.leaves("", "_")}
-        own, whole, chars = min(kinds, default=""), symbols.parts.get(name, name), pointer.type in CHARS
-        known = whole in symbols.dynamic and whole in symbols.declared
-        if not known or len(kinds) != 1 or "real" in {*kinds, pointer.type}:
-            return pointer
-        declared = symbols.declared[whole]
-        as_bits = isinstance(kind, StructType) or pointer.type in FLOATS_AS.get(own, ())
-        untyped = declared.type in CHARS or (own != declared.type and not as_bits and pointer.offset == ZERO)
-        first = symbols.typed.setdefault(whole, own) if untyped or whole in symbols.typed else declared.type
-        if own != first and not chars and as_bits and not self.begins_part(kind, pointer.offset):
-            return pointer
-        offset = rescaled(pointer.offset, BYTES[str(pointer.type)], BYTES[own])
-        start = (whole, rescaled(pointer.offset, BYTES[str(pointer.type)], 1))
-        variables = pointer.offset.names & symbols.declared.keys()  # one of the parser's own may be that of a pointer
-        moves = any(n not in self.tokens.words or self.changes(n, 0, self.body_end) for n in variables)
-        if not untyped:
-            symbols.starts[whole, ZERO] = first
-        if not moves and (other := symbols.starts.setdefault(start, own)) != own:
-            why = f"{whole} has numbers of {other} here, and is cast to {own}*; give each type bytes of its own."
-            raise self.error(place, why)
-        array = declared if own == first else symbols.part(declared, own)
-        return Pointer(Elements(array.name, own, 1, dims=array.dims), offset)
-
-    def begins_part(self, kind: Kind, offset: Expr) -> bool:
-        """True where all threads have this offset, other than 0: of bits, each thread casts the address of its own."""
-        symbols = self.symbols
-
-        def common(e: Expr) -> bool:
-            return all(
-                n in symbols.macros or n.startswith(("blockDim.", "gridDim."))
-                or (n in symbols.parameters and not symbols.parameters[n].pointer)
-                or (n in symbols.declared and (value := symbols.declared[n].value) is not None and common(value))
-                for n in e.names
-            )  # fmt: skip
-
-        return isinstance(kind, str) and offset != ZERO and common(offset)
 
     def isolated(self, parse: Callable[[], Value]) -> tuple[Value, list[Stmt]]:
         """A value, and the statements that it needs, which do not join the pending ones."""
@@ -345,10 +312,13 @@ class TypeParser:
     def changes(self, name: str, start: int, stop: int) -> bool:
         raise NotImplementedError
 
-    def conversions(self, value: Value) -> list[str]:
-        """The methods by which C++ makes a number of an object: `operator double()`."""
+    def conversions(self, value: Value, kind: StructType | None = None) -> list[str]:
+        """The methods by which C++ makes a number of an object, `operator double()`, or this struct."""
         methods = value.type.methods if isinstance(value, Struct) and self.functions else {}
-        return [name for name, items in methods.items() if items[0].returns]
+        found = {name: items[0] for name, items in methods.items() if items[0].returns and CONVERSION.match(name)}
+        kinds = {name: self.functions.kind_of(i, i.returns, self) for name, i in found.items()}
+        named = [name for name, own in kinds.items() if (own is kind if kind else isinstance(own, str))]
+        return [n for n in named if not self.functions.is_explicit(found[n])] or named
 
     def conversion(self, value: Struct, place: Place) -> Expr:
         raise NotImplementedError  # the parser of calls has it
@@ -375,6 +345,11 @@ class TypeParser:
         raise NotImplementedError
 
     def construct(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
+        raise NotImplementedError
+
+    def method(
+        self, value: Struct | StructType, name: str, arguments: list[Value], token: Token, explicit: Any = ()
+    ) -> Value:
         raise NotImplementedError
 
     def is_constructed(self, kind: StructType, token: Token) -> bool:

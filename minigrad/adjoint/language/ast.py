@@ -320,7 +320,7 @@ class Reversal:
     trips: Expr | None  # their number by formula, until it is known whether formula or counter is read
     reorderable: bool  # they may also run from first to last, if no iteration reads what another writes
     filled: frozenset[str]  # arrays that each iteration overwrites before it reads them
-    cleared: frozenset[str]  # the gradients of these
+    cleared: frozenset[str]  # those of their gradients that are 0 ahead of each iteration
 
 
 JUMPS = ("break", "continue", "return")

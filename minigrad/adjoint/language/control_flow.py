@@ -10,6 +10,7 @@ from minigrad.adjoint.language.dataflow import assigned_once, names_used
 from minigrad.adjoint.language.rewrite import (
     ZERO,
     as_float,
+    constant,
     flatten,
     int_value,
     logical_not,
@@ -315,4 +316,4 @@ def _number(e: Expr) -> int | None:
             if a is None or b is None or (e.op in "/%" and b <= 0):
                 return None
             return {"+": a + b, "-": a - b, "*": a * b, "/": a // b if b else 0, "%": a % b if b else 0}[e.op]
-    return int_value(e)
+    return constant(e) if (value := int_value(e)) is None else value

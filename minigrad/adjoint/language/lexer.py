@@ -1,10 +1,10 @@
 """CUDA C++ cut into tokens, each with its line and column; macros set aside; the parsers' cursor over the tokens."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import count
+from itertools import count, pairwise
 from typing import NamedTuple
 
 from minigrad.adjoint.language.ast import Place
@@ -71,6 +71,11 @@ class TokenStream:
                 found[opened.pop()] = n
         return found
 
+    @cached_property
+    def moves_pointers(self) -> bool:
+        """True where a function takes a pointer by reference, `T*& p`."""
+        return any(a.text == "*" and b.text == "&" for a, b in pairwise(self.tokens))
+
     # --- the cursor ---
 
     @property
@@ -121,12 +126,29 @@ class TokenStream:
             raise rejected or self.error(self.next.place, f"expected {expected}, found {found!r}.")
         return self.take()
 
+    def between(self, start: int, last: int) -> str:
+        """The source text from a token to another."""
+        return self.text[self.tokens[start].start : self.tokens[last].stop]
+
     def since(self, start: int) -> str:
         """The source text from a token to the cursor."""
-        return self.text[self.tokens[start].start : self.tokens[self.at - 1].stop]
+        return self.between(start, self.at - 1)
 
     def line_since(self, start: int) -> str:
         return " ".join(self.since(start).split())
+
+    def is_last(self, at: int, stop: int) -> bool:
+        """True where the statement that begins at a token is the last of the body, in no branch or loop."""
+        found, depth = self.tokens, 0
+        if found[at - 1].text not in (";", "{", "}") or any(t.text == ":" for t in found[at - 1 : at]):
+            return False
+        for n in range(at, stop):
+            depth += (found[n].text in ("{", "(")) - (found[n].text in ("}", ")"))
+            if depth < 0:
+                return False
+        while found[at].text != ";":
+            at += 1
+        return at + 1 == stop
 
     # --- errors ---
 
@@ -196,12 +218,50 @@ def _not_decimal(line: str, number: str) -> str:
     return f"{number} is octal in C++; write it in decimal, without the 0 in front." if octal else ""
 
 
+def template_parameters(found: list[Token], n: int) -> tuple[list[tuple[bool, str, int]], int]:
+    """`<typename T, int N = 4>`: its parameters, and the token behind it."""
+    made, depth = list[tuple[bool, str, int]](), 1
+    n += 1
+    words: list[Token] = []
+    default = 0
+    while found[n].kind != "end":
+        text = found[n].text
+        depth += (text == "<") - (text == ">") - 2 * (text == ">>")
+        if depth <= 0 or (text == "," and depth == 1):
+            if words:
+                pointed = [b for a, b in pairwise(words) if a.text in ("*", "&") and b.kind == "name"]  # double (*F)()
+                made.append((words[0].text in ("typename", "class"), (pointed or words)[-1].text, default))
+            words, default = [], 0
+            if depth <= 0:
+                return made, n + 1
+        elif text == "=" and depth == 1:
+            default = n + 1
+        elif not default:
+            words.append(found[n])
+        n += 1
+    return made, n
+
+
+def behind_arguments(found: list[Token], at: int, templates: Container[str]) -> int:
+    """The token behind a name, and behind the arguments of a template."""
+    if found[at].text not in templates or found[at + 1].text != "<":
+        return at + 1
+    depth = 0
+    while found[at].kind != "end":
+        at += 1
+        depth += (found[at].text == "<") - (found[at].text == ">") - 2 * (found[at].text == ">>")
+        if depth <= 0:
+            break
+    return at + 1
+
+
 # Keywords outside the subset, with the way out.
 KEYWORDS = {
     "goto": "write if, or leave a loop with break", "asm": "write CUDA C++", "__asm__": "write CUDA C++",
     "union": "write a variable for each member",
     "try": "an adjoint has no exceptions", "throw": "an adjoint has no exceptions",
     "new": "declare an array of fixed extent", "delete": "declare an array of fixed extent",
+    "decltype": "write the type",
     "dynamic_cast": "write (double)x", "and": "write &&", "or": "write ||", "not": "write !",
 }  # fmt: skip
 # Functions without a derivative, by the beginning of their names.

@@ -14,7 +14,8 @@ _SCOPES = ("{", "}", ";", "namespace", "extern")
 DEEPEST = 60  # included files within one another
 _IF_WORDS = ("if", "ifdef", "ifndef", "elif", "else", "endif")
 PREDEFINED = {"__CUDACC__": "1", "__CUDA_ARCH__": "900", "__NVCC__": "1", "__cplusplus": "201703",
-              "__CUDACC_VER_MAJOR__": "13", "CUDA_VERSION": "13000", "CUDART_VERSION": "13000"}  # fmt: skip
+              "__CUDACC_VER_MAJOR__": "13", "CUDA_VERSION": "13000", "CUDART_VERSION": "13000",
+              "MINIGRAD_INLINE": "static"}  # fmt: skip
 # text and path of a file, from its name in an #include and the path of the file that has this; empty for the kernel's
 Find = Callable[[str, str], tuple[str, str] | None]
 

@@ -303,11 +303,17 @@ def constant(e: ast.Expr | None) -> int | None:
             return int(e.text.rstrip("uUlL"), 0) if e.text[0].isdigit() else None
         case ast.Cast() if not ast.is_float(e.type):
             return constant(e.operand)
-        case ast.Binary(op="+" | "*" | "/" | "<<" | "|"):
+        case ast.Binary(op="+" | "-" | "*" | "/" | "<<" | "|"):
             a, b = constant(e.left), constant(e.right)
-            if a is None or b is None or (e.op == "/" and not b) or (e.op == "<<" and b > 31):
+            if (
+                a is None
+                or b is None
+                or (e.op == "/" and not b)
+                or (e.op == "<<" and b > 31)
+                or (e.op == "-" and a < b)
+            ):
                 return None
-            return {"+": a + b, "*": a * b, "/": a // (b or 1), "<<": a << min(b, 31), "|": a | b}[e.op]
+            return {"+": a + b, "-": a - b, "*": a * b, "/": a // (b or 1), "<<": a << min(b, 31), "|": a | b}[e.op]
     return None
 
 
@@ -323,3 +329,12 @@ def rescaled(offset: Expr, by: int, size: int) -> Expr:
         case ast.Binary(op="*", left=ast.Number(int_value=n), right=e) if n == size // by:
             return e
     return ast.Binary("/", offset, ast.Number(str(size // by), "int"), offset.type)
+
+
+def chosen_number(e: Expr) -> Expr | None:
+    """A choice for min and max, which are no constants to every compiler."""
+    match e:
+        case ast.Call(function="min" | "max", arguments=(a, b)):
+            a, b = (replace_parts(part, chosen_number) for part in (a, b))
+            return ast.Ternary(ast.Binary("<" if e.function == "min" else ">", a, b, "bool"), a, b, e.type)
+    return None

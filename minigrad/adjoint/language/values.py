@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, is_float
-from minigrad.adjoint.language.rewrite import ZERO, plus
+from minigrad.adjoint.language.rewrite import ZERO, constant, plus
 
 
 @dataclass(frozen=True)
@@ -15,8 +16,18 @@ class Member:
     name: str
     type: "Kind"
     dims: tuple[Expr, ...] = ()
-    value: "Value | None" = None  # where it is given none
+    value: int = 0  # the token of the value that it has where it is given none
     pointer: bool = False
+    enum: str = ""  # the name of its type, which holds whole numbers
+
+
+class Enum(NamedTuple):
+    """An enum, whose values are whole numbers of this type. scoped: enum class, whose names stand behind its own."""
+
+    type: str
+    scoped: bool
+    values: dict[str, str]
+    file: str  # that has it, which the adjoint includes; empty for the kernel's own
 
 
 @dataclass(eq=False)
@@ -34,6 +45,7 @@ class StructType:
     types: dict[str, "Kind"] = field(default_factory=dict)
     values: dict[str, "Value"] = field(default_factory=dict)
     arguments: tuple = ()
+    space: tuple[str, ...] = ()  # the namespace that it stands in
     bases: tuple["StructType", ...] = ()  # that it extends: their members are the first of its own
 
     def __str__(self) -> str:
@@ -46,6 +58,20 @@ class StructType:
 
     def extends(self, other: "Kind | None") -> bool:
         return any(base is other or base.extends(other) for base in self.bases)
+
+    @property
+    def has_values(self) -> bool:
+        """True where its text gives members a value."""
+        return any(m.value or (isinstance(m.type, StructType) and m.type.has_values) for m in self.members)
+
+    def base_at(self, n: int) -> "StructType | None":
+        """The struct that it extends whose first member is its member n; the one without members, if any."""
+        at = 0
+        for base in self.bases:
+            if at == n:
+                return base
+            at += len(base.members)
+        return None
 
     def member(self, name: str) -> Member | None:
         return next((m for m in self.members if m.name == name), None)
@@ -84,11 +110,13 @@ class Struct:
     type: StructType
     members: dict[str, "Value"]
     origin: "Pointer | None" = None  # its address, where it is an element of an array
+    whole: "Struct | None" = None  # the object of which it is the part that is a base
     temporary: bool = False  # its variables belong to no name yet
 
     def seen_as(self, base: StructType) -> "Struct":
         """The part of it that is the struct `base`, which its own type extends."""
-        return replace(self, type=base, members={m.name: self.members[m.name] for m in base.members})
+        members = {m.name: self.members[m.name] for m in base.members}
+        return replace(self, type=base, members=members, whole=self.whole or self)
 
     def as_base(self, kind: "Kind | None") -> "Struct":
         """The part that is of this type, where its own extends it, and else all of it."""
@@ -203,6 +231,7 @@ class FunctionName:
     """A function as the argument of a template."""
 
     name: str
+    path: tuple[str, ...] = ()  # ahead of it
     type: str = "function"
 
 
@@ -222,6 +251,12 @@ class FunctionItem:
     scopes: tuple[list, list] | None = None  # of a lambda: the variables and types known where it stands
     returns: int = 0  # of a lambda: the token of its type, if it has one; of a conversion: that of its type
     counts: int = 0  # of its parameters
+    templates: list[list[tuple[bool, str, int]]] = field(default_factory=list)  # those of its struct, and its own
+    special: int = 0  # of `template <> double f<double>(`: the token of the <
+    within: str = ""  # of a method with a body outside: its struct
+    arguments: int = 0  # and the < behind that name
+    space: tuple[str, ...] = ()  # the namespace that it stands in
+    friend: bool = False  # written in a struct, of which it is no method
     type: str = "function"
 
 
@@ -239,6 +274,21 @@ class StructTemplate:
 
 
 Value = Expr | Struct | Elements | Pointer
+NOTHING = "nullptr"  # the array of a pointer that points nowhere; what reads it is never run
+
+
+def with_type(pointer: Pointer, kind: "Kind | None") -> Pointer:
+    """A pointer; where it points nowhere, one to elements of this type."""
+    if pointer.array is not None or pointer.target is not None or kind is None:
+        return pointer
+    if pointer.moves:
+        pointer.moves.asked = True
+    return Pointer(Elements(NOTHING, kind, 1))
+
+
+def nothing_for_zero(value: Value, other: Value) -> Value:
+    """nullptr in place of the 0 with which a pointer is compared."""
+    return Pointer(None) if isinstance(other, Elements | Pointer) and value == ZERO else value
 
 
 def is_expression(value: "Value | None") -> bool:
@@ -270,5 +320,20 @@ def leaves(value: Value) -> Iterator[Expr]:
         yield value
 
 
+def alike(some: tuple, others: tuple) -> bool:
+    """True for equal arguments of a template."""
+    return len(some) == len(others) and all(
+        a is b or a == b or (is_expression(a) and is_expression(b) and constant(a) == constant(b) is not None)
+        for a, b in zip(some, others, strict=True)
+    )
+
+
 def has_floats(kind: Kind) -> bool:
     return is_float(kind) if isinstance(kind, str) else any(has_floats(m.type) for m in kind.members)
+
+
+def name_of(value: Value) -> str:
+    """The base of a name for what a variable or a pointer has been."""
+    if isinstance(value, Pointer):
+        return value.moves.name if value.moves else "pointer"
+    return value.name.replace(".", "_") if isinstance(value, ast.Name) else "value"

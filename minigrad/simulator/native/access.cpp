@@ -328,6 +328,7 @@ static inline void inside(Variable& variable, uint64_t address, unsigned bytes, 
         refine(variable, __builtin_ctzll(offset | bytes));
     if (access == WRITE) note_progress(*watch.worker);
     Stamp now = stamp_now(pc, mode);
+    watch.returns[now.thread()] = false;  // that was a function
     Cell *cell = variable.cells + (offset >> variable.shift), *missing = nullptr;
     const Cell* last = variable.cells + ((offset + bytes - 1) >> variable.shift);
     bool some = false, fresh = !cell->write.epoch && access != WRITE && is_fresh(address, bytes);
@@ -350,7 +351,7 @@ static inline void on_access(const void* where, unsigned bytes, const void* from
     // Of `a[0] = b` with structs the compiler notes the write, then the read, and then does both.
     if (access != READ && __builtin_expect(watch.doubts, 0)) end_doubts();
     // an address within the call instruction
-    uint32_t pc = watch.pc = reinterpret_cast<uint64_t>(from) - 1 - watch.base;
+    uint32_t pc = watch.pc = pc_of(from);
     uint64_t window = (address - watch.arena) >> watch.window_bits;
     int number = in_shared(address) ? watch.slot[(address - watch.shared) / 16]
                  : window < watch.buffers ? int(window) : -1;

@@ -37,7 +37,11 @@
 
 #ifdef __GLIBC__
 // The usual functions of the host that would end Python. A call of one does not compile.
+#ifdef __clang__  // its `error` must stand at the first declaration
+#define MINIGRAD_HOST_ONLY __attribute__((noreturn, unavailable("it is a function of the host, not of a kernel")))
+#else
 #define MINIGRAD_HOST_ONLY __attribute__((noreturn, error("it is a function of the host, not of a kernel")))
+#endif
 extern "C" void exit(int) noexcept MINIGRAD_HOST_ONLY;
 extern "C" void _exit(int) MINIGRAD_HOST_ONLY;
 extern "C" void _Exit(int) noexcept MINIGRAD_HOST_ONLY;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime.h"
+#include "shadow_memory.h"
 
 namespace minigrad {
 
@@ -180,8 +180,12 @@ MINIGRAD_EXPORT void minigrad_assert_failed(const char* text, const char* file, 
     fail(ASSERT, file, line, "%s", text);
 }
 
+// The fault of an access, in the reader's code.
+#define MINIGRAD_FAULT(address) \
+    Fault{address, 0, pc_of(readers_code(__builtin_return_address(0), __builtin_frame_address(0))) + watch.base}
+
 MINIGRAD_EXPORT void minigrad_misaligned(const char* what, uintptr_t address, int alignment) {
-    this_worker->fault = {address, 0, reinterpret_cast<uint64_t>(__builtin_return_address(0)) - 1};
+    this_worker->fault = MINIGRAD_FAULT(address);
     fail(MISALIGNED, nullptr, 0, "%s must begin at a multiple of %d bytes", what, alignment);
 }
 
@@ -202,15 +206,16 @@ struct TypeMismatch {
 };
 
 MINIGRAD_EXPORT void __ubsan_handle_type_mismatch_v1_abort(TypeMismatch* what, uintptr_t address) {
-    this_worker->fault.address = address;
+    this_worker->fault = MINIGRAD_FAULT(address);
     fail(MISALIGNED, what->place.file, what->place.line, "%s must begin at a multiple of %d bytes", what->type->name,
          1 << what->log_alignment);
 }
 MINIGRAD_EXPORT void __ubsan_handle_alignment_assumption_abort(SourceLocation* place, uintptr_t address,
                                                                uintptr_t alignment) {
-    this_worker->fault.address = address;
+    this_worker->fault = MINIGRAD_FAULT(address);
     fail(MISALIGNED, place->file, place->line, "pointer said to begin at a multiple of %d bytes", int(alignment));
 }
 MINIGRAD_EXPORT void __ubsan_handle_divrem_overflow_abort(SourceLocation* place, uintptr_t, uintptr_t) {
+    this_worker->fault = MINIGRAD_FAULT(0);
     fail(DIVISION, place->file, place->line, "integer division by zero");
 }

@@ -50,20 +50,27 @@ static Finding* find_call(ProblemKind kind, const Site& site, unsigned thread) {
     return finding;
 }
 
+// Each thread that is not at the barrier has returned, by a statement, or has gone around the barrier to the end.
 void watch_missed_barrier(Worker& worker) {
-    unsigned first = 0;
-    while (!(worker.warps[first / WARP].absent >> first % WARP & 1)) ++first;
-    Finding* finding = find_call(MISSED, *(*worker.barrier->head)->site, first);
-    if (finding) finding->offset = worker.threads - worker.living;
+    unsigned first[2], count[2] = {};
+    for (unsigned i = worker.threads; i-- > 0;) {
+        if (!(worker.warps[i / WARP].absent >> i % WARP & 1)) continue;
+        first[watch.returns[i]] = i, ++count[watch.returns[i]];
+    }
+    for (int returns = 0; returns < 2; ++returns) {
+        if (!count[returns]) continue;
+        Finding* finding = find_call(returns ? MISSED : SKIPPED, *(*worker.barrier->head)->site, first[returns]);
+        if (finding) finding->offset = count[returns];
+    }
 }
 
-// The lane reads from one that its mask names and that is no more.
+// The lane reads from one that its mask names and that is no more, or from one that is not in its mask.
 void watch_shuffle(Worker& worker, const Warp& warp, unsigned lanes) {
     unsigned base = (&warp - worker.warps) * WARP;
     for (unsigned i = 0; i < WARP; ++i) {
         unsigned from = warp.argument[i];
-        if (!(lanes >> i & 1) || !((warp.mask[i] & warp.absent) >> from & 1)) continue;
-        Finding* finding = find_call(RETURNED, *warp.lane[i]->site, base + i);
+        if (!(lanes >> i & 1) || lanes >> from & 1) continue;
+        Finding* finding = find_call(warp.mask[i] >> from & 1 ? RETURNED : UNNAMED, *warp.lane[i]->site, base + i);
         if (finding) finding->other_thread = base + from, finding->other_block = finding->block;
     }
 }

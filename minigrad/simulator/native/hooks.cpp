@@ -3,7 +3,7 @@
 #include "shadow_memory.h"
 
 #define MINIGRAD_HOOK MINIGRAD_EXPORT __attribute__((noinline))
-#define MINIGRAD_CALLER __builtin_return_address(0)
+#define MINIGRAD_CALLER readers_code(__builtin_return_address(0), __builtin_frame_address(0))
 
 using namespace minigrad;
 
@@ -152,12 +152,14 @@ MINIGRAD_HOOK void minigrad_note_update(const volatile void* at, size_t bytes, u
     if (bytes < sizeof word || memcmp(const_cast<const void*>(at), &word, sizeof word)) return;
     find_call(UNSET, {name, file, line}, watch.worker->current->thread.index);
 }
+// Called before `return`, be it of the kernel or of a function, after which the thread may go on.
+MINIGRAD_HOOK void minigrad_note_return() { watch.returns[watch.worker->current->thread.index] = true; }
 MINIGRAD_HOOK void minigrad_note_fence(int device) { on_fence(device); }
 
 MINIGRAD_HOOK void __sanitizer_cov_trace_pc() {
-    uint32_t pc = watch.pc = reinterpret_cast<uint64_t>(MINIGRAD_CALLER) - 1 - watch.base;
+    uint32_t pc = watch.pc = pc_of(__builtin_return_address(0));
     int64_t frame = reinterpret_cast<int64_t>(__builtin_frame_address(0));
-    if (watch.recording && watch.worker->current) record(ENTER, MAX_VARIABLES, frame, 0, pc);
+    if (watch.recording && watch.worker->current && !is_foreign(pc)) record(ENTER, MAX_VARIABLES, frame, 0, pc);
 }
 
 // An index outside the extents of its array's type.
@@ -166,7 +168,7 @@ struct Index {
     const TypeName *array, *index;
 };
 MINIGRAD_HOOK void __ubsan_handle_out_of_bounds(const Index* what, uintptr_t value) {
-    uint32_t pc = reinterpret_cast<uint64_t>(MINIGRAD_CALLER) - 1 - watch.base;
+    uint32_t pc = pc_of(MINIGRAD_CALLER);
     Finding* finding = find(INDEX, READ, -1, pc, 0);
     if (!finding) return;
     unsigned bits = 1u << (what->index->info >> 1);

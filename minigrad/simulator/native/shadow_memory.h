@@ -13,9 +13,10 @@ namespace minigrad {
 enum Access { READ, WRITE, ATOMIC, ENTER };  // ENTER: a basic block begins
 
 // As in native.py. INDEX: outside an extent; EARLY: of what an asynchronous copy has not brought yet; MISSED: a barrier
-// that threads did not reach before they returned; RETURNED: a shuffle from a lane that has returned; UNSET: an update
-// of a thread's own variable that nobody has set.
-enum ProblemKind { RACE, OUTSIDE, UNINITIALISED, INDEX, EARLY, MISSED, RETURNED, UNSET };
+// that threads did not reach before they returned; SKIPPED: one that threads went around, up to the kernel's end;
+// RETURNED: a shuffle from a lane that has returned; UNNAMED: from one that is not in the mask; UNSET: an update of a
+// thread's own variable that nobody has set.
+enum ProblemKind { RACE, OUTSIDE, UNINITIALISED, INDEX, EARLY, MISSED, SKIPPED, RETURNED, UNNAMED, UNSET };
 
 // Each buffer lies in the middle of an address window of its own, so that an index out of bounds still belongs to its
 // array: up to 2^32 float4s, where x[threadIdx.x - 1] goes as unsigned, or 2^30 floats where the system has fewer
@@ -71,9 +72,9 @@ struct Finding {
     uint32_t count, pc, block, thread;
     uint32_t other_access, other_pc, other_block, other_thread;
     int32_t line, column;
-    int64_t offset;    // in bytes from the variable's start, or the address; of INDEX the index; of MISSED the threads
-    const char* file;  // of INDEX, MISSED, RETURNED, UNSET, with line and column; the other kinds have a pc
-    const char* type;  // of INDEX: of the array, as 'float [8]'; of MISSED, RETURNED: the call; of UNSET the name
+    int64_t offset;    // in bytes from the variable's start, or the address; of INDEX the index; of MISSED, SKIPPED the threads
+    const char* file;  // of INDEX and of all from MISSED on, with line and column; the other kinds have a pc
+    const char* type;  // of INDEX: of the array, as 'float [8]'; of UNSET the name; else the call of UNSET the name
     uint32_t differs;  // of a RACE of two writes: some wrote another value
 };
 
@@ -110,6 +111,7 @@ struct BlockWatch {
     uint32_t* clock;
     uint32_t (*vector_clock)[WARP];  // the clocks of its warp that a thread knows
     uint32_t* warp_ops;
+    bool* returns;                // of each thread: its last access was before a `return`
     Copies* copies;               // by thread; nullptr until the first asynchronous copy
     BlockClocks* releases_known;  // nullptr until the first fence or acquire
     Variable* own;                // its shared variables, with cells of their own, while it waits for its turn
@@ -126,6 +128,8 @@ struct Watch : BlockWatch {
     unsigned window_bits;
     uint64_t arena, base;  // start of the windows, of the kernel's file
     uint64_t arena_bytes;
+    const uint8_t* foreign;  // a bit for each address of the file: 1 in functions whose accesses have a caller's line
+    uint64_t foreign_bits;
     uint64_t packed, packed_bytes, benign[BENIGN];  // harmless memory: the arguments, pages found harmless
     unsigned buffers, devices, variables;  // in this order: buffers, then __device__ variables, then shared ones
     uint32_t dynamic;  // bytes of dynamic shared memory
@@ -165,6 +169,22 @@ inline bool of_this_block(uint32_t epoch) {
     return epoch - watch.first_epoch < (watch.turns > 1 ? 1u << EPOCH_BITS : 1u << 31);
 }
 inline bool near_shared(uint64_t address) { return address - watch.shared + GUARD < SHARED_ROOM + 2 * GUARD; }
+
+// The address of an instruction in the kernel's file, from the return address behind it.
+inline uint64_t pc_of(const void* after) { return reinterpret_cast<uint64_t>(after) - 1 - watch.base; }
+inline bool is_foreign(uint64_t pc) { return pc < watch.foreign_bits && watch.foreign[pc / 8] >> pc % 8 & 1; }
+
+// The return address in the reader's code: `from`, or, where that lies in a function of a header or one that copies a
+// struct, that of its caller. frame: of the function that is called there. Unoptimised functions keep at the start of
+// their frame the frame of their caller, and then their return address.
+inline const void* readers_code(const void* from, const void* frame) {
+    const void* at = from;
+    while (is_foreign(pc_of(at))) {
+        frame = *static_cast<const void* const*>(frame);
+        at = static_cast<const void* const*>(frame)[1];
+    }
+    return pc_of(at) < watch.foreign_bits ? at : from;
+}
 
 // Called by the runtime. A launch without a watch tests one flag at each.
 void watch_block(Worker& worker);

@@ -40,6 +40,7 @@ static void new_epoch() {
 // The arrays that a BlockWatch points to, in one piece of memory.
 struct BlockArrays {
     uint32_t clock[MAX_THREADS], vector_clock[MAX_THREADS][WARP], warp_ops[MAX_THREADS];
+    bool returns[MAX_THREADS];
     Variable own[MAX_VARIABLES];
 };
 
@@ -47,7 +48,7 @@ static void make_arrays() {
     BlockArrays* arrays = static_cast<BlockArrays*>(calloc(1, sizeof(BlockArrays)));
     if (!arrays) fail(SYSTEM, nullptr, 0, "the system has no memory to watch %d blocks at once", int(launch.blocks));
     watch.clock = arrays->clock, watch.vector_clock = arrays->vector_clock, watch.warp_ops = arrays->warp_ops;
-    watch.own = arrays->own;
+    watch.own = arrays->own, watch.returns = arrays->returns;
     watch.dirty = true;
     watch.epoch = watch.block << EPOCH_BITS;
 }
@@ -93,6 +94,7 @@ void watch_block(Worker& worker) {
     watch.block = worker.place;
     watch.recording = number_of(watch.block) < watch.blocks && !watch.full;
     new_epoch();
+    memset(watch.returns, 0, MAX_THREADS);
     watch.block_epochs[watch.block] = watch.first_epoch = watch.epoch;
     if (watch.release_state) reset_block_clocks();
     if (watch.copies) forget_copies();
@@ -160,6 +162,8 @@ using namespace minigrad;
 struct WatchRequest {
     uint64_t packed, packed_bytes, blocks, grid, limit;
     void* kernel;
+    const uint8_t* foreign;
+    uint64_t foreign_bits;
     uint32_t vectors, buffers, shared, reversed, keep_history, cooperative;  // shared: bytes of dynamic shared memory
     uint64_t* bytes;  // of each buffer
     uint32_t* elements;  // the size of its elements
@@ -212,6 +216,8 @@ MINIGRAD_EXPORT int minigrad_watch_begin(const WatchRequest* request) {
     watch.packed_bytes = request->packed_bytes;
     watch.blocks = request->blocks;
     watch.limit = request->limit;
+    watch.foreign = request->foreign;
+    watch.foreign_bits = request->foreign_bits;
     watch.vectors = request->vectors;
     watch.dynamic = request->shared;
     watch.reversed = request->reversed;

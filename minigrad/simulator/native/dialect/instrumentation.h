@@ -71,6 +71,7 @@ MINIGRAD_UNWATCHED constexpr unsigned unset(const volatile void*) { return 0xfe;
 #define MINIGRAD_UPDATED(...)                                                                             \
     (minigrad_note_update(&(__VA_ARGS__), sizeof(__VA_ARGS__), minigrad::unset(&(__VA_ARGS__)), #__VA_ARGS__, \
                           __FILE__, __LINE__), __VA_ARGS__)
+#define MINIGRAD_RETURNS minigrad_note_return();
 #define MINIGRAD_NOTE_SHARED(T, name, start) minigrad::describe<T>(name, start)
 #define MINIGRAD_NOTE_DEVICE(name)                                                                        \
     MINIGRAD_NOTE_CONSTANT(name)                                                                          \
