@@ -62,7 +62,7 @@ class AdjointFile:
 
 def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
     named = function_adjoints(file, derived)
-    entries, kernels = [], []
+    entries, kernels = list[Entry](), list[str]()
     for launch in derived.launches:
         body = [*tape_columns(derived), *launch.body]
         name = "_".join(filter(None, [file.kernel.name, "adjoint", launch.of]))

@@ -1,17 +1,19 @@
 """The parser of expressions."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from minigrad.adjoint.frontend import intrinsics, macros
 from minigrad.adjoint.frontend.calls import CHANGES, CallParser
 from minigrad.adjoint.frontend.intrinsics import Group, is_packed
 from minigrad.adjoint.frontend.structs import Flat
-from minigrad.adjoint.frontend.symbols import IGNORED
+from minigrad.adjoint.frontend.symbols import IGNORED, SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, common_type, is_float
 from minigrad.adjoint.language.control_flow import known
 from minigrad.adjoint.language.dataflow import names_in, written
 from minigrad.adjoint.language.lexer import Token
+from minigrad.adjoint.language.preprocessor import tokenize
 from minigrad.adjoint.language.rewrite import ONE, ZERO, constant, negative
 from minigrad.adjoint.language.values import (
     Elements,
@@ -243,8 +245,7 @@ class ExpressionParser(CallParser):
             case Struct() if any(m == "operator[]" for m in value.type.methods):
                 return self.method(value, "operator[]", [index], self.tokens.next)
         what = "a pointer that points nowhere" if isinstance(value, Pointer) else "no array"
-        if isinstance(value, Pointer) and value.target is not None:
-            what = "a pointer to one variable: name what lies behind it, v.y"
+        what = "one variable: name what lies behind it, v.y" if getattr(value, "target", None) is not None else what
         raise self.error(place, f"[ after {what}; an array takes one index for each of its axes.")
 
     def member(self, value: Value, dot: Token) -> Value:
@@ -286,17 +287,15 @@ class ExpressionParser(CallParser):
         """`&x[i]`, or the address of a variable."""
         match value:
             case ast.Index():
-                array = Elements(
-                    value.array, value.type, 1, indices=value.indices[:-1], const=self.is_const(value.array)
-                )
+                const = self.is_const(value.array)
+                array = Elements(value.array, value.type, 1, indices=value.indices[:-1], const=const)
                 known = self.symbols.declared.get(value.array)
                 columns = constant(known.dims[1]) if known is not None and len(known.dims) == 2 else None
                 if columns and len(value.indices) == 2 and all(i == ZERO for i in value.indices):
                     return Pointer(Flat(self.symbols.array(known), columns))  # type: ignore[arg-type]
                 if len(value.indices) > 1 and value.indices[-1] == ZERO and all(i == ZERO for i in value.indices):
-                    raise self.error(
-                        place, f"&{value.array}[0][0] leaves out the axes of {value.array}; give it one axis."
-                    )
+                    why = f"&{value.array}[0][0] leaves out the axes of {value.array}; give it one axis."
+                    raise self.error(place, why)
                 return Pointer(array, value.indices[-1])
             case ast.Name() | ast.Ternary() | Struct() if is_target(value):
                 origin = value.origin if isinstance(value, Struct) else None
@@ -391,3 +390,11 @@ class ExpressionParser(CallParser):
         if self.functions and name.text in self.functions and self.symbols.lookup(name.text) is None:
             return FunctionName(name.text, path)  # type: ignore[return-value]
         return self.symbols.variable(name)
+
+
+def parse_expression(text: str, variables: Iterable[str] = ()) -> Expr:
+    """An expression of literals, builtins and these variables of type real."""
+    tokens = tokenize(text, text)
+    symbols = SymbolTable(tokens)
+    symbols.scopes[0] = {name: ast.Declare(name, "real") for name in variables}
+    return ExpressionParser(tokens, symbols).expression()

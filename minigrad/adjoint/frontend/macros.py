@@ -1,4 +1,4 @@
-"""What stands for numbers: macros, enumerators, literals, limits and sizes of types, formulas; numbers in memory."""
+"""Numbers by other names: macros, enumerators, literals, limits and sizes of types, formulas; numbers in memory."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -341,7 +341,7 @@ class StatementParser(AssignmentParser):
         tokens.expect("{")
         cases: list[SwitchCase] = []
         with self.symbols.scope():
-            while self.begins_declaration() and tokens.next.text not in ("case", "default"):
+            while tokens.next.text not in ("case", "default", "}") and self.begins_declaration():
                 needed += self.statement()  # of variables for all cases, which get no value here
             while not tokens.accept("}"):
                 cases.append(case := self.labels(value))
