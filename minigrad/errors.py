@@ -37,13 +37,18 @@ class RankError(RuntimeError):
         self.rank, self.trace = rank, trace
 
 
+FAULTS = (
+    "out-of-bounds", "null-pointer", "misaligned", "division", "barrier-divergence", "timeout", "assert",
+    "illegal-access",
+)  # fmt: skip
+
+
 @dataclass(eq=False, repr=False)
 class KernelError(RuntimeError):
     """A kernel that failed while it ran.
 
-    kind is one of "out-of-bounds", "null-pointer", "misaligned", "division", "barrier-divergence", "timeout", "assert",
-    "illegal-access"; buffer is the parameter's name; block and thread are (x, y, z); address is that of the access;
-    reason is the fault and its remedy, without the location. Unknown fields are None.
+    kind is one of FAULTS; buffer is the parameter's name; block and thread are (x, y, z); address is that of the
+    access; reason is the fault and its remedy, without the location. Unknown fields are None.
     """
 
     message: str

@@ -169,9 +169,10 @@ class Adjoint:
         integer arguments, and of its floating-point ones where these decide which elements are touched, as in
         `if (x[i] > 0) y[0] = x[i]`; a larger launch, or one on `cuda`, is assumed to be free of races.
 
-        Raises NotDifferentiable at a race; TypeError and LaunchError for arguments and gradients that do not fit the
-        kernel, as its launch does, and LaunchError where an array that is written shares memory with another or where
-        the launch does not have the extents on which the adjoint relies.
+        Raises NotDifferentiable at a race, and KernelError where the microscope sees what would end a launch, such as
+        an access out of bounds; it warns of a value that nobody has set. Raises TypeError and LaunchError for arguments
+        and gradients that do not fit the kernel, as its launch does, and LaunchError where an array that is written
+        shares memory with another or where the launch does not have the extents on which the adjoint relies.
         """
         if (made := self.given(args)) is not self:
             return self._without(made, args, dy, grid=grid, block=block, shared=shared)

@@ -1,5 +1,6 @@
 """A launch of an adjoint: arguments and upstream gradients checked, gradients and tapes allocated, kernels run."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -23,7 +24,7 @@ from minigrad.devices import device as base
 from minigrad.devices import kernel_device
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import copied, dtype_of, move, to_host
-from minigrad.errors import LaunchError, short
+from minigrad.errors import FAULTS, KernelError, LaunchError, short
 from minigrad.kernels.arguments import bind
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
@@ -353,8 +354,9 @@ def _checked_gradient(who: str, value: Any, name: str, output: Array) -> Array:
 
 
 def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> bool:
-    """Run a small launch on `sim` under the microscope, on copies; True if it ran. NotDifferentiable at a race.
+    """Run a small launch on `sim` under the microscope, on copies; True if it ran.
 
+    NotDifferentiable at a race; KernelError at what would stop the launch; a warning of what leaves its values open.
     kinds: the `dtype.kind`s of arguments that decide which elements the kernel touches; `seen` holds the launches
     already examined, by grid, block, shapes and the content of these arguments.
     """
@@ -379,5 +381,12 @@ def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> 
         if problem.kind == "race":
             why = f"the kernel has a race and so no gradient: {problem.message}"
             raise run.file.error(Place(problem.line or 0, 1, file=problem.file), why)
+        if problem.kind in FAULTS:
+            where = problem.block, problem.thread, problem.line, problem.file
+            raise KernelError(repr(problem), kernel.name, problem.kind, problem.variable, *where)
+        if not problem.harmless:
+            warnings.warn(
+                f"The values of {kernel.name} are not defined, nor are its gradients: {problem}", stacklevel=3
+            )
     seen.add(key)
     return True

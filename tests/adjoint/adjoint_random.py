@@ -23,6 +23,7 @@ class Writer:
     def __init__(self, seed):
         self.random, self.names, self.loops = random.Random(seed), 0, []
         self.array, self.shared, self.inplace = (self.random.random() < p for p in (0.6, 0.5, 0.3))
+        self.apart = False  # within a loop whose iterations pass nothing on
 
     def name(self, letter):
         self.names += 1
@@ -32,7 +33,8 @@ class Writer:
         return self.random.choice(["0", "1", "2", *(f"{j} % 3" for j in self.loops)])
 
     def leaf(self):
-        known = ["v0", "v1", "v2", "x[i]", f"w[{self.random.randrange(3)}]", "a", "z[i]", "0.7", "1.3"]
+        known = ["x[i]", f"w[{self.random.randrange(3)}]", "a", "0.7", "1.3"]
+        known += [] if self.apart else ["v0", "v1", "v2", "z[i]"]
         known += [f"q[{self.index()}]"] * 2 if self.array else []
         return self.random.choice([*known, *(f"0.1 * {j}" for j in self.loops[:1])])
 
@@ -68,6 +70,8 @@ class Writer:
             return [pad + line for line in exchange[self.random.choice([0, 0, 2]) :]]
         if kind == 3 and self.array and self.random.random() < 0.5:
             return [f"{pad}q[{n}] = {self.value(1)};" for n in range(3)]
+        if kind == 2 and uniform and not self.apart:
+            return self.iterations_apart(pad, inner)
         if kind in (6, 7):
             self.loops.append(j := self.name("j"))
             body = self.body(depth - 1, inner, True, uniform)
@@ -78,6 +82,26 @@ class Writer:
             head = [f"{pad}int {c} = 0;", f"{pad}while ({c} < 3 && {condition}) {{", f"{inner}{c} += 1;"]
             return [*head, *self.body(depth - 1, inner, True, False), f"{pad}}}"]
         return [pad + self.assignment()]
+
+    def iterations_apart(self, pad, inner):
+        """A loop whose iterations fill arrays, read them and add: in any order, if nothing else reads the arrays."""
+        self.apart = True
+        self.loops.append(j := self.name("j"))
+        array, self.array = self.array, False
+        body = [f"q[{n}] = 0.1 * {j} * {self.value(1)};" for n in range(3)] * array
+        if self.shared:
+            far = f"s[(t + {self.random.randrange(BLOCK)}) % {BLOCK}]"
+            body += [
+                f"s[t] = 0.1 * {j} * {self.value(1)};",
+                "__syncthreads();",
+                f"v0 += 0.1 * {far} * s[t];",
+                "__syncthreads();",
+            ]
+        self.array = array
+        body += [f"{self.random.choice(['v1', 'v2', 'y[i]'])} += 0.1 * {self.value(1)};" for _ in range(2)]
+        self.loops.remove(j)
+        self.apart = False
+        return [f"{pad}{self.random.choice(HEADS).format(j)} {{", *(inner + line for line in body), f"{pad}}}"]
 
     def kernel(self):
         """The source of `f(x, w, a, z, y, n)`."""

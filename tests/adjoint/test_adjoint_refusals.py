@@ -5,7 +5,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.adjoint import NotDifferentiable
-from minigrad.errors import LaunchError
+from minigrad.errors import KernelError, LaunchError
 
 PARAMS = "const double* x, double* y, double a, int n"
 KERNEL = 'extern "C" __global__ void f(const float* x, float* y, float a, int n) {{\n{}\n}}\n'
@@ -264,3 +264,27 @@ def test_a_kernel_with_a_race_is_refused():
     x, y = mg.ones(32, device="sim"), mg.ones(32, device="sim")
     with pytest.raises(NotDifferentiable, match=r"f.cu:3:1: the kernel has a race and so no gradient: .*y"):
         made.vjp(x, y, 2.0, 32, dy=[y], grid=1, block=32)
+
+
+def test_what_ends_a_launch_is_told_of_the_kernel_and_not_of_its_adjoint():
+    made = mg.adjoint("""
+__global__ void f(const float* x, float* y, int n) {
+    int i = threadIdx.x;
+    if (i <= n) y[i] = x[i] * x[i];
+}""")
+    x = np.ones(4, "float32")
+    with pytest.raises(KernelError, match=r"f.cu\(4\): out-of-bounds: reads x\[4\]") as error:
+        made.vjp(x, 0 * x, 4, dy=[x], grid=1, block=8)
+    assert (error.value.kind, error.value.buffer, error.value.line) == ("out-of-bounds", "x", 4)
+
+
+def test_values_that_nobody_has_set_bring_a_warning():
+    made = mg.adjoint("""
+__global__ void f(const float* x, float* y, int n) {
+    float sum;
+    for (int i = 0; i < n; ++i) sum += x[i];
+    y[threadIdx.x] = sum;
+}""")
+    x = np.ones(4, "float32")
+    with pytest.warns(UserWarning, match=r"f are not defined, nor are its gradients: f.cu\(4\): uninitialised: .*sum"):
+        made.vjp(x, 0 * x, 4, dy=[x], grid=1, block=4)
