@@ -134,7 +134,7 @@ class Adjoint:
         """The gradients of a launch without some arrays, which have none."""
         if made.idle:
             given = {p.name: a for p, a in zip(self.primal.signature.params, args, strict=True)}
-            return [given[name] * 0 if name in made.wrt else None for name in self.wrt]
+            return [launches.zeros(given[name]) if name in made.wrt else None for name in self.wrt]
         made.prepared(args, **extents)
         if isinstance(dy, list | tuple) and len(dy) == len(self.outputs):
             if name := next((n for n, d in zip(self.outputs, dy, strict=True) if d is not None and n in made.null), ""):

@@ -195,6 +195,14 @@ def fitted(d: Array, value: Any) -> Array:
     return d if d.dtype == value.dtype else in_dtype(d, value.dtype)
 
 
+def zeros(value: Any) -> Any:
+    """The gradient of an argument that nothing depends on."""
+    if isinstance(value, Tensor | Array):
+        made = Array.zeros(value.device, value.shape, value.dtype)
+        return Tensor(made) if isinstance(value, Tensor) else made
+    return np.zeros_like(value)
+
+
 def in_dtype(d: Array, dtype: np.dtype) -> Array:
     with no_grad():
         return Tensor(d).astype(dtype).array
