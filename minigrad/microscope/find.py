@@ -85,13 +85,16 @@ class Finder:
         return Problem("out-of-bounds", message, *place, name or None, None, None, *where, None, finding.count)
 
     def _call(self, finding: Finding) -> Problem | None:
-        """A call that threads have missed, or a lane that another reads from; or an unset variable."""
+        """A call that threads have missed; a lane that another reads; an unset variable; a result unlike a GPU's."""
         place = self.info.line(finding.file.decode(), finding.line).fields
         where, what = self.at(finding.block, finding.thread), finding.type.decode()
         if finding.kind in (ProblemKind.MISSED, ProblemKind.SKIPPED):
             returned, count = finding.kind == ProblemKind.MISSED, finding.count
             message = (advice.missed_barrier if returned else advice.skipped_barrier)(what, finding.offset, where[1])
             return Problem("missed-barrier", message, *place, None, None, None, *where, count=count, harmless=returned)
+        if finding.kind == ProblemKind.UNLIKE:
+            message = advice.unlike(finding.value, what, finding.offset, bool(finding.differs))
+            return Problem("unlike-gpu", message, *place, None, None, None, *where, count=finding.count)
         if finding.kind == ProblemKind.UNSET:
             name = re.split(r"\W", what)[0]
             message = advice.unset(what, name)
