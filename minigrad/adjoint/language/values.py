@@ -257,6 +257,7 @@ class FunctionItem:
     arguments: int = 0  # and the < behind that name
     space: tuple[str, ...] = ()  # the namespace that it stands in
     friend: bool = False  # written in a struct, of which it is no method
+    operator: str = ""  # no name of a function of CUDA
     type: str = "function"
 
 
