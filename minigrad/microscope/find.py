@@ -15,7 +15,7 @@ from minigrad.errors import KernelError, LaunchError
 from minigrad.kernels.extents import index_of
 from minigrad.microscope import advice, native
 from minigrad.microscope.counts import WARP
-from minigrad.microscope.debug_info import NOWHERE, DebugInfo
+from minigrad.microscope.debug_info import NOWHERE, DebugInfo, indexed_array
 from minigrad.microscope.native import Finding, Kind, Observations, ProblemKind
 from minigrad.microscope.problem import Access, Problem, drop_consequences, keep_nearest, merge, sort
 from minigrad.microscope.variables import Groups, Variable, Variables, signed
@@ -77,8 +77,12 @@ class Finder:
     def _index(self, finding: Finding) -> Problem:
         """An index outside its extent: the compiler's check gives the place, and no address."""
         file, line = finding.file.decode(), finding.line
-        name = self.info.indexed_array(file, line, finding.column)
-        array = re.findall(r"'(.*?)'", finding.type.decode())[-1]  # Clang gives a typedef as 'T' (aka 'float[8]')
+        words = finding.type.decode()
+        if finding.extent:
+            name, array = indexed_array(f"{words}[]", len(words) + 2), f"{finding.extent} long"
+        else:
+            name = self.info.indexed_array(file, line, finding.column)
+            array = re.findall(r"'(.*?)'", words)[-1]  # Clang gives a typedef as 'T' (aka 'float[8]')
         message = advice.index(finding.offset, array.replace(" [", "["), name)
         where = self.at(finding.block, finding.thread)
         place = self.info.line(file, line).fields

@@ -108,7 +108,7 @@ class Finding(ctypes.Structure):
         (INT, "line column"),
         (ctypes.c_int64, "offset"),
         (ctypes.c_char_p, "file type"),
-        (U32, "differs"),
+        (U32, "differs extent"),
         (ctypes.c_double, "value"),
     )
 

@@ -22,7 +22,7 @@ from minigrad.scan import (
     split,
     without_directives,
 )
-from minigrad.simulator.indices import indices
+from minigrad.simulator.indices import evaluations
 from minigrad.simulator.shared_memory import (
     NAME,
     Scope,
@@ -36,7 +36,6 @@ from minigrad.simulator.shared_memory import (
 from minigrad.simulator.updates import returns, updates
 from minigrad.source import Source
 
-BEFORE, AFTER = "({auto minigrad_index=", ";minigrad_index;})"  # around an index that is evaluated once
 DEEPEST = 20  # times that a file may stand inside itself
 PTX = "MINIGRAD_PTX"  # an undefined name: an `asm` is an error only where it is compiled
 
@@ -182,7 +181,7 @@ def _edits(code: str, device: frozenset[str], evaluate_once: bool, note_updates:
     """
     edits = [*_device(code, device), *_tokens(code)]
     if evaluate_once:
-        edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
+        edits += evaluations(code)
     return [*edits, *updates(code), *returns(code)] if note_updates else edits
 
 

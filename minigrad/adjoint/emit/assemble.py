@@ -22,7 +22,7 @@ from minigrad.adjoint.language.ast import (
 from minigrad.adjoint.language.dataflow import names_used, written
 from minigrad.adjoint.language.printer import function, parameter
 from minigrad.adjoint.language.rewrite import ONE, flatten
-from minigrad.scan import blank
+from minigrad.scan import bare, blank, items, matching, split
 from minigrad.source import CUDA
 
 THREAD = "(size_t)blockIdx.x * blockDim.x + threadIdx.x"
@@ -39,6 +39,7 @@ HOST_HEADER = re.compile(
 )
 
 
+ACCESS = re.compile(r"\s*\b(public|private|protected)\s*[:;](?!:)")
 LIMITS = {"cfloat": "(FLT|DBL)_(MAX|MIN|EPSILON)", "climits": "U?INT_(MAX|MIN)"}  # constants of headers
 
 
@@ -75,8 +76,9 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
     named = [(t.name, t.text) for t in file.tables]
     tables = [as_numbers(file, t) for t in _reached(named, set(re.findall(r"\w+", text)) if named else set())]
     words |= words_of(*functions, *tables)
-    types = sorted(_reached(list(file.definitions.items()), words), key=file.tokens.text.index)
-    types = [as_numbers(file, own) for own in types]
+    order = {data(own): file.tokens.text.index(own) for own in file.definitions.values()}
+    named = [(name, data(own)) for name, own in file.definitions.items()]
+    types = [as_numbers(file, own) for own in sorted(_reached(named, words), key=order.__getitem__)]
     extents = [f"#ifndef {m}\n#define {m} {EXTENT}\n#endif" for m in file.dynamic.values() if m in text]
     tables = [t for t in [*types, *tables] if t]
     if name := min(file.tokens.redefined & set(re.findall(r"\w+", "\n".join(tables))), default=""):
@@ -91,14 +93,52 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
     return AdjointFile("\n\n".join(filter(None, parts)) + "\n", tuple(entries), tuple(functions))
 
 
+def data(text: str) -> str:
+    """The definition of a struct without its functions and without what its values name, with all of it public.
+
+    Where it has a constructor or the like, or hides members, C++ may place what extends it in its last bytes: then it
+    gets an empty constructor.
+    """
+    code = blank(text)
+    head = re.match(r"(?:template\s*<[^{]*>\s*)?(?:typedef\s+)?(struct|class)\b([^{;]*)\{", code)
+    if not head:
+        return text
+    access = "private" if head[1] == "class" else "public"
+    named = re.findall(r"\w+", re.sub(r"<.*|:(?!:).*|\bfinal\b", "", bare(head[2]), flags=re.S))
+    name, stop, made, opened = named[-1] if named else "", matching(code, head.end() - 1, "{}"), list[str](), False
+    found = items(ACCESS.sub(lambda label: label[0].replace(":", ";"), code[head.end() : stop]))
+    for item in found:
+        part, own = (each[head.end() + item.start : head.end() + item.stop] for each in (text, code))
+        plain = re.sub(r"\boperator\s*[^\w\s(]+", "operator", bare(own))
+        if label := ACCESS.match(own):
+            access = label[1]
+        elif "(" in plain.partition("=")[0] and not re.match(r"static_assert|using|typedef", plain):
+            like = re.match(rf"[^(]*(?:\b{name}\s*\(|~)", plain) or re.search(
+                rf"\boperator\s*=\s*\([^)]*\b{name}\b", own
+            )
+            opened |= bool(like) and "default" not in plain
+        else:
+            opened |= access != "public"
+            if re.search(r"[={][^;]*[A-Za-z_]", own) and not re.match(r"static|using|typedef|enum|struct|union", own):
+                part = (
+                    ", ".join(re.sub(r"\s*(?:=.*|\{.*\})$", "{}", each, flags=re.S) for each in split(own[:-1])) + ";"
+                )
+            made.append(part)
+    if not opened and "".join(made) == "".join(text[head.end() + i.start : head.end() + i.stop] for i in found):
+        return text
+    made = [f"__device__ {name}() {{}}"] * opened + made
+    kept = re.sub(r"\bclass(?=[^<>]*$)", "struct", re.sub(r"\b(?:private|protected)\b", "public", text[: head.end()]))
+    return "".join([kept, *(f"\n    {each}" for each in made), "\n", text[stop:]])
+
+
 def as_numbers(file: KernelFile, text: str) -> str:
-    """A definition in which enums are whole numbers, which their values are in the adjoint."""
+    """A definition outside of namespaces, in which enums are whole numbers, as their values are in the adjoint."""
     for name, enum in file.enums.items():
         if text == file.definitions.get(name):
             values = ", ".join(f"{own} = {value}" for own, value in enum.values.items())
             return f"{'' if enum.scoped else f'enum {{ {values} }}; '}typedef {enum.type} {name};"
         text = re.sub(rf"\b(?:\w+::)*{name}::(\w+)", lambda found: enum.values.get(found[1], found[0]), text)  # noqa: B023
-    return text
+    return re.sub(rf"\b(?:{'|'.join(file.namespaces)})::", "", text) if file.namespaces else text
 
 
 def needed_lines(head: list[str], words: set[str]) -> list[str]:

@@ -72,7 +72,8 @@ class ArgumentBinder(FileItems):
         if path:
             return found or [i for i in items if path[0] != "std" and i.space[-len(path) :] == path]
         with_types = {a.type.space for a in arguments if isinstance(a, Struct)} - {()}
-        named = self.used | {(*space, token.text) for space in with_types}
+        named = {path for start, stop, path in self.used if start < self.tokens.at < stop}
+        named |= {(*space, token.text) for space in with_types}
         found += [i for i in items if i not in found and (i.friend or {i.space, (*i.space, i.name)} & named)]
         if base_name(token.text) and not found:
             return []  # CUDA's
@@ -345,9 +346,8 @@ class ArgumentBinder(FileItems):
                 raise parser.error(place, f"{item.name} takes a pointer to {b.kind}, and gets one to {pointer.type}.")
             if changed and b.reference:
                 if pointer.moves is None:
-                    raise parser.error(
-                        place, f"{item.name} moves a pointer that it gets by reference; return it instead."
-                    )
+                    why = f"{item.name} moves a pointer that it gets by reference; return it instead."
+                    raise parser.error(place, why)
                 return pointer.moves
             if changed and pointer.array is not None:
                 return parser.pointer_variable(name, pointer.type, pointer, place)

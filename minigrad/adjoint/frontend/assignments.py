@@ -250,7 +250,7 @@ class AssignmentParser(DeclarationParser):
     def move(self, variable: PointerVariable, op: Token, value: Value, place: Place) -> Value:
         """`p = x + n`, `p += n`, `++p`."""
         if op.text == "=":
-            pointer = self.pointer(value, place)
+            pointer = self.pointer_to(variable.type, self.pointer(value, place), place)
             if pointer.array is None and pointer.target is None and variable.array is not None:
                 raise self.error(place, f"{variable.name} becomes nullptr here; keep in a bool whether it counts.")
             if variable.array is None and pointer.array is not None:

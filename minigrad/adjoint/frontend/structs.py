@@ -93,9 +93,8 @@ class StructParser(TypeParser):
                 return Pointer(NumberBits(pointer, str(kind), self))
             if stars == 1 and isinstance(kind, StructType) and pointer.array:
                 return self.viewed(kind, pointer, place)
-            raise self.error(
-                place, f"a pointer to {pointer.type} is cast to {kind}{'*' * stars}, another type of element."
-            )
+            why = f"a pointer to {pointer.type} is cast to {kind}{'*' * stars}, another type of element."
+            raise self.error(place, why)
         if isinstance(kind, StructType):
             made: Value | None = self.part(value, kind) if isinstance(value, Struct) else None
             if (made := made or self.as_kind(value, kind, place)) is value:
@@ -164,7 +163,8 @@ class StructParser(TypeParser):
             elif value is None and first is None and not m.pointer and not bare:
                 own = self.unset(m, given is not None, place)
             if m.pointer:
-                members[m.name] = Pointer(None) if own is None else self.frozen(own, place, m.name)
+                own = Pointer(None) if own is None else self.pointer_to(m.type, self.pointer(own, place), place)
+                members[m.name] = self.frozen(own, place, m.name)
             elif m.dims:
                 members[m.name] = made = self.copy_array(its, m, own if value else None, place)
                 if value is None and own is not None:

@@ -167,6 +167,12 @@ struct Index {
     SourceLocation place;
     const TypeName *array, *index;
 };
+MINIGRAD_HOOK void minigrad_note_index(unsigned extent, const char* array, const char* file, int line) {
+    Finding* finding = find(INDEX, READ, -1, pc_of(MINIGRAD_CALLER), 0);
+    if (!finding) return;
+    finding->offset = finding->extent = extent;
+    finding->file = file, finding->line = line, finding->type = array;
+}
 MINIGRAD_HOOK void __ubsan_handle_out_of_bounds(const Index* what, uintptr_t value) {
     uint32_t pc = pc_of(MINIGRAD_CALLER);
     Finding* finding = find(INDEX, READ, -1, pc, 0);

@@ -77,6 +77,7 @@ struct Finding {
     const char* file;  // of INDEX and of all from MISSED on, with line and column; the other kinds have a pc
     const char* type;  // of INDEX: of the array, as 'float [8]'; of UNSET the name; of UNLIKE the type; else the call
     uint32_t differs;  // of a RACE of two writes: some wrote another value; of UNLIKE: it is a shift
+    uint32_t extent;   // of INDEX of an array of structs, which `type` names
     double value;      // of UNLIKE: that is converted, or the bits of a shift
 };
 
