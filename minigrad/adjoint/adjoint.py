@@ -69,7 +69,10 @@ class Adjoint:
         try:
             self._deciding = "iubf" if floats_decide(kernel) else "iub"  # kinds that decide on elements touched
             self.outputs = tuple(dict.fromkeys(map(own_name, dataflow.outputs(kernel))))
-            self.wrt = chosen(self.file, wrt)
+            self.idle = bool(self.null) and not self.outputs  # without its arrays the kernel does nothing
+            self.wrt = tuple(wrt or ()) if self.idle else chosen(self.file, wrt)
+            if self.idle:
+                return
             self.derived, self.assembled = derive(self.file, numbers(kernel, self.wrt))
             self.decisions = decisions(self.derived)
         except RecursionError:
@@ -123,12 +126,15 @@ class Adjoint:
             if not (left := [name for name in self.wrt if name not in null]):
                 raise TypeError(f"{self.primal.name}: all that wrt names is None, so there is no gradient.")
             made = Adjoint(self.primal, left, null)
-            made.outputs = tuple(name for name in self.outputs if name not in null)
+            made.outputs = () if made.idle else tuple(name for name in self.outputs if name not in null)
             self._others[null] = made
         return self._others[null]
 
     def _without(self, made: "Adjoint", args: Sequence[Any], dy: Any, **extents: Any) -> list[Any]:
         """The gradients of a launch without some arrays, which have none."""
+        if made.idle:
+            given = {p.name: a for p, a in zip(self.primal.signature.params, args, strict=True)}
+            return [launches.zeros(given[name]) if name in made.wrt else None for name in self.wrt]
         made.prepared(args, **extents)
         if isinstance(dy, list | tuple) and len(dy) == len(self.outputs):
             if name := next((n for n, d in zip(self.outputs, dy, strict=True) if d is not None and n in made.null), ""):
@@ -202,14 +208,17 @@ class Adjoint:
         upstream = [dy] if isinstance(dy, Tensor | np.ndarray) else dy
         with watching(blocks) as report:
             self.vjp(*on_sim(args), dy=upstream and on_sim(upstream), grid=grid, block=block, shared=shared)
-        names = [kernel.name for kernel in self.given(args).kernels]
+        made = self.given(args)
+        names = [kernel.name for kernel in made.kernels] if not made.idle else [""]
         return [record for record in report.launches if record.kernel in names][-len(names) :]
 
     def prepared(
         self, args: Sequence[Any], grid: Extent | None, block: Extent | None, shared: int = 0
     ) -> launches.PrimalLaunch:
         """The kernel's own launch, checked. Raises TypeError or LaunchError."""
-        return launches.prepare(self.primal, self.given(args).derived, args, grid, block, shared)
+        if (made := self.given(args)).idle:
+            raise LaunchError(f"{self.primal.name}: without {', '.join(made.null)} it writes to no array of floats.")
+        return launches.prepare(self.primal, made.derived, args, grid, block, shared)
 
     def __repr__(self) -> str:
         return self.source

@@ -62,7 +62,8 @@ def differentiate(facts: KernelFacts, plan: StoragePlan, passes: Sequence[Pass])
 def simplify(draft: Draft, passes: Sequence[Pass]) -> None:
     """The passes, each where it is required or switched on."""
     launch, kernel = AdjointLaunch(draft.sweeps), draft.facts.function is draft.facts.file.kernel
-    if dataflow.has_shuffle(draft.facts.function.body):  # no pass may change which threads run a statement together
+    together = dataflow.has_shuffle(draft.facts.function.body) or dataflow.has_barrier(draft.facts.function.body, True)
+    if together or draft.facts.returned:  # no pass may change which threads run a statement together
         passes = [p for p in passes if p.name not in ("gather", "split", "checkpoint", "unswitch")]
     if run(draft, launch, [p for p in PASSES if p.required or (p in passes and (kernel or p.functions))]):
         finish(draft, launch)

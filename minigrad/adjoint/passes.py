@@ -4,7 +4,7 @@ Each pass can be switched off but for those marked as required; without any of t
 which adds every gradient in memory by an atomic, and is correct as well.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -18,12 +18,12 @@ from minigrad.adjoint.decide.ownership import Ownership
 from minigrad.adjoint.decide.split import BlockExchange
 from minigrad.adjoint.differentiate.saved import LOST, Saved
 from minigrad.adjoint.language import dataflow
-from minigrad.adjoint.language.ast import Assign, AtomicAdd, Barrier, Declare, For, Index, Stmt
+from minigrad.adjoint.language.ast import Assign, AtomicAdd, Barrier, Declare, For, If, Index, Jump, Stmt
 from minigrad.adjoint.language.dataflow import assigned_once, has_barrier, names_used, target_name, thread_axis, written
 from minigrad.adjoint.language.printer import expression
-from minigrad.adjoint.language.rewrite import bottom_up, copy_without, flatten, map_loops
+from minigrad.adjoint.language.rewrite import bottom_up, copy_without, flatten, logical_not, map_loops
 from minigrad.adjoint.simplify import hoist, tidy
-from minigrad.adjoint.simplify.prune import Prune
+from minigrad.adjoint.simplify.prune import Live, Prune
 
 
 @dataclass
@@ -54,13 +54,13 @@ class Draft:
         own = (written(body) - self.results) | set(self.saved.tapes)
         size = -1
         while size != (size := len(flatten(body))):
-            body, _ = Prune(own).body(body, set())
+            body = Prune(own).body(body, Live())
         return body
 
-    def phases(self, body: list[Stmt]) -> Phases:
+    def phases(self, body: list[Stmt], memory: Set[str] = frozenset()) -> Phases:
         """The statements that the threads of a block may run at the same time."""
         facts = self.facts
-        return Phases(body, facts.file.values, {**facts.fixed, **assigned_once(body)}, facts.conditions)
+        return Phases(body, facts.file.values, {**facts.fixed, **assigned_once(body)}, facts.conditions, memory)
 
 
 Apply = Callable[[Draft, AdjointLaunch], None]
@@ -106,7 +106,8 @@ def accumulate(draft: Draft, launch: AdjointLaunch) -> None:
     facts, body = draft.facts, launch.body
     begun, gradients = written(draft.derived.body), draft.derived.gradients
     inputs = {gradients[p.name]: p.name for p in facts.function.params if p.pointer and p.name in gradients}
-    sums = Accumulate(draft.sinks, facts.converged, draft.totals.values(), draft.strides, begun, inputs, draft.enabled)
+    totals = () if facts.returned else draft.totals.values()  # a sum over the block waits for all its threads
+    sums = Accumulate(draft.sinks, facts.converged, totals, draft.strides, begun, inputs, draft.enabled)
     phases = draft.phases(body if draft.shared else [])  # which part only sums in shared memory
     rows = sums.decide(body, facts.of_indices(body, launch.blocks), phases)
     for n, row in enumerate(rows):  # the reason why no thread owns the element, where one was looked for
@@ -145,6 +146,10 @@ def clear_shared(draft: Draft, launch: AdjointLaunch) -> None:
         launch.body = [*clear, Barrier(), *launch.body]
 
 
+def sink_zeros(draft: Draft, launch: AdjointLaunch) -> None:
+    launch.body = bottom_up(launch.body, tidy.ZeroSinker())
+
+
 def propagate_copies(draft: Draft, launch: AdjointLaunch) -> None:
     launch.body = bottom_up(launch.body, partial(tidy.propagate_copies, copies=draft.saved.registers))
 
@@ -173,7 +178,7 @@ def drop_barriers(draft: Draft, launch: AdjointLaunch) -> None:
         return
     shared = {s.name for s in flatten(launch.body) if isinstance(s, Declare) and s.shared}
     memory = draft.facts.function.memory - draft.facts.dropped | shared | set(draft.sinks)
-    draft.phases(launch.body).drop_barriers(memory)
+    draft.phases(launch.body, memory).drop_barriers()
 
 
 def load_early(draft: Draft, launch: AdjointLaunch) -> None:
@@ -228,6 +233,8 @@ def finish(draft: Draft, launch: AdjointLaunch) -> None:
     tapes = [t for t in draft.saved.tapes.values() if t.name in used]
     pointers = {p.name for p in draft.facts.function.params if p.pointer}
     derived.replayed |= written(launch.body) & pointers - draft.facts.dropped
+    if draft.facts.returned:
+        launch.body = returning(launch.body)
     local: list[Stmt] = [Declare(t.name, t.type, (t.size, *t.dims)) for t in tapes if t.size is not None]
     launch.body = [*local, *launch.body]
     derived.launches.append(launch)
@@ -235,6 +242,16 @@ def finish(draft: Draft, launch: AdjointLaunch) -> None:
     derived.choices += launch.choices
     derived.covers |= launch.covers
     derived.strides |= {d: stride for d, stride in draft.strides.items() if d in launch.strided}
+
+
+def returning(body: list[Stmt]) -> list[Stmt]:
+    """`if (!c) return;` for an `if (c)` at the end with barriers in it, at which those that return do not count."""
+    last = body[-1] if body else None
+    if not isinstance(last, If) or last.orelse or not has_barrier([last]):
+        return body
+    if {s.name for s in last.then if isinstance(s, Declare)} & {s.name for s in body if isinstance(s, Declare)}:
+        return body
+    return [*body[:-1], If(logical_not(last.condition), [Jump("return")], [], last.place), *last.then]
 
 
 class Pass(NamedTuple):
@@ -263,7 +280,7 @@ PASSES = (
     Pass("share warp sums", "the warp sums of a loop are distributed over the lanes", share_warp_sums),
     Pass("checkpoint", "a tape of every eighth iteration, where computing those between again is cheaper", checkpoint),
     Pass("clear shared", "gradients of shared arrays are 0 before they are added to", clear_shared, required=True),
-    Pass("sink zeros", "a gradient is declared at its first sum", everywhere(tidy.sink_zeros), functions=True),
+    Pass("sink zeros", "a gradient is declared at its first sum", sink_zeros, functions=True),
     Pass("propagate copies", "a variable that does not change needs no copy", propagate_copies, functions=True),
     Pass("barriers", "no thread stores a tile that others still read", add_barriers, required=True, functions=True),
     Pass("drop barriers", "barriers between accesses that cannot conflict", drop_barriers, functions=True),

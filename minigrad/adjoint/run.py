@@ -1,7 +1,7 @@
 """A launch of an adjoint: arguments and upstream gradients checked, gradients and tapes allocated, kernels run."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import combinations
@@ -195,6 +195,14 @@ def fitted(d: Array, value: Any) -> Array:
     return d if d.dtype == value.dtype else in_dtype(d, value.dtype)
 
 
+def zeros(value: Any) -> Any:
+    """The gradient of an argument that nothing depends on."""
+    if isinstance(value, Tensor | Array):
+        made = Array.zeros(value.device, value.shape, value.dtype)
+        return Tensor(made) if isinstance(value, Tensor) else made
+    return np.zeros_like(value)
+
+
 def in_dtype(d: Array, dtype: np.dtype) -> Array:
     with no_grad():
         return Tensor(d).astype(dtype).array
@@ -244,7 +252,9 @@ def prepare(
     primal: Kernel, derived: Derived, args: Sequence[Any], grid: Extent | None, block: Extent | None, shared: int = 0
 ) -> PrimalLaunch:
     """Check a launch of the kernel and move its arrays to a device. Raises TypeError or LaunchError."""
-    params = primal.signature.params
+    params, function = primal.signature.params, derived.facts.function
+    given = {p.name: a for p, a in zip(params, args, strict=False) if p.pointer and isinstance(a, np.ndarray)}
+    _check_separate(function, given, np.may_share_memory)
     if len(args) == len(params):
         device = next((a.device.name for a in map(_array, args) if isinstance(a, Array)), kernel_device())
         args = [_argument(a, p.pointer, device) for p, a in zip(params, args, strict=True)]
@@ -257,7 +267,6 @@ def prepare(
         }
         for pointer in (True, False)
     )
-    function = derived.facts.function
     used = set(map(own_name, names_used(function.body)))
     for n, p in enumerate(params, 1):
         if p.pointer and p.name in used - arrays.keys():
@@ -267,7 +276,7 @@ def prepare(
         if array is None and name in used:
             raise TypeError(f"{primal.name}: {struct} has no array {member}, {USED}")
         arrays |= {name: array} if array is not None else {}
-    _check_separate(function, arrays)
+    _check_separate(function, arrays, _overlap)
     run = PrimalLaunch(derived, arrays, scalars, *primal.extents(grid, block, shared), shared)
     check_shared(run)
     check_conditions(run)
@@ -306,12 +315,15 @@ def _scalar(value: Any) -> Any:
     return np.asarray(value if isinstance(value, np.ndarray) else value.numpy()).item()
 
 
-def _check_separate(kernel: Function, arrays: dict[str, Any]) -> None:
+def _overlap(a: Array, b: Array) -> bool:
+    return bool(a.address < b.address + b.nbytes and b.address < a.address + a.nbytes and a.nbytes and b.nbytes)
+
+
+def _check_separate(kernel: Function, arrays: Mapping[str, Any], overlap: Callable[[Any, Any], bool]) -> None:
     """Raise LaunchError where an array that the kernel writes shares memory with another one."""
     stored = set(map(own_name, written(kernel.body)))
     for (p, a), (q, b) in combinations(sorted(arrays.items()), 2):
-        overlap = a.address < b.address + b.nbytes and b.address < a.address + a.nbytes and a.nbytes and b.nbytes
-        if overlap and stored & {p, q}:
+        if stored & {p, q} and overlap(a, b):
             which = min(stored & {p, q})
             raise LaunchError(f"{kernel.name}: {p} and {q} share memory and {which} is written; pass a copy.")
 

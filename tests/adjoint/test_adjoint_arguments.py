@@ -100,6 +100,7 @@ def test_named_parameters_alone():
 
 
 ONE = ones(4)
+HOST = np.ones(8, np.float32)
 WRONG = {
     "too few": ({"at": ...}, "f takes 5 arguments \\(x, y, at, a, n\\); got 4"),
     "too many": ({"more": 1}, "f takes 5 arguments \\(x, y, at, a, n\\); got 6"),
@@ -112,6 +113,7 @@ WRONG = {
     "an array for a number": ({"a": ones(2)}, r"argument 4 \(float a\) takes a number; got Tensor"),
     "a fraction": ({"n": 2.5}, r"argument 5 \(int n\) takes a whole number; got float 2.5"),
     "too large": ({"n": 2**40}, r"argument 5 \(int n\): 1099511627776 does not fit into int"),
+    "one array of NumPy twice": ({"x": HOST, "y": HOST}, "f: x and y share memory and y is written; pass a copy"),
     "the same memory": ({"x": ONE, "y": ONE}, "f: x and y share memory and y is written; pass a copy"),
 }
 EXTENTS = {
@@ -282,6 +284,9 @@ ASKED = {
     "a loop": "for (int j = 0; w && j < 3; ++j) { y[i] += x[i] * x[i] * w[j]; } y[i] += x[i];",
     "another pointer": "const double* p = w; y[i] = x[i]; if (p != NULL) y[i] *= *p;",
     "shared memory": "y[i] = x[i]; if (w) { __shared__ double s[4]; s[i] = w[i]; __syncthreads(); y[i] *= s[3 - i]; }",
+    "a pointer or none": "const double* q = w ? w + i : nullptr; y[i] = x[i] * x[i]; if (q) y[i] *= *q;",
+    "numbers": "y[i] = x[i] * x[i]; if (w == 0) y[i] *= 2; bool has = (bool)w; int n = w ? 3 : 1;\n"
+    "if (has) y[i] *= w[i]; if (n > 2) y[i] += w[i];",
     "functions": "y[i] = x[i] * at(w, i) * other(w, i); if (w && at(w, i) > 0) y[i] *= x[i];",
     "a struct": "if (b.w) y[i] *= b.w[i]; y[i] += x[i] * x[i]; if (w) y[i] *= w[i];",
 }
@@ -309,6 +314,16 @@ def test_an_array_that_the_kernel_asks_for_may_be_missing(body):
         slopes = [(value(x + step, given) - value(x - step, given)) / 2e-6 for step in 1e-6 * np.eye(4)]
         np.testing.assert_allclose(found[0], slopes, rtol=1e-6, atol=1e-8)
         assert len(found) == 1 or (found[1] is None) == (given is None)
+
+
+def test_a_kernel_that_does_nothing_without_an_array():
+    text = "__global__ void f(const double* x, const double* w, double* y) { if (!w) return; int i = threadIdx.x;\n"
+    text += "y[i] = x[i] * w[i]; }"
+    made, x = mg.adjoint(text), np.ones(4)
+    dx, dw = made.vjp(x, None, np.zeros(4), dy=[x], grid=1, block=4)
+    assert dx.tolist() == [0] * 4 and dw is None
+    with pytest.raises(LaunchError, match="f: without w it writes to no array of floats"):
+        mg.differentiable(text)(*(mg.tensor(v, device="sim") for v in (x,)), None, mg.ones(4), grid=1, block=4)
 
 
 def test_missing_arrays_on_the_tape_and_among_the_outputs():

@@ -247,7 +247,10 @@ def test_template_arguments_and_integers_in_memory():
 
 REFUSED = {
     "float *p = i > 3 ? u : y;": "points into one of two arrays; write a branch for each",
-    "float *p = u; if (i > 3) p = y;": "p points into two arrays; use a pointer for each",
+    "float *p = u; if (i > 3) p = y;": "p points into two arrays in turn; make them one, s[2][N]",
+    "const float* p = nullptr; if (i > 3) p = u; if (p) y[i] = p[i];": "a branch alone has given this pointer an array",
+    "const float* p = nullptr; while (i > 3) { if (p) y[i] = 1; p = u; }": "p is asked for ahead of this; keep",
+    "float *p = u; if (i > 3) p = nullptr;": "p becomes nullptr here; keep in a bool whether it counts",
     "double* p = (double*)u;": "a pointer to float is cast to double*, another type of element",
     "int* p = (int*)y; p[i] = 3;": "write the target of the assignment as a variable or as an element",
     "__shared__ float s[4][4]; y[i] = s[i];": "an array or a pointer stands here in place of a number",
@@ -258,7 +261,7 @@ REFUSED = {
     "float4 v; y[i] = v.q;": "float4 has no member q; it has x, y, z, w",
     "float2 v = make_float2(1, 2); v = v * v;": "* of float2 and float2 is not defined in this file",
     "extern __shared__ float s[]; extern __shared__ float t[];": "s and t are the same memory",
-    "float* rows[3];": "rows is an array of pointers, which is outside the subset",
+    "float* rows[3];": "rows is an array of pointers; choose between their elements",
     "y[i] = M(1);": "the macro M takes 2 arguments; got 1",
     "float s = 1; auto g = [t = 2 * s](float v) { return v * t; }; y[i] = g(2);": "copy its value to a const variable",
     "float s[2] = {1, 2}; auto g = [=](float v) { return v * s[0]; }; y[i] = g(2);": "the lambda has a copy of s",

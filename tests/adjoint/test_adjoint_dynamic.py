@@ -26,11 +26,23 @@ RIGHT = {
     "y[i] = f[n[i]] * x[i] * x[n[i]] * (*(int*)&f[i] > 0 ? 2 : 3);",
     "bytes used again after a barrier": f"{RAW}double* s = (double*)raw; int* n = (int*)(s + 4); n[i] = 7 - i;\n"
     "__syncthreads(); int k = n[7 - i]; __syncthreads(); s[i] = x[i]; __syncthreads(); y[i] = s[7 - i] * x[k];",
+    "an offset that grows": f"{RAW}size_t at = 0; double* s = (double*)(raw + at); at += blockDim.x * sizeof(double);\n"
+    f"int* n = (int*)(raw + at);{USE}",
+    "a pointer that moves": f"{RAW}char* p = raw; double* s = (double*)p; p += 64; int* n = (int*)p;{USE}",
+    "a function that moves a pointer": f"{RAW}char* p = raw; double* s = carve<double>(p, 8);\n"
+    f"int* n = carve<int>(p, 8);{USE}",
+    "an object that becomes a pointer": f"double* s = SharedMemory<double>();{USE.replace('n[', 'N[')}",
 }  # fmt: skip
+OBJECTS = (
+    "template <class T> struct SharedMemory { __device__ operator T*() { extern __shared__ int m[]; return (T*)m; } "
+    "__device__ operator const T*() const { extern __shared__ int m[]; return (T*)m; } }; "
+    "template <class T> __device__ T* carve(char*& p, int n) { T* own = (T*)p; p += n * sizeof(T); return own; } "
+    "__shared__ int N[8]; "
+)
 
 
 def text(body):
-    called = "__device__ void put(double* s, int* n, int i, double v) { s[i] = v * v; n[i] = i + 1; }"
+    called = OBJECTS + "__device__ void put(double* s, int* n, int i, double v) { s[i] = v * v; n[i] = i + 1; }"
     return f"{called}\n__global__ void f(const double* x, double* y) {{ int i = threadIdx.x;\n{body}\n}}"
 
 
@@ -54,7 +66,7 @@ def test_right(body):
 
 REFUSED = {
     f"{RAW}double* s = (double*)raw; int* n = (int*)s;{USE}": "3:66: raw has numbers of double here, and is cast",
-    f"{SHARED}int* n = (int*)s;{USE}": "3:40: s has numbers of double here, and is cast to int*; give each type bytes",
+    f"{SHARED}int* n = (int*)s;{USE}": "3:26: s is used as int and as another type; give each type bytes",
     f"{SHARED}int* n = (int*)&s[8]; s[i] = x[i]; y[i] = n[i];": "3:26: s is read as int, and nothing is stored in it",
 }
 

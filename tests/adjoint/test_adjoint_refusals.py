@@ -62,8 +62,8 @@ BODIES = {
     "atomicCAS(&n, 0, 1);": "4:1: atomicCAS has no derivative rule here, and is no __device__ function; o",
     "#pragma once": "4:1: of pragmas only #pragma unroll",
     "if (threadIdx.x < 3) __syncthreads();": "4:22: __syncthreads() that only some threads reach",
-    "if (threadIdx.x > 3) return; __syncthreads();": "4:30: __syncthreads() that only some threads reach: a condition "
-        "around it or a jump before it differs between threads. Leave out the return, and put the statements between",
+    "__syncthreads(); if (threadIdx.x > 3) return; __syncthreads();": "4:47: __syncthreads() that only some threads "
+        "reach: a condition around it or a jump before it differs between threads. Leave out the return, and put the",
     "for (int i = 0; i < threadIdx.x; ++i) __syncthreads();": "4:39: __syncthreads() that only some",
     "while (true) { if (x[threadIdx.x] > 0) break; __syncthreads(); }": "4:47: __syncthreads() that only some",
     "for (int r = 0; r < 3; ++r) { __syncthreads(); if (n) { y[0] = a; } else if (threadIdx.x > r) break; }":
@@ -286,7 +286,6 @@ __global__ void f(const float* x, float* y, int n) {
     y[threadIdx.x] = sum;
 }""")
     x = np.ones(4, "float32")
-    with pytest.warns(
-        UserWarning, match=r"f has a problem, so its gradients may be wrong, too: f.cu\(4\): uninitialised: .*sum"
-    ):
+    why = r"f has a problem, so its gradients may be wrong, too: f.cu\(4\): uninitialised: .*sum"
+    with pytest.warns(UserWarning, match=why):
         made.vjp(x, 0 * x, 4, dy=[x], grid=1, block=4)

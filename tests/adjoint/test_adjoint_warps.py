@@ -40,6 +40,9 @@ FORMS = {
     "__shfl_sync(~0u, v, i * 5 % (blockDim.x < 32 ? blockDim.x : 32)) + __shfl_sync(~0u, v, i + 1, 8) * "
     "__shfl_up_sync(~0u, v, 2, 16) * __shfl_down_sync(~0u, v, 3, 4);",
     "a block": "double v = block_sum(x[i] * x[i]); if (i == 0) y[0] = v * x[0]; else y[i] = x[i];",
+    "reductions by functions": f"{TILE} auto times = [](double a, double b) {{ return a * b; }};\n"
+    "double p = cg::reduce(tile, x[i], times);\n"
+    "y[i] = p * cg::reduce(tile, x[i] * p, [](double a, double b) { return a > b ? a : b; });",
     "loops of warps": "double s = 0; for (int r = i / 32; r < 4; r += 2) { double v = warp_sum(x[i] * x[r]); "
     "if (i % 32 == 0) s += v * v; } y[i] = s;",
     "a tile": f"{TILE} double v = x[i]; for (int d = tile.size() / 2; d > 0; d /= 2) v += tile.shfl_xor(v * x[i], d);\n"
@@ -84,7 +87,7 @@ def test_a_loop_of_lanes_is_refused():
 
 REFUSED = {
     "auto t = cg::tiled_partition(cg::this_thread_block(), i);": "is not known here; write 4, 8, 16 or 32",
-    f"{TILE} y[i] = cg::reduce(tile, x[i], [](double a, double b) {{ return a * b; }});": "write another operator as",
+    f"{TILE} y[i] = cg::reduce(tile, x[i], block);": "write another operator as",
     "cg::this_grid().sync(); y[i] = x[i];": "launch what stands ahead of it and behind it as two kernels",
     "auto t = cg::coalesced_threads(); y[i] = x[i] * t.size();": "only the running kernel knows the threads of this g",
 }

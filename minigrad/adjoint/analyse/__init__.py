@@ -40,6 +40,7 @@ class KernelFacts:
     active: set[str]  # variables and arrays that carry derivatives
     flow: list[Stmt]  # the body without returns
     names: Names
+    returned: bool = False  # some threads return ahead of the barriers
     dropped: set[str] = field(default_factory=set)  # arrays whose stores the forward sweep omits: no read follows them
     final: set[str] = field(default_factory=set)  # outputs each of whose elements is stored once and never read
     first: set[int] = field(default_factory=set)  # ids of the stores before which nothing touches the array
@@ -99,11 +100,11 @@ def analyse(file: KernelFile, wrt: Sequence[str]) -> KernelFacts:
     for name, e in file.formulas.items():
         if (value := evaluate(e, file.values)) is not None:
             file.values[name] = value
-    check_barriers(file, divergence)
+    returned = check_barriers(file, divergence)
     check_shuffles(file)
     active, flow = dataflow.active(kernel, wrt), structured(kernel.body, ("return",))
     check_clocks(file, active & dataflow.reachable(kernel, wrt))
-    facts = KernelFacts(file, kernel, active, flow, Names({*kernel.declared, *file.tokens.words}))
+    facts = KernelFacts(file, kernel, active, flow, Names({*kernel.declared, *file.tokens.words}), returned)
     facts.uniform = {*divergence.uniform, *file.values}
     facts.converged = facts.uniform | Divergence(kernel, control=False).uniform
     seen = dataflow.read(kernel.body)  # along an axis that the kernel ignores there is one thread and one block

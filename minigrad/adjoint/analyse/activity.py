@@ -142,6 +142,8 @@ def _chosen(e: Expr, data: set[str], watched: set[str]) -> bool:
 def check_clocks(file: KernelFile, active: set[str]) -> None:
     """Reject a value that has a derivative and depends on a clock, which the adjoint reads at another time."""
     body = file.kernel.body
+    if not dataflow.read(body) & {*ast.CLOCKS}:
+        return
     for s in flatten(body):
         if (clocks := dataflow.names_in(own_expressions(s)) & {*ast.CLOCKS}) and (
             timed := dependents(body, clocks) & active

@@ -1,7 +1,8 @@
 """Index expressions as polynomials; the thread that an index determines, as a number in a mixed radix."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from math import gcd, prod
 from typing import Any, NamedTuple
 
@@ -89,7 +90,10 @@ def polynomial(e: Expr) -> Polynomial | None:
     return None
 
 
-def offsets(indices: list[Expr]) -> tuple[Polynomial, list[int]] | None:
+Offsets = tuple[Polynomial, list[int]] | None
+
+
+def offsets(indices: list[Expr]) -> Offsets:
     """The unit, and the multiple of it by which each index differs from the first one; None without such a unit."""
     known = [p for p in map(polynomial, indices) if p is not None]
     gaps = [p - known[0] for p in known]
@@ -119,9 +123,9 @@ class IndexRow(NamedTuple):
     room: int
 
 
-def row(indices: list[Expr]) -> IndexRow | None:
-    """The shortest row with all these indices; None if there is none."""
-    if (found := offsets(indices)) is None:
+def row(indices: list[Expr], found: Offsets) -> IndexRow | None:
+    """The shortest row with all these indices, by their offsets; None if there is none."""
+    if found is None:
         return None
     unit, multiples = found
     least = min(multiples)
@@ -309,8 +313,11 @@ class IndexFacts:
     def copied(self, **new: Any) -> "IndexFacts":
         """A copy that can be extended; `limits` stays shared."""
         bounds = {name: list(known) for name, known in self.upper_bounds.items()}
-        made = replace(self, upper_bounds=bounds, ranges=dict(self.ranges), sums=dict(self.sums), **new)
+        made = copy(self)
+        made.upper_bounds, made.ranges, made.sums = bounds, dict(self.ranges), dict(self.sums)
         made.block_uniform, made.pinned = set(self.block_uniform), set(self.pinned)
+        for name, value in new.items():
+            setattr(made, name, value)
         return made
 
     def assume(self, e: Expr) -> None:

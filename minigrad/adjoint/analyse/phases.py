@@ -1,16 +1,19 @@
 """Barriers: the phases between them, and the branches in which the threads of a block diverge."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 
 from minigrad.adjoint.analyse.indices import EXTENTS, IDS
 from minigrad.adjoint.analyse.trip_counts import count
 from minigrad.adjoint.frontend.file import KernelFile
-from minigrad.adjoint.language.ast import JUMPS, Barrier, Binary, Expr, For, Function, If, Name, Stmt, Target
-from minigrad.adjoint.language.control_flow import leaves
+from minigrad.adjoint.language.ast import JUMPS, Barrier, Binary, Declare, Expr, For, Function, If, Name, Stmt, Target
+from minigrad.adjoint.language.control_flow import ends, leaves
 from minigrad.adjoint.language.dataflow import (
     accesses,
+    assigned_once,
     has_barrier,
     has_shuffle,
+    names_used,
     own_reads,
     own_updates,
     own_writes,
@@ -21,8 +24,8 @@ from minigrad.adjoint.language.rewrite import (
     ONE,
     ZERO,
     bodies,
+    constant,
     flatten,
-    numeric_value,
     own_expressions,
     replace_parts,
     with_header,
@@ -32,12 +35,19 @@ Use = tuple[str, str, frozenset | None]  # array; read, write or add; the indice
 
 
 class Phases:
-    """The phases of a body by number, and the edges between those that no barrier separates."""
+    """The phases of a body by number, and the edges between those that no barrier separates.
 
-    def __init__(self, body: list[Stmt], values: dict[str, int], fixed: dict[str, Expr], conditions: dict[str, Expr]):
-        self.values, self.fixed = values, fixed
+    memory: the arrays whose uses are recorded.
+    """
+
+    def __init__(
+        self, body: list[Stmt], values: dict[str, int], fixed: dict[str, Expr], conditions: dict[str, Expr],
+        memory: Set[str] = frozenset(),
+    ):  # fmt: skip
+        self.values, self.fixed, self.memory = values, fixed, memory
         self.axes = [a for a in "xyz" if conditions.get(f"blockDim.{a}") != ONE]
         self.flow: list[set[int]] = [set()]
+        self.reached: dict[int, frozenset[int]] = {}  # from a phase, before the next barrier
         self.starts = [0]  # the phases that begin at a barrier, or with the kernel
         self.of: dict[int, int] = {}  # the phase of a statement, by its id
         self.writes: list[tuple[int, int, set[str]]] = []  # in order: place and phase of a statement, names it writes
@@ -59,7 +69,9 @@ class Phases:
                 self.record(s, phase, {})
                 continue
             self.enter(s, phase)
-            if isinstance(s, Barrier):
+            if isinstance(s, Barrier) and s.warp:  # other warps may be ahead of it, or behind it
+                phase = self.new(phase)
+            elif isinstance(s, Barrier):
                 before, phase = phase, self.new()
                 self.starts.append(phase)
                 self.barriers.append((body, s, before, phase))
@@ -100,8 +112,11 @@ class Phases:
                 self.record(t, phase, inside)
 
     def record_own(self, s: Stmt, phase: int, equal: dict[Expr, str]) -> None:
-        found = {(target_name(x), kind, self.owner(x, equal)) for kind, x in accesses(s)}
-        self.uses.setdefault(phase, set()).update(found)
+        if self.memory.isdisjoint(own_reads(s)) and self.memory.isdisjoint(own_writes(s)):
+            return
+        found = [(target_name(x), kind, x) for kind, x in accesses(s)]
+        uses = ((name, kind, self.owner(x, equal)) for name, kind, x in found if name in self.memory)
+        self.uses.setdefault(phase, set()).update(uses)
 
     def owner(self, e: Target, equal: dict[Expr, str]) -> frozenset | None:
         """The axis of threadIdx in each index, if together they identify one thread of the block."""
@@ -111,18 +126,24 @@ class Phases:
         found = frozenset((n, a) for n, a in axes if a)
         return found if {a for _, a in found} >= set(self.axes) else None
 
-    def before_barrier(self, start: int) -> set[int]:
+    def before_barrier(self, start: int) -> frozenset[int]:
         """The phases that a thread may reach from this one before the next barrier."""
-        found, left = {start}, [start]
-        while left:
-            new = self.flow[left.pop()] - found
-            found |= new
-            left += new
-        return found
+        if start not in self.reached:
+            self.reached[start] = _reached(self.flow, start)
+        return self.reached[start]
 
     def concurrent(self, phase: int) -> set[int]:
         """The phases that other threads may execute at the same time."""
-        return set().union(*(found for found in map(self.before_barrier, self.starts) if phase in found))
+        starts = _reached(self.backward(), phase).intersection(self.starts)
+        return set().union(*map(self.before_barrier, starts))
+
+    def backward(self) -> list[set[int]]:
+        """The phases ahead of each that no barrier separates from it."""
+        made: list[set[int]] = [set() for _ in self.flow]
+        for phase, ways in enumerate(self.flow):
+            for after in ways:
+                made[after].add(phase)
+        return made
 
     def changing(self, statements: Sequence[Stmt]) -> set[str]:
         """The names that a thread may write after one of these statements and before another, with no barrier between.
@@ -144,22 +165,32 @@ class Phases:
             )
         )
 
-    def drop_barriers(self, memory: set[str]) -> None:
-        """Remove each barrier between accesses of which no two conflict in this memory.
+    def drop_barriers(self) -> None:
+        """Remove each barrier between accesses of which no two conflict.
 
         Barriers that the kernel does not have come first; of these one in a loop before the one ahead of it.
         """
         own = [b for b in self.barriers if isinstance(b[1], Barrier) and b[1].added]
+        ahead = self.backward()
         for body, barrier, before, after in [*reversed(own), *(b for b in self.barriers if b not in own)]:
-            earlier = self.uses_in(p for p in range(len(self.flow)) if before in self.before_barrier(p))
-            later = self.uses_in(self.before_barrier(after))
-            if not any(a[0] in memory and _conflict(a, b) for a in earlier for b in later):
+            earlier, later = (self.uses_in(_reached(*way)) for way in ((ahead, before), (self.flow, after)))
+            if not any(_conflict(a, b) for a in earlier for b in later):
                 body[:] = [s for s in body if s is not barrier]
                 self.flow[before].add(after)
+                ahead[after].add(before)
                 self.starts.remove(after)
 
     def uses_in(self, phases: Iterable[int]) -> set[Use]:
         return set().union(*(self.uses.get(p, set()) for p in phases))
+
+
+def _reached(flow: list[set[int]], start: int) -> frozenset[int]:
+    found, left = {start}, [start]
+    while left:
+        new = flow[left.pop()] - found
+        found |= new
+        left += new
+    return frozenset(found)
 
 
 def _conflict(a: Use, b: Use) -> bool:
@@ -175,26 +206,44 @@ class Divergence:
     """
 
     def __init__(self, function: Function, control: bool = True):
-        self.control = control
+        self.control, self.fixed = control, assigned_once(function.body)
+        self.loops: dict[int, dict[str, str]] = {}  # by id of a statement: loop variables around it, each by a name
+        counts = Counter(s.variable for s in flatten(function.body) if isinstance(s, For))
+        self.enter(function.body, {}, {name for name, count in counts.items() if count > 1})
         self.local = {d.name for d in function.declared.values() if not d.shared}
         self.varying, size = {*IDS[:3]}, 0
         while size != (size := len(self.varying)):
             self.spread(function.body, False)
         names = {p.name for p in function.params if not p.pointer}
         names |= {n for n, d in function.declared.items() if not d.dims}
-        self.uniform = {*names, *IDS, *EXTENTS.values()} - self.varying
+        self.uniform = {*names, *IDS, *EXTENTS.values()} - {n.partition("@")[0] for n in self.varying}
+
+    def enter(self, body: list[Stmt], around: dict[str, str], several: set[str]) -> None:
+        """Tell the variables of `several` loops with one name apart."""
+        for s in body:
+            here = around
+            if isinstance(s, For) and s.variable in several:
+                here = {**around, s.variable: f"{s.variable}@{len(self.loops)}"}
+            if here:
+                self.loops |= {id(one): here for one in with_header(s)}
+            for inner in bodies(s):
+                self.enter(inner, here, several)
+
+    def apart(self, s: Stmt, names: Set[str]) -> Set[str]:
+        here = self.loops.get(id(s))
+        return {here.get(n, n) for n in names} if here else names
 
     def spread(self, body: list[Stmt], divergent: bool) -> None:
         """Mark variables assigned varying values, or assigned by some threads only (`divergent`)."""
         for s in body:
             inside = self.control and (divergent or self.diverges(s))
             for one in with_header(s):
-                if inside or self.reads(one) & self.varying:
-                    self.varying |= own_writes(one) & self.local
+                if inside or self.apart(one, self.reads(one)) & self.varying:
+                    self.varying |= self.apart(one, own_writes(one) & self.local)
             for inner in bodies(s):
                 self.spread(inner, inside)
 
-    def reads(self, s: Stmt) -> set[str]:
+    def reads(self, s: Stmt) -> Set[str]:
         return own_reads(s)
 
     def names(self, e: Expr) -> Set[str]:
@@ -202,8 +251,9 @@ class Divergence:
 
     def diverges(self, s: Stmt) -> bool:
         """True where threads take different sides of a branch, or leave a loop after different trip counts."""
-        varies = isinstance(s, If | For) and not self.names(s.condition).isdisjoint(self.varying)
-        return varies or (isinstance(s, For) and self._has_divergent_jump(s.body))
+        if isinstance(s, If | For) and self.apart(s, self.names(s.condition)) & self.varying:
+            return True
+        return isinstance(s, For) and self._has_divergent_jump(s.body)
 
     def _has_divergent_jump(self, body: list[Stmt]) -> bool:
         branches = [s for s in body if isinstance(s, If) and leaves([s], JUMPS)]
@@ -211,19 +261,27 @@ class Divergence:
 
 
 class WarpDivergence(Divergence):
-    """The same for the threads of a warp: threadIdx.x / 32 is one number for all of them."""
+    """The same for the threads of a warp: threadIdx.x / 32 is one number for all of them, and so is threadIdx.x < 32.
 
-    def reads(self, s: Stmt) -> set[str]:
+    There is no such number where a block has several axes.
+    """
+
+    def __init__(self, function: Function):
+        self.flat = not any(f"threadIdx.{a}" in names for a in "yz" for names in map(own_reads, flatten(function.body)))
+        super().__init__(function)
+
+    def reads(self, s: Stmt) -> Set[str]:
         return own_updates(s).union(*map(self.names, own_expressions(s)))
 
     def names(self, e: Expr) -> Set[str]:
-        return replace_parts(e, lambda x: ZERO if _is_warp(x) else None).names
+        return replace_parts(e, lambda x: ZERO if self.flat and self.is_warp(x) else None).names
 
-
-def _is_warp(e: Expr) -> bool:
-    if not isinstance(e, Binary) or not isinstance(e.left, Name) or e.left.name != "threadIdx.x":
-        return False
-    return (e.op, numeric_value(e.right)) in {("/", 32.0), (">>", 5.0)}
+    def is_warp(self, e: Expr) -> bool:
+        if not isinstance(e, Binary) or thread_axis(self.fixed, e.left) != "x" or (n := constant(e.right)) is None:
+            return False
+        if e.op in ("<", ">=", "<=", ">"):
+            return (n + (e.op in ("<=", ">"))) % 32 == 0
+        return (e.op, n) in {("/", 32), (">>", 5)}
 
 
 def check_shuffles(file: KernelFile) -> None:
@@ -232,10 +290,9 @@ def check_shuffles(file: KernelFile) -> None:
     Their iterations are reversed: the last one of a thread would meet an earlier one of another.
     """
     body = file.kernel.body
-    if not has_shuffle(body):
+    if not any(isinstance(s, For) and has_shuffle(s.body) for s in flatten(body)):
         return
-    flat = not any(f"threadIdx.{a}" in names for a in "yz" for names in map(own_reads, flatten(body)))
-    divergence = (WarpDivergence if flat else Divergence)(file.kernel)
+    divergence = WarpDivergence(file.kernel)
 
     def visit(body: list[Stmt]) -> None:
         for s in body:
@@ -250,25 +307,55 @@ def check_shuffles(file: KernelFile) -> None:
     visit(body)
 
 
-def check_barriers(file: KernelFile, divergence: Divergence) -> None:
-    """Reject barriers that some threads of a block might not reach."""
+def check_barriers(file: KernelFile, divergence: Divergence) -> bool:
+    """Reject barriers that some threads of a block, or a warp, might not reach; True if threads return ahead of them.
 
-    around = "Move it out."
+    Threads that have returned do not count at a barrier. In the adjoint they skip all that lies behind, up to the end.
+    """
+    kernel, around = file.kernel, "Move it out."
     ahead = "Leave out the return, and put the statements between barriers that those threads shall not run into an if."
+    warps, returns = WarpDivergence(kernel), leaves(kernel.body, ("return",))
 
-    def visit(body: list[Stmt], advice: str) -> None:
-        for s in body:
-            if isinstance(s, Barrier) and advice:
-                raise file.error(
-                    s.place, "__syncthreads() that only some threads reach: a condition around it or a jump before it "
-                    f"differs between threads. {advice}"
-                )  # fmt: skip
+    def visit(body: list[Stmt], advice: str, of_warp: str) -> bool:
+        returned = False
+        for n, s in enumerate(body):
+            if isinstance(s, Barrier):
+                s.warp = s.warp and bool(advice)  # where all threads come by, it may be one of the block
+                what, why = ("__syncwarp()", of_warp) if s.warp else ("__syncthreads()", advice)
+                if why:
+                    raise file.error(
+                        s.place, f"{what} that only some threads reach: a condition around it or a jump before it "
+                        f"differs between threads. {why}"
+                    )  # fmt: skip
             for inner in bodies(s):
-                visit(inner, advice or (around if divergence.diverges(s) else ""))
-            if isinstance(s, If) and divergence.diverges(s) and leaves([s], ("return",)):
-                advice = advice or ahead
+                visit(
+                    inner,
+                    advice or (around if divergence.diverges(s) else ""),
+                    of_warp or (around if warps.diverges(s) else ""),
+                )
+            if returns and _returns_apart(s, divergence):
+                if body is kernel.body and _leaves_at_once(kernel, n):
+                    returned |= has_barrier(body[n:])
+                else:
+                    advice, of_warp = advice or ahead, of_warp or (ahead if _returns_apart(s, warps) else "")
+        return returned
 
-    visit(file.kernel.body, "")
+    returned = visit(kernel.body, "", "")
     for s in flatten(s for function in file.functions.values() for s in function.body):
         if isinstance(s, Barrier):
             raise file.error(s.place, "__syncthreads() inside a device function is outside the subset.")
+    return returned
+
+
+def _returns_apart(s: Stmt, divergence: Divergence) -> bool:
+    """True where some threads return in a statement, and others do not."""
+    inside = (t for t in flatten([s]) if isinstance(t, If | For) and leaves([t], ("return",)))
+    return any(map(divergence.diverges, inside))
+
+
+def _leaves_at_once(kernel: Function, n: int) -> bool:
+    """True for `if (i >= n) return;` ahead of all barriers and of all that touches shared memory."""
+    s, shared = kernel.body[n], {d.name for d in kernel.declared.values() if d.shared}
+    before = [t for t in kernel.body[: n + 1] if not (isinstance(t, Declare) and t.shared)]
+    apart = not has_barrier(before) and shared.isdisjoint(names_used(before))
+    return apart and isinstance(s, If) and not s.orelse and ends(s.then)

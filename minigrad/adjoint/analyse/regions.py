@@ -290,8 +290,9 @@ def filled(facts: KernelFacts, s: ast.For, array: str) -> list[Fill] | None:
     and the largest block that stays inside the array fills it, each launch is checked.
     """
     found = touches(s.body, array) if array in facts.function.declared else []
-    if not found or not found[0].stores:
-        return None
+    of_warp = any(isinstance(t, ast.Barrier) and t.warp for t in flatten([s]))
+    if not found or not found[0].stores or (facts.function.declared[array].shared and (of_warp or facts.returned)):
+        return None  # other threads of the block may not store
     fill = Fill(facts.function.declared[array], s.place.words, tuple(found), facts.fixed, facts.file.values)
     implied = {a: _implied(facts, fill, a) for a in fill.axes}
     for wanted in _blocks(facts, implied):

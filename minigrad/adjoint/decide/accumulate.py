@@ -3,13 +3,13 @@
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
-from minigrad.adjoint.analyse.indices import IndexFacts, IndexRow, offsets, row
+from minigrad.adjoint.analyse.indices import IndexFacts, IndexRow, Offsets, offsets, row
 from minigrad.adjoint.analyse.phases import Phases
 from minigrad.adjoint.analyse.regions import Cover, cover
 from minigrad.adjoint.decide import Choice
 from minigrad.adjoint.language import ast, rewrite
 from minigrad.adjoint.language.ast import BYTES, Expr, Stmt, walk
-from minigrad.adjoint.language.dataflow import always_read, inline, is_sum, names_in, target_name, written
+from minigrad.adjoint.language.dataflow import always_read, has_barrier, inline, is_sum, names_in, target_name, written
 from minigrad.adjoint.language.printer import expression
 from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, flatten, negative, plus, times
 
@@ -65,6 +65,7 @@ class Accumulate:
         """Rewrite the sums of a body. Returns the rows of the decision table."""
         self.visit(body, facts)
         self.phases = phases
+        self.warps = has_barrier(body, True)  # which wait for one another alone: a small block is not what is meant
         self.uniform = facts.uniform | facts.block_uniform
         self.passed_on = {name for s in flatten(body) if isinstance(s, ast.CallStmt) for name in s.writes}
         choices = []
@@ -76,12 +77,13 @@ class Accumulate:
 
     def groups(self, sites: list[SumSite], phases: Phases) -> list[list[SumSite]]:
         """Sites in groups that barriers separate."""
-        groups: list[list[SumSite]] = []
+        groups: list[tuple[list[SumSite], set[int]]] = []  # each with its phases
         for site in sites:
-            here = phases.concurrent(phases.of[id(site.statement)])
-            near = [g for g in groups if any(phases.of[id(other.statement)] in here for other in g)]
-            groups = [g for g in groups if g not in near] + [[*(s for g in near for s in g), site]]
-        return groups
+            here = phases.concurrent(phase := phases.of[id(site.statement)])
+            near = [g for g in groups if not here.isdisjoint(g[1])]
+            joined = [*(s for g, _ in near for s in g), site], {phase}.union(*(p for _, p in near))
+            groups = [g for g in groups if g not in near] + [joined]
+        return [g for g, _ in groups]
 
     def visit(self, body: list[Stmt], facts: IndexFacts, branch: tuple[ast.If, IndexFacts] | None = None) -> None:
         """Collect the sites; the rows of elements that the kernel stores, which no other thread may touch meanwhile."""
@@ -100,12 +102,12 @@ class Accumulate:
         owned = self.owner_limits(sites, self.arrays[array]) if "plain sums" in self.enabled else None
         if owned is None or array in self.passed_on:
             return self.atomics(array, sites)
-        limits, elements = owned
+        limits, elements, places = owned
         facts.limits.update(limits)
         why, rows = f"the index belongs to one thread of the {'block' if self.arrays[array] else 'grid'}", []
         # The sums to each element of a row: its index may be written in several ways.
         apart: dict[int, list[SumSite]] = {}
-        for n, site in zip(self.places(sites) if elements else [0] * len(sites), sites, strict=True):
+        for n, site in zip(places, sites, strict=True):
             apart.setdefault(n, []).append(site)
         several = apart.values() if "first stores" in self.enabled else ()
         first = [own[0] for own in several if self.store_first(array, own, elements)]
@@ -123,12 +125,13 @@ class Accumulate:
         contended, sums = len(sites) == 1 and sites[0].from_table, "warp sums" in self.enabled
         shares = f"threads of the {'block' if shared else 'grid'} may share the element"
         obstacles = [self.obstacle(site, shared, shares) for site in sites]
+        several = f"sums go to {len({site.target.indices for site in sites})} indices, and two of them may be equal"
+        if array in self.passed_on:
+            several = "a function called by the kernel also adds to the array"
         for site, why in zip(sites, obstacles, strict=True):
             warp = sums and not names_in(site.target.indices) - self.converged
-            if array in self.passed_on:
-                why = "a function called by the kernel also adds to the array"
-            elif not any(obstacles):
-                why = f"sums go to {len({s.target.indices for s in sites})} indices, and two of them may be equal"
+            if array in self.passed_on or not any(obstacles):
+                why = several
             why = why or shares
             how = f"{'shared' if shared else 'global'} atomic"
             by = "warp_add" if warp else "atomicAdd"
@@ -148,41 +151,40 @@ class Accumulate:
         alone = site.facts.unique(site.target.indices, shared) is not None
         return "" if alone else site.facts.asked.gave_up or shares
 
-    def owner_limits(self, sites: list[SumSite], shared: bool) -> tuple[dict[str, Expr], IndexRow | None] | None:
+    def owner_limits(
+        self, sites: list[SumSite], shared: bool
+    ) -> tuple[dict[str, Expr], IndexRow | None, list[int]] | None:
         """The limits of the launch within which no two threads share an element of these sites; None if they may.
 
-        Next to them the row of a thread's elements, where the sites have several indices.
+        Next to them the row of a thread's elements, where the sites have several indices, and each site's place in it.
         """
-        low, elements = sites[0].target.indices, None
+        low, elements, places = sites[0].target.indices, None, [0] * len(sites)
         if len({site.ranges for site in sites}) > 1:
             return None  # an index unique in one loop may be another thread's in the other
         if len(low) > 1:  # common indices identify the thread, whatever the others are
             low = tuple(e for n, e in enumerate(low) if all(site.target.indices[n] == e for site in sites))
         elif any(site.target.indices != low for site in sites):
-            elements = row(self.along_row(sites))
-            if elements is None:
+            indices, found_places = self.along_row(sites)
+            elements = row(indices, found_places)
+            if elements is None or found_places is None:
                 return None
-            low = (elements.low,)
+            low, places = (elements.low,), found_places[1]
         changing = self.phases.changing([site.statement for site in sites]) if shared else ()
         found = [site.facts.unique(low, shared, elements, changing) for site in sites]
         limits = {name: e for needed in found if needed for name, e in needed.items()}
-        return None if None in found else (limits, elements)
+        if None in found or (shared and limits and self.warps):
+            return None
+        return limits, elements, places
 
-    def places(self, sites: list[SumSite]) -> list[int]:
-        """The place of each sum's element in the row of all of them."""
-        found = offsets(self.along_row(sites))
-        assert found, "they make a row"
-        return found[1]
-
-    def along_row(self, sites: list[SumSite]) -> list[Expr]:
-        """The indices, with other names for a value replaced where that makes two of them equal: in `int j = i`."""
+    def along_row(self, sites: list[SumSite]) -> tuple[list[Expr], Offsets]:
+        """The indices, and offsets; other names for a value replaced where that makes two equal: in `int j = i`."""
         own = [site.target.indices[0] for site in sites]
         values = [inline(e, site.facts.fixed) for e, site in zip(own, sites, strict=True)]
         near, far = offsets(own), offsets(values)
         if near and far:
-            return own if equal_ones(near[1]) == equal_ones(far[1]) else values
-        known = set().union(*(site.facts.fixed for site in sites))
-        return own if near and not known & {str(name) for term in near[0] for name in term} else values
+            return (own, near) if equal_ones(near[1]) == equal_ones(far[1]) else (values, far)
+        known = set().union(*(site.facts.fixed for site in sites[:1]))
+        return (own, near) if near and not known & {n for term in near[0] for n in term} else (values, far)
 
     def row(self, site: SumSite, how: str, why: str) -> Choice:
         """A row of the table. A plain sum moves the element twice; an atomic does so in L2 or shared memory."""
@@ -291,4 +293,5 @@ def _distribution(dims: tuple[Expr, ...], axes: list[str], conditions: dict[str,
 
 def equal_ones(numbers: list[int]) -> list[int]:
     """For each number the place of the first that is equal to it."""
-    return [numbers.index(n) for n in numbers]
+    first: dict[int, int] = {}
+    return [first.setdefault(n, at) for at, n in enumerate(numbers)]

@@ -14,7 +14,7 @@ from minigrad.adjoint.decide.store_or_recompute import Tape
 from minigrad.adjoint.language import ast, dataflow, rewrite
 from minigrad.adjoint.language.ast import BYTES, Expr, Stmt, is_float, walk
 from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, flatten, minus, over, plus, times
-from minigrad.adjoint.simplify.prune import Prune
+from minigrad.adjoint.simplify.prune import Live, Prune
 
 OPERATIONS = 8  # in the time of one byte: 33e12 instructions and 4.2e12 bytes a second on an H200
 EXPENSIVE = 16  # instructions of a division or a function
@@ -111,7 +111,7 @@ class TapedLoop:
         kept = rewrite.copy_without(self.forward.body, others)
         prune = Prune(dataflow.written(kept))
         prune.after = {"break": self.states, "continue": self.states}
-        return prune.body(kept, set(self.states))[0]
+        return prune.body(kept, Live(self.states))
 
     @property
     def obstacle(self) -> str:

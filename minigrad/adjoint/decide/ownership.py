@@ -18,7 +18,7 @@ from minigrad.adjoint.language import ast, dataflow, rewrite
 from minigrad.adjoint.language.ast import BYTES, Expr, Stmt, Target, walk
 from minigrad.adjoint.language.printer import expression
 from minigrad.adjoint.language.rewrite import ONE, ZERO, bodies, flatten, plus
-from minigrad.adjoint.simplify.prune import Prune
+from minigrad.adjoint.simplify.prune import Live, Prune
 
 NONE = ast.Declare("", "int")  # in place of the declaration of an array
 COST = 32  # operations that take as long as a sum over a warp
@@ -142,7 +142,7 @@ def _slice(nest: ast.For, sums: list[ast.Assign]) -> ast.For:
     """A copy of a nest of loops, reduced to these sums."""
     results = {dataflow.target_name(s.target) for s in sums}
     others = {id(s) for s in flatten([nest]) if s not in sums and dataflow.own_writes(s) & results}
-    pruned, _ = Prune(dataflow.written([nest]) - results).body(rewrite.copy_without([nest], others), set())
+    pruned = Prune(dataflow.written([nest]) - results).body(rewrite.copy_without([nest], others), Live())
     return pruned[0]  # type: ignore[return-value]
 
 

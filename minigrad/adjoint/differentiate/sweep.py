@@ -51,7 +51,7 @@ class Sweep:
     def pair(self, s: Stmt) -> Pair:
         match s:
             case ast.Barrier():
-                return [s], [ast.Barrier(s.place)]
+                return [s], [ast.Barrier(s.place, warp=s.warp)]
             case ast.For():
                 return self.loop(s)
             case ast.If():

@@ -40,7 +40,7 @@ HOST_HEADER = re.compile(
 
 
 ACCESS = re.compile(r"\s*\b(public|private|protected)\s*[:;](?!:)")
-LIMITS = {"cfloat": r"\b(FLT|DBL)_(MAX|MIN|EPSILON)\b", "climits": r"\bU?INT_(MAX|MIN)\b"}  # constants of headers
+LIMITS = {"cfloat": "(FLT|DBL)_(MAX|MIN|EPSILON)", "climits": "U?INT_(MAX|MIN)"}  # constants of headers
 
 
 @dataclass(frozen=True)
@@ -70,34 +70,27 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
         name = unused_name(name, {e.name for e in entries})  # one gradient may be added up by two launches
         entries.append(Entry(name, tuple(parameters(file.kernel, derived, launch, body)), launch.extents))
         kernels.append(function(f'extern "C" __global__ void {name}', map(parameter, entries[-1].params), body))
-    functions = _reached(named, blank("\n".join(kernels)))
+    words = words_of(*kernels)
+    functions = _reached(named, words)
     text = "\n".join([*functions, *kernels])
-    tables = needed_tables(file, text)
-    types = needed(file, blank("\n".join([text, *tables])))
+    named = [(t.name, t.text) for t in file.tables]
+    tables = [as_numbers(file, t) for t in _reached(named, set(re.findall(r"\w+", text)) if named else set())]
+    words |= words_of(*functions, *tables)
+    order = {data(own): file.tokens.text.index(own) for own in file.definitions.values()}
+    named = [(name, data(own)) for name, own in file.definitions.items()]
+    types = [as_numbers(file, own) for own in sorted(_reached(named, words), key=order.__getitem__)]
     extents = [f"#ifndef {m}\n#define {m} {EXTENT}\n#endif" for m in file.dynamic.values() if m in text]
     tables = [t for t in [*types, *tables] if t]
     if name := min(file.tokens.redefined & set(re.findall(r"\w+", "\n".join(tables))), default=""):
         why = f"{name} has several meanings in this file, and constants or types are made of it; give each a name."
         raise file.error(file.kernel.place, why)
-    lines = needed_lines(file.tokens.head, blank("\n".join([*extents, text, *tables])))
-    limits = [f"#include <{header}>" for header, words in LIMITS.items() if re.search(words, text)]
+    lines = needed_lines(file.tokens.head, words | words_of(*extents, *types))
+    limits = [f"#include <{header}>" for header, own in LIMITS.items() if any(re.fullmatch(own, w) for w in words)]
     lines = [*(line for line in limits if line not in lines), *lines]
     head = [*sum_functions(text), "\n".join([*lines, *extents]), "\n".join(tables)]  # our macros come first
     note = f"// The adjoint of {file.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
     parts = [*head, *functions, f"{note}\n{kernels[0]}", *kernels[1:]]
     return AdjointFile("\n\n".join(filter(None, parts)) + "\n", tuple(entries), tuple(functions))
-
-
-def needed_tables(file: KernelFile, text: str) -> list[str]:
-    """The constants that a text uses, and those that these use."""
-    return [as_numbers(file, t) for t in _reached([(t.name, t.text) for t in file.tables], text)]
-
-
-def needed(file: KernelFile, text: str) -> list[str]:
-    """The definitions of the types that a text uses, and of those that these use, in the order of the file."""
-    order = {data(own): file.tokens.text.index(own) for own in file.definitions.values()}
-    named = [(name, data(own)) for name, own in file.definitions.items()]
-    return [as_numbers(file, own) for own in sorted(_reached(named, text), key=order.__getitem__)]
 
 
 def data(text: str) -> str:
@@ -148,12 +141,12 @@ def as_numbers(file: KernelFile, text: str) -> str:
     return re.sub(rf"\b(?:{'|'.join(file.namespaces)})::", "", text) if file.namespaces else text
 
 
-def needed_lines(head: list[str], text: str) -> list[str]:
-    """The directives without the host's headers and without macros that neither the text nor these lines use.
+def needed_lines(head: list[str], words: set[str]) -> list[str]:
+    """The directives without the host's headers and without macros that neither the text's words nor these lines have.
 
     A macro ahead of a file that is included may be used there.
     """
-    head = [line for line in head if "std::" in text or not HOST_HEADER.match(line)]
+    head = [line for line in head if "std" in words or not HOST_HEADER.match(line)]
     last = max((n for n, line in enumerate(head) if re.match(r'#\s*include\s*"', line)), default=-1)
     blocks: list[tuple[str, str]] = []  # the macro that each defines, and its lines
     for n, line in enumerate(head):
@@ -161,16 +154,20 @@ def needed_lines(head: list[str], text: str) -> list[str]:
         blocks.append((defined[1] if defined else "", line))
         if line == "#endif" and len(blocks) > 2 and (name := blocks[-2][0]) and blocks[-3][1] == f"#ifndef {name}":
             blocks[-3:] = [(name, "\n".join(own for _, own in blocks[-3:]))]
-    used = _reached(blocks, "\n".join([text, *(own for name, own in blocks if not name)]))
+    used = _reached(blocks, words | words_of(*(own for name, own in blocks if not name)))
     return [own for name, own in blocks if not name or own in used]
 
 
-def _reached(named: list[tuple[str, str]], text: str) -> list[str]:
-    """The texts whose names occur in a text, or in one of those, each once."""
-    words, found = set(re.findall(r"\w+", text)), set[str]()
+def words_of(*texts: str) -> set[str]:
+    return {word for text in texts for word in re.findall(r"\w+", blank(text))}
+
+
+def _reached(named: list[tuple[str, str]], words: set[str]) -> list[str]:
+    """The texts whose names are among some words, or occur in one of those, each once."""
+    words, found = set(words), set[str]()
     while more := {own for name, own in named if name in words and own not in found}:
         found |= more
-        words.update(word for own in more for word in re.findall(r"\w+", blank(own)))
+        words |= words_of(*more)
     return [own for own in dict.fromkeys(own for _, own in named) if own in found]
 
 

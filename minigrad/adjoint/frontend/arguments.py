@@ -20,6 +20,7 @@ from minigrad.adjoint.language.values import (
     Value,
     is_expression,
     is_target,
+    with_type,
 )
 from minigrad.adjoint.language.values import leaves as numbers
 
@@ -345,13 +346,12 @@ class ArgumentBinder(FileItems):
                 raise parser.error(place, f"{item.name} takes a pointer to {b.kind}, and gets one to {pointer.type}.")
             if changed and b.reference:
                 if pointer.moves is None:
-                    raise parser.error(
-                        place, f"{item.name} moves a pointer that it gets by reference; return it instead."
-                    )
+                    why = f"{item.name} moves a pointer that it gets by reference; return it instead."
+                    raise parser.error(place, why)
                 return pointer.moves
             if changed and pointer.array is not None:
                 return parser.pointer_variable(name, pointer.type, pointer, place)
-            return parser.frozen(pointer, place, name)
+            return parser.frozen(with_type(pointer, b.kind), place, name)
         reached = others is None or self.reaches(parser, value, others)  # what it refers to may change in the function
         if isinstance(value, Struct):
             if value.temporary and not b.reference:

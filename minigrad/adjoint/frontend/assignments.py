@@ -1,5 +1,6 @@
 """Parameters of functions; assignments to variables, elements, structs and pointers; the value that is returned."""
 
+from copy import copy
 from dataclasses import replace
 
 from minigrad.adjoint.frontend.declarations import DeclarationParser
@@ -10,6 +11,7 @@ from minigrad.adjoint.language.dataflow import target_name
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ZERO, assigned
 from minigrad.adjoint.language.values import (
+    NOTHING,
     Elements,
     Kind,
     Pointer,
@@ -20,6 +22,8 @@ from minigrad.adjoint.language.values import (
     is_target,
 )
 from minigrad.adjoint.language.values import leaves as numbers
+
+ONE_ARRAY = "make them one, s[2][N], and let an index that changes, k = 1 - k, choose: s[k][i]"
 
 
 class AssignmentParser(DeclarationParser):
@@ -247,9 +251,15 @@ class AssignmentParser(DeclarationParser):
         """`p = x + n`, `p += n`, `++p`."""
         if op.text == "=":
             pointer = self.pointer_to(variable.type, self.pointer(value, place), place)
+            if pointer.array is None and pointer.target is None and variable.array is not None:
+                raise self.error(place, f"{variable.name} becomes nullptr here; keep in a bool whether it counts.")
             if variable.array is None and pointer.array is not None:
                 made = self.pointer_variable(variable.name, pointer.type, pointer, place)
-                variable.array, variable.offset = made.array, made.offset
+                variable.array, variable.offset = copy(made.array), made.offset
+                perhaps = self.symbols.choices > variable.choices
+                if perhaps and variable.asked:
+                    raise self.error(place, f"{variable.name} is asked for ahead of this; keep the answer in a bool.")
+                object.__setattr__(variable.array, "maybe", perhaps)
                 declared = self.symbols.declared[made.offset.name]
                 self.hoisted.append(declared)
                 self.symbols.pending = [s for s in self.symbols.pending if s is not declared]
@@ -262,7 +272,7 @@ class AssignmentParser(DeclarationParser):
                 variable.array, variable.offset = made.array, made.offset
                 return Pointer(variable.array, variable.offset, moves=variable)
             if not same or pointer.array.indices != variable.array.indices:  # type: ignore[union-attr]
-                raise self.error(place, f"{variable.name} points into two arrays; use a pointer for each.")
+                raise self.error(place, f"{variable.name} points into two arrays in turn; {ONE_ARRAY}.")
             self.symbols.pending.append(ast.Assign(variable.offset, "=", pointer.offset, place))
         elif op.text in ("+=", "-="):
             self.symbols.pending.append(ast.Assign(variable.offset, op.text, self.number(value, place), place))
@@ -284,6 +294,8 @@ class AssignmentParser(DeclarationParser):
             return
         base = name.partition("[")[0]
         symbol = self.symbols.parameters.get(base)
+        if name == NOTHING:
+            return
         if symbol is None:
             why = f"{name} cannot be assigned."
         elif symbol.const:

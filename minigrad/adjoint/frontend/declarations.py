@@ -11,9 +11,10 @@ from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, common_type, is_float, unused_name
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ONE, ZERO, constant, int_value, replace_parts
+from minigrad.adjoint.language.rewrite import ONE, ZERO, chosen_number, constant, int_value, replace_parts
 from minigrad.adjoint.language.values import (
     GROUP,
+    NOTHING,
     Elements,
     Kind,
     Member,
@@ -24,8 +25,10 @@ from minigrad.adjoint.language.values import (
     Value,
     is_expression,
     is_target,
+    with_type,
 )
 
+NONE = ast.Name("", "int")  # the offset of a pointer without an array
 MOST_COPIED = 32  # elements of a member that are copied one by one
 STORAGE = ("const", "__shared__", "extern", "static", "volatile", "constexpr", "register", "__constant__")
 
@@ -36,12 +39,14 @@ class DeclarationParser(ExpressionParser):
     returns: Kind = "void"  # the type that the function being parsed returns
 
     def changes(self, name: str, start: int, stop: int) -> bool:
-        """True where a name is assigned as a whole: by =, +=, ++ and the like, or by its address."""
-        found = self.tokens.tokens
+        """True where a name is assigned as a whole: by =, +=, ++ and the like, by its address or a reference to it."""
+        found, passed = self.tokens.tokens, self.tokens.moves_pointers
         for n in range(start, stop):
             if found[n].text == name and found[n].kind == "name" and found[n - 1].text not in (".", "->"):
                 after, before = found[n + 1].text, found[n - 1].text
                 if after in (*ASSIGNMENTS, "++", "--") or before in ("++", "--"):
+                    return True
+                if passed and before in ("(", ",") and after in (",", ")"):
                     return True
                 if before == "&" and after != "[" and found[n - 2].text in ("(", ",", "=", "return"):
                     return True
@@ -118,9 +123,8 @@ class DeclarationParser(ExpressionParser):
         tokens.forbid("write a variable for each member, and not auto [...] = ...", *["["] * (kind is None))
         name = tokens.identifier("a variable's name")
         if stars > 1 or (stars and tokens.next.text == "["):
-            raise self.error(
-                name.place, f"{name.text} is an array of pointers, which is outside the subset; use indices."
-            )
+            why = f"{name.text} is an array of pointers; choose between their elements: k == 0 ? x[i] : w[i]."
+            raise self.error(name.place, why)
         if kind is None or stars or reference:
             self.initialized(name, kind, stars, reference, const)
         else:
@@ -138,8 +142,7 @@ class DeclarationParser(ExpressionParser):
         if not tokens.accept("="):
             if not stars or kind is None:
                 raise self.error(name.place, f"write a value for {name.text}: ... = ...;")
-            variable = PointerVariable(name.text, kind, None, ast.Name("", "int"))
-            scope[name.text] = variable
+            scope[name.text] = PointerVariable(name.text, kind, None, NONE, choices=self.symbols.choices)
             return
         if tokens.next.text == "[" and self.functions:
             scope[name.text] = self.functions.closure(self, name)
@@ -156,8 +159,10 @@ class DeclarationParser(ExpressionParser):
         if reference and (itself or isinstance(value, Elements | Struct)):
             scope[name.text] = self.frozen(value, name.place)
             return
+        if stars and isinstance(value, Struct) and self.conversions(value):  # operator T*()
+            value = self.method(value, self.conversions(value)[0], [], name)
         if isinstance(value, Elements | Pointer):
-            self.declare_pointer(name, self.pointer(value, name.place), const)
+            self.declare_pointer(name, with_type(self.pointer(value, name.place), kind or "void"), const)
         elif isinstance(value, Struct) and value.temporary:
             scope[name.text] = replace(value, temporary=False)
         elif isinstance(value, Struct):
@@ -170,9 +175,10 @@ class DeclarationParser(ExpressionParser):
     def declare_pointer(self, name: Token, pointer: Pointer, const: bool) -> None:
         """A pointer: its array, and its offset, in a variable of its name unless it is a number."""
         scope = self.symbols.scopes[-1]
-        if pointer.array is None and pointer.target is None:  # nullptr
-            scope[name.text] = PointerVariable(name.text, pointer.type, None, ast.Name("", "int"))
-        elif self.changes(name.text, self.tokens.at, self.body_end) and pointer.array is not None:
+        changes = self.changes(name.text, self.tokens.at, self.body_end)
+        if pointer.array is not None and pointer.array.name == NOTHING and changes:  # gets its array later
+            scope[name.text] = PointerVariable(name.text, pointer.type, None, NONE, choices=self.symbols.choices)
+        elif changes and pointer.array is not None:
             scope[name.text] = self.pointer_variable(name.text, pointer.type, pointer, name.place)
         else:
             scope[name.text] = self.frozen(pointer, name.place, name.text)
@@ -180,11 +186,8 @@ class DeclarationParser(ExpressionParser):
     def pointer_variable(self, name: str, kind: Kind, pointer: Pointer, place: Place) -> PointerVariable:
         array = pointer.array
         assert array is not None
-        array = (
-            replace(array, indices=tuple(self.simple(i, f"{name}_row", place) for i in array.indices))
-            if array.indices
-            else array
-        )
+        if array.indices:
+            array = replace(array, indices=tuple(self.simple(i, f"{name}_row", place) for i in array.indices))
         offset_type = common_type(pointer.offset.type)
         offset = self.symbols.fresh(name, offset_type, pointer.offset, place)
         return PointerVariable(name, kind, array, offset, array.const, len(self.symbols.scopes))
@@ -243,6 +246,10 @@ class DeclarationParser(ExpressionParser):
                 dims.append(self.extent(name))
             tokens.expect("]")
         if unknown and extern:
+            known = self.symbols.declared.get(name.text)
+            if known is not None and known.type == kind and name.text in self.symbols.dynamic:
+                self.symbols.scopes[-1][name.text] = known  # the same memory in another function
+                return
             dims = [self.dynamic_extent(name), *dims]
         elif unknown and tokens.next.text != "=":
             raise self.error(name.place, f"write the extent of {name.text}.")
@@ -275,7 +282,7 @@ class DeclarationParser(ExpressionParser):
 
     def converted_number(self, kind: str, value: Value, place: Place) -> Expr:
         """The number as it is stored, written as a cast where that may change a whole number."""
-        number = self.number(value, place)
+        number = self.truth(value, place) if kind == "bool" else self.number(value, place)
         if is_float(kind) or number.type == kind or (is_float(number.type) and kind == "bool"):
             return number
         least, most = ast.LIMITS.get(kind, (-inf, inf))
@@ -353,9 +360,8 @@ class DeclarationParser(ExpressionParser):
 
     def unused_base(self, base: str, kind: StructType) -> str:
         """The first of base, base_2, ... with which no name of a number of the struct is taken."""
-        taken = {*self.symbols.declared, *self.tokens.words}
         bases = chain([base], (f"{base}_{n}" for n in count(2)))
-        return next(b for b in bases if taken.isdisjoint(leaf for leaf, _, _ in kind.leaves(b, "_")))
+        return next(b for b in bases if not any(leaf in self.symbols for leaf, _, _ in kind.leaves(b, "_")))
 
     def copy_array(self, name: str, m: Member, own: Value | None, place: Place) -> Elements:  # type: ignore[override]
         """An array that is a member of a struct variable."""
@@ -367,7 +373,7 @@ class DeclarationParser(ExpressionParser):
                 self.symbols.pending.append(made)
             array = Elements(name, m.type, len(m.dims), dims=m.dims)
         else:
-            name = unused_name(name, {*self.symbols.declared, *self.tokens.words})
+            name = unused_name(name, self.symbols)
             made = ast.Declare(name, m.type, m.dims, place=place)
             self.symbols.declared[made.name] = made
             self.symbols.pending.append(made)
@@ -388,13 +394,4 @@ class DeclarationParser(ExpressionParser):
         if any(n not in self.symbols.macros for n in e.names):
             why = f"the extent of {name.text} must be a constant: a number, a macro or a const int."
             raise self.error(place, why)
-        return replace_parts(e, self.chosen_number)
-
-    def chosen_number(self, e: Expr) -> Expr | None:
-        """A choice for min and max, which are no constants to every compiler."""
-        match e:
-            case ast.Call(function="min" | "max", arguments=(a, b)):
-                a, b = (replace_parts(part, self.chosen_number) for part in (a, b))
-                test = ast.Binary("<" if e.function == "min" else ">", a, b, "bool")
-                return ast.Ternary(test, a, b, e.type)
-        return None
+        return replace_parts(e, chosen_number)

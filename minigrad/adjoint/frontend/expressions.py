@@ -26,6 +26,8 @@ from minigrad.adjoint.language.values import (
     is_expression,
     is_target,
     leaves,
+    name_of,
+    nothing_for_zero,
 )
 
 ASSIGNMENTS = CHANGES[:-2]
@@ -93,6 +95,8 @@ class ExpressionParser(CallParser):
     def binary(self, op: Token, left: Value, right: Value) -> Value:
         if isinstance(left, Struct) and isinstance(right, Struct) and op.text in "+-*/" and is_packed(left, right):
             return self.zipped(left, right, lambda a, b: ast.Binary(op.text, a, b, a.type))
+        if op.text in ("==", "!="):
+            left, right = nothing_for_zero(left, right), nothing_for_zero(right, left)
         objects = isinstance(left, Struct) or isinstance(right, Struct)
         if objects and not self.converts(f"operator{op.text}", [left, right]):
             return self.called(f"operator{op.text}", [left, right], op)
@@ -139,6 +143,9 @@ class ExpressionParser(CallParser):
             condition = self.simple(condition, "chosen", place)
             return self.zipped(yes, no, lambda a, b: ast.Ternary(condition, a, b, a.type))
         if isinstance(yes, Elements | Pointer) and isinstance(no, Elements | Pointer):
+            if (holds := known(condition)) is not None:  # w ? w + i : nullptr
+                self.symbols.pending += needed if holds else also
+                return yes if holds else no
             a, b = self.pointer(yes, place), self.pointer(no, place)
             if not (needed or also) and a.array and b.array and a.array.name == b.array.name:
                 offset = ast.Ternary(condition, a.offset, b.offset, common_type(a.offset.type, b.offset.type))
@@ -238,6 +245,7 @@ class ExpressionParser(CallParser):
             case Struct() if any(m == "operator[]" for m in value.type.methods):
                 return self.method(value, "operator[]", [index], self.tokens.next)
         what = "a pointer that points nowhere" if isinstance(value, Pointer) else "no array"
+        what = "one variable: name what lies behind it, v.y" if getattr(value, "target", None) is not None else what
         raise self.error(place, f"[ after {what}; an array takes one index for each of its axes.")
 
     def member(self, value: Value, dot: Token) -> Value:
@@ -279,17 +287,15 @@ class ExpressionParser(CallParser):
         """`&x[i]`, or the address of a variable."""
         match value:
             case ast.Index():
-                array = Elements(
-                    value.array, value.type, 1, indices=value.indices[:-1], const=self.is_const(value.array)
-                )
+                const = self.is_const(value.array)
+                array = Elements(value.array, value.type, 1, indices=value.indices[:-1], const=const)
                 known = self.symbols.declared.get(value.array)
                 columns = constant(known.dims[1]) if known is not None and len(known.dims) == 2 else None
                 if columns and len(value.indices) == 2 and all(i == ZERO for i in value.indices):
                     return Pointer(Flat(self.symbols.array(known), columns))  # type: ignore[arg-type]
                 if len(value.indices) > 1 and value.indices[-1] == ZERO and all(i == ZERO for i in value.indices):
-                    raise self.error(
-                        place, f"&{value.array}[0][0] leaves out the axes of {value.array}; give it one axis."
-                    )
+                    why = f"&{value.array}[0][0] leaves out the axes of {value.array}; give it one axis."
+                    raise self.error(place, why)
                 return Pointer(array, value.indices[-1])
             case ast.Name() | ast.Ternary() | Struct() if is_target(value):
                 origin = value.origin if isinstance(value, Struct) else None
@@ -322,11 +328,11 @@ class ExpressionParser(CallParser):
         if old:
             if isinstance(value, Pointer):
                 before = replace(
-                    value, offset=self.simple(value.offset, f"{_name(value)}_old", token.place, True), moves=None
+                    value, offset=self.simple(value.offset, f"{name_of(value)}_old", token.place, True), moves=None
                 )
             else:
                 number = self.number(value, token.place)
-                before = self.simple(number, f"{_name(number)}_old", token.place, True)
+                before = self.simple(number, f"{name_of(number)}_old", token.place, True)
         after = self.assign(value, token._replace(text=f"{token.text[0]}="), ONE, token.place)
         return before if old else after
 
@@ -384,12 +390,6 @@ class ExpressionParser(CallParser):
         if self.functions and name.text in self.functions and (path or self.symbols.lookup(name.text) is None):
             return FunctionName(name.text, path)  # type: ignore[return-value]
         return self.symbols.variable(name, of_file=bool(path))
-
-
-def _name(value: Value) -> str:
-    if isinstance(value, Pointer):
-        return value.moves.name if value.moves else "pointer"
-    return value.name.replace(".", "_") if isinstance(value, ast.Name) else "value"
 
 
 def parse_expression(text: str, variables: Iterable[str] = ()) -> Expr:

@@ -345,7 +345,7 @@ def method(parser: Any, group: Group, name: str, arguments: list[Value], token: 
         block = ast.Binary("*", _number(parser, "blockIdx", "gridDim"), threads(parser), "int")
         rank = ast.Binary("+", block, rank, "int")
     if name == "sync" and not group.grid:
-        parser.symbols.pending.append(ast.Barrier(token.place))
+        parser.symbols.pending.append(ast.Barrier(token.place, warp=group.size is not None))
         return number(0)
     if name in ("thread_rank", "size", "num_threads"):
         within = ast.Binary("%", rank, size, "int") if group.size else rank
@@ -369,18 +369,19 @@ def collective(parser: Any, arguments: list[Value], token: Token) -> Value:
     scans = token.text in SCANS
     group, value, operator = (*arguments, *[None] * 3)[:3]
     op = "+" if scans and len(arguments) == 2 else getattr(operator, "operator", None)
-    if not isinstance(group, Group) or not group.size or op is None or value is None or len(arguments) > 3:
-        raise parser.error(token.place, f"{token.text} takes a tile, a number, and plus, greater or less; "
+    size = group.size if isinstance(group, Group) else None
+    if not size or op is None or (scans and not op) or len(arguments) not in (2, 3):
+        raise parser.error(token.place, f"{token.text} takes a tile, a number, and plus, greater, less or a lambda; "
                            "write another operator as shuffles: v = f(v, tile.shfl_xor(v, distance)).")  # fmt: skip
-    total, distances = parser.number(value, token.place), [1 << n for n in range(group.size.bit_length() - 1)]
-    rank = ast.Binary("%", linear(parser), number(group.size), "int")
-    width = [] if group.size == 32 else [number(group.size)]
+    total, distances = parser.number(value, token.place), [1 << n for n in range(size.bit_length() - 1)]
+    rank, width = ast.Binary("%", linear(parser), number(size), "int"), [] if size == 32 else [number(size)]
     for distance in distances if scans else reversed(distances):
         own = total if isinstance(total, ast.Name) else parser.symbols.fresh("own", total.type, total, token.place)
         way = "__shfl_up_sync" if scans else "__shfl_xor_sync"
         other = shuffle(parser, way, [FULL, own, number(distance), *width], token)
         total = (
-            ast.Binary("+", own, other, own.type) if op == "+"
+            parser.number(parser.called_value(operator, [own, other], token), token.place) if not op
+            else ast.Binary("+", own, other, own.type) if op == "+"
             else ast.Call(op, (own, other), own.type, token.place)
         )  # fmt: skip
         if scans:  # the lanes whose prefix is complete keep it

@@ -41,7 +41,7 @@ def for_loop(parser: Any, pragma: str = "") -> list[Stmt]:
         steps = [] if tokens.next.text == ")" else _steps(parser)
         tokens.expect(")")
         text = tokens.line_since(start)
-        return loop(starts, condition, needed, steps, parser.block(), pragma, token.place, text)
+        return loop(starts, condition, needed, steps, parser.block(True), pragma, token.place, text)
 
 
 def _several(parser: Any) -> bool:
@@ -78,7 +78,7 @@ def _over_elements(parser: Any, pragma: str, place: Place, start: int) -> ast.Fo
         raise parser.error(place, "a for over all elements takes an array of known extent; count with an int.")
     tokens.expect(")")
     text = tokens.line_since(start)
-    own = unused_name(f"{name.text}_number", {*parser.symbols.declared, *tokens.words})
+    own = unused_name(f"{name.text}_number", parser.symbols)
     number, counter = ast.Name(own, "int"), ast.Declare(own, "int", value=ZERO, place=place)
     parser.symbols.declared[own] = counter
     element, scope = array.at(number, place), parser.symbols.scopes[-1]
@@ -94,7 +94,7 @@ def _over_elements(parser: Any, pragma: str, place: Place, start: int) -> ast.Fo
         parser.declare(ast.Declare(name.text, kind, value=value, place=place))
     ahead, parser.symbols.pending = parser.symbols.pending, outer
     condition = ast.Binary("<", number, array.left[0], "bool")
-    body = [*ahead, *parser.block()]
+    body = [*ahead, *parser.block(True)]
     return ast.For(counter, condition, ast.Assign(number, "+=", ONE), body, pragma, place, text)
 
 
@@ -150,12 +150,12 @@ def loop(
     if rest:
         body = with_steps(body, rest)
     if needed:
-        body, condition = [*needed, _leave(condition, place), *body], TRUE
+        body, condition = [*needed, leave(condition, place), *body], TRUE
     elif main is not None and len(parts := conjuncts(condition)) > 1:
         bound = next((e for e in parts if _bounds(e, name)), None)
         if bound is not None:
             after = [e for e in parts if e is not bound]
-            body, condition = [*(_leave(e, place) for e in after), *body], bound
+            body, condition = [*(leave(e, place) for e in after), *body], bound
     made = as_int(ast.For(main, condition, main_step, body, pragma, place, text))  # type: ignore[arg-type]
     for s in others:
         s.place, s.text = s.place or place, s.text or text
@@ -185,7 +185,7 @@ def as_int(s: ast.For) -> ast.For:
     return s
 
 
-def _leave(condition: Expr, place: Place) -> ast.If:
+def leave(condition: Expr, place: Place) -> ast.If:
     return ast.If(logical_not(condition), [ast.Jump("break", place=place)], [], place, "break")
 
 

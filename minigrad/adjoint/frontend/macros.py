@@ -1,14 +1,14 @@
-"""Names and texts that stand for numbers: macros, enumerators, literals, limits and sizes of types, formulas."""
+"""Numbers by other names: macros, enumerators, literals, limits and sizes of types, formulas; numbers in memory."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from minigrad.adjoint.frontend.symbols import SymbolTable
+from minigrad.adjoint.frontend.symbols import CHARS, FLOATS_AS, SymbolTable
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import BYTES, TYPES, Expr, Name, Number, Place, is_float
+from minigrad.adjoint.language.ast import BYTES, TYPES, Cast, Expr, Name, Number, Place, is_float
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
-from minigrad.adjoint.language.rewrite import constant, int_literal, int_value
-from minigrad.adjoint.language.values import Elements, Enum, Pointer, StructType
+from minigrad.adjoint.language.rewrite import ZERO, constant, count_up, int_literal, int_value, rescaled
+from minigrad.adjoint.language.values import Elements, Enum, Kind, Pointer, StructType
 
 
 def typed_macros(
@@ -159,3 +159,67 @@ def literal(text: str) -> ast.Number:
 def whole_numbers(named: Mapping[str, Expr | None]) -> dict[str, int]:
     """The values of the int literals among named expressions."""
     return {name: n for name, e in named.items() if isinstance(e, Number) and (n := int_value(e)) is not None}
+
+
+# --- numbers in memory ---
+
+
+def shared_as(parser: Any, kind: Kind, pointer: Pointer, place: Place) -> Pointer:
+    """A pointer into the shared memory of a launch as one to numbers of another type.
+
+    Memory of chars, or cast as a whole, takes the first type. Each further one has an array of its own, with as many
+    bytes as the launch gives, so that all keep their offsets. A byte that holds numbers of two types is rejected where
+    the offsets show it, or nothing is stored as one of these types; where indices alone show it, or offsets that
+    change, by the launch.
+    """
+    symbols, name = parser.symbols, pointer.array.name if pointer.array else ""
+    kinds = {kind} if isinstance(kind, str) else {k for _, k, _ in kind.leaves("", "_")}
+    own, whole, chars = min(kinds, default=""), symbols.parts.get(name, name), pointer.type in CHARS
+    known = whole in symbols.dynamic and whole in symbols.declared
+    if not known or len(kinds) != 1 or "real" in {*kinds, pointer.type}:
+        return pointer
+    declared = symbols.declared[whole]
+    as_bits = isinstance(kind, StructType) or pointer.type in FLOATS_AS.get(own, ())
+    untyped = declared.type in CHARS or (own != declared.type and not as_bits and pointer.offset == ZERO)
+    first = symbols.typed.setdefault(whole, own) if untyped or whole in symbols.typed else declared.type
+    if own != first and not chars and as_bits and not _begins_part(symbols, kind, pointer.offset):
+        return pointer
+    offset = rescaled(pointer.offset, BYTES[str(pointer.type)], BYTES[own])
+    start = (whole, rescaled(pointer.offset, BYTES[str(pointer.type)], 1))
+    variables = pointer.offset.names & symbols.declared.keys()  # one of the parser's own may be that of a pointer
+    moves = any(n not in parser.tokens.words or parser.changes(n, 0, parser.body_end) for n in variables)
+    if not untyped:
+        symbols.starts[whole, ZERO] = first
+    if not moves and (other := symbols.starts.setdefault(start, own)) != own:
+        why = f"{whole} has numbers of {other} here, and is cast to {own}*; give each type bytes of its own."
+        raise parser.error(place, why)
+    array = declared if own == first else symbols.part(declared, own)
+    return Pointer(Elements(array.name, own, 1, dims=array.dims), offset)
+
+
+def _begins_part(symbols: SymbolTable, kind: Kind, offset: Expr) -> bool:
+    """True where all threads have this offset, other than 0: of bits, each thread casts the address of its own."""
+
+    def common(e: Expr) -> bool:
+        return all(
+            n in symbols.macros or n.startswith(("blockDim.", "gridDim."))
+            or (n in symbols.parameters and not symbols.parameters[n].pointer)
+            or (n in symbols.declared and (value := symbols.declared[n].value) is not None and common(value))
+            for n in e.names
+        )  # fmt: skip
+
+    return isinstance(kind, str) and offset != ZERO and common(offset)
+
+
+def copy_memory(parser: Any, to: Pointer, of: Pointer, size: Expr, token: Token) -> None:
+    """`memcpy(to, of, size)` of numbers of one type: a loop over them."""
+    if of.array is None or to.array is None or of.type != to.type or of.type not in BYTES:
+        raise parser.error(token.place, "memcpy copies numbers of one type here; write a loop.")
+    count = rescaled(size, 1, BYTES[str(of.type)])
+    at = parser.symbols.fresh("copied", "int", ZERO, token.place)
+    parser.symbols.pending.pop()
+    target, value = to.array.at(to.moved(at).offset, token.place), of.array.at(of.moved(at).offset, token.place)
+    _, body = parser.isolated(lambda: parser.assign(target, token._replace(text="="), value, token.place))
+    loop = count_up(at, count if count.type == "int" else Cast("int", count), body, place=token.place)
+    parser.symbols.declared[at.name] = loop.start
+    parser.symbols.pending.append(loop)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from minigrad.adjoint.frontend.assignments import AssignmentParser
 from minigrad.adjoint.frontend.declarations import STORAGE
 from minigrad.adjoint.frontend.intrinsics import LEFT_OUT, reads_clock
-from minigrad.adjoint.frontend.loops import for_loop, own_counters, shared_ahead, unique_places, with_steps
+from minigrad.adjoint.frontend.loops import for_loop, leave, own_counters, shared_ahead, unique_places, with_steps
 from minigrad.adjoint.frontend.macros import enumeration
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language import ast
@@ -22,10 +22,10 @@ from minigrad.adjoint.language.control_flow import (
     variables_of_several,
     without_breaks,
 )
-from minigrad.adjoint.language.dataflow import read, target_name
+from minigrad.adjoint.language.dataflow import accesses, read, target_name
 from minigrad.adjoint.language.lexer import Token, way_out
-from minigrad.adjoint.language.rewrite import flatten, logical_not, own_expressions
-from minigrad.adjoint.language.values import StructType, Value
+from minigrad.adjoint.language.rewrite import flatten, own_expressions
+from minigrad.adjoint.language.values import NOTHING, StructType, Value
 
 ATOMICS = ("atomicAdd", "atomicAdd_block", "atomicSub")
 SYNCHRONIZE = ("__syncthreads", "__syncwarp", "sync")
@@ -54,6 +54,8 @@ class StatementParser(AssignmentParser):
         """Bring a parsed function into the form that analyses expect. Rejects variables that get no value."""
         own_counters(made)
         made.body = shared_ahead(settle(made.body) if self.symbols.tested else made.body)
+        for place in (x.place for s in flatten(made.body) for kind, x in accesses(s) if target_name(x) == NOTHING):
+            raise self.error(place, "a pointer that points nowhere is read or stored to here.")
         assigned = {target_name(s.target) for s in flatten(made.body) if isinstance(s, ast.Assign | ast.AtomicAdd)}
         for name in sorted(read(made.body) & set(made.declared) - assigned):
             variable = made.declared[name]
@@ -66,7 +68,7 @@ class StatementParser(AssignmentParser):
             made.declared[name].type = kind
             parts = (x for s in flatten(made.body) for e in (*own_expressions(s), *targets(s)) for x in ast.walk(e))
             if any(isinstance(x, ast.Index) and x.array == name and x.type != kind for x in parts):
-                why = f"{name} is used as {kind} and as another type; use it as numbers of one type."
+                why = f"{name} is used as {kind} and as another type; give each type bytes of its own."
                 raise self.error(made.declared[name].place, why)
         if leaves(made.body, ("break", "continue")):
             raise self.error(made.place, f"{made.name} has a break or continue outside any loop; leave it out.")
@@ -107,15 +109,16 @@ class StatementParser(AssignmentParser):
             name, returns, tuple(params), body, place, text, known, own=tuple(own), pointed=self.own_members
         )
 
-    def block(self) -> list[Stmt]:
-        """Statements in braces, or a single one."""
+    def block(self, choice: bool = False) -> list[Stmt]:
+        """Statements in braces, or a single one. choice: some threads may skip them."""
+        self.symbols.choices += choice
         with self.symbols.scope():
-            if not self.tokens.accept("{"):
-                return self.statement()
-            body: list[Stmt] = []
-            while not self.tokens.accept("}"):
+            one = not self.tokens.accept("{")
+            body = self.statement() if one else []
+            while not one and not self.tokens.accept("}"):
                 body += self.statement()
-            return body
+        self.symbols.choices -= choice
+        return body
 
     def statement(self) -> list[Stmt]:
         """One statement; a declaration of several variables becomes several."""
@@ -236,7 +239,7 @@ class StatementParser(AssignmentParser):
                 tokens.take()
                 tokens.expect("(")
                 self.skip_arguments()
-                self.symbols.pending.append(ast.Barrier(token.place))
+                self.symbols.pending.append(ast.Barrier(token.place, warp=token.text == "__syncwarp"))
             elif token.text in ATOMICS:
                 self.atomic(tokens.take())
             elif token.text in LEFT_OUT:
@@ -286,10 +289,10 @@ class StatementParser(AssignmentParser):
             holds = known(condition) if constant else None
             if constant and holds is None:
                 raise self.error(token.place, "the condition of this if constexpr is not known here; write if.")
-            then = self.block() if holds is not False else self.skip_statement()
+            then = self.block(known(condition) is not True) if holds is not False else self.skip_statement()
             orelse: list[Stmt] = []
             if tokens.accept("else"):
-                orelse = self.block() if holds is not True else self.skip_statement()
+                orelse = self.block(known(condition) is not False) if holds is not True else self.skip_statement()
         if constant:
             return [*needed, *then, *orelse]
         return [*needed, ast.If(condition, then, orelse, token.place, text)]
@@ -312,14 +315,14 @@ class StatementParser(AssignmentParser):
     def while_loop(self) -> list[Stmt]:
         tokens, start, token = self.tokens, self.tokens.at, self.tokens.take()
         condition, needed = self.condition()
-        text, body = tokens.line_since(start), self.block()
+        text, body = tokens.line_since(start), self.block(True)
         if needed:
             body, condition = [*needed, leave(condition, token.place), *body], ast.Number("true", "bool")
         return [ast.For(None, condition, None, body, "", token.place, text)]
 
     def do_loop(self) -> list[Stmt]:
         tokens, token = self.tokens, self.tokens.take()
-        body = self.block()
+        body = self.block(True)
         tokens.expect("while")
         condition, needed = self.condition()
         tokens.expect(";")
@@ -338,11 +341,15 @@ class StatementParser(AssignmentParser):
         tokens.expect("{")
         cases: list[SwitchCase] = []
         with self.symbols.scope():
+            while tokens.next.text not in ("case", "default", "}") and self.begins_declaration():
+                needed += self.statement()  # of variables for all cases, which get no value here
             while not tokens.accept("}"):
                 cases.append(case := self.labels(value))
                 self.symbols.bare += 1
+                self.symbols.choices += 1
                 while tokens.next.text not in ("case", "default", "}"):
                     case.body += self.statement()
+                self.symbols.choices -= 1
                 self.symbols.bare -= 1
         needed += variables_of_several(cases)
         made: list[Stmt] = []
@@ -388,8 +395,3 @@ class StatementParser(AssignmentParser):
 
 def targets(s: Stmt) -> tuple[Expr, ...]:
     return (s.target,) if isinstance(s, ast.Assign | ast.AtomicAdd) else ()
-
-
-def leave(condition: Expr, place: Place) -> ast.If:
-    """`if (!condition) break;`"""
-    return ast.If(logical_not(condition), [ast.Jump("break", place=place)], [], place, "break")

@@ -5,6 +5,7 @@ from itertools import zip_longest
 from math import prod
 from typing import Any
 
+from minigrad.adjoint.frontend.macros import copy_memory, shared_as
 from minigrad.adjoint.frontend.symbols import FLOATS_AS, TypeParser
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import BITS, BYTES, Expr, Place, Stmt, is_float
@@ -85,23 +86,22 @@ class StructParser(TypeParser):
             if stars == 1 and (pointer.array is None or pointer.type == kind or str(pointer.type) == str(kind)):
                 return pointer
             if stars == 1 and pointer.array:
-                pointer = self.typed(kind, pointer, place)
+                pointer = shared_as(self, kind, pointer, place)
                 if isinstance(kind, str) and pointer.type == kind:
                     return pointer
             if stars == 1 and pointer.array and pointer.type in FLOATS_AS.get(str(kind), ()):
                 return Pointer(NumberBits(pointer, str(kind), self))
             if stars == 1 and isinstance(kind, StructType) and pointer.array:
                 return self.viewed(kind, pointer, place)
-            raise self.error(
-                place, f"a pointer to {pointer.type} is cast to {kind}{'*' * stars}, another type of element."
-            )
+            why = f"a pointer to {pointer.type} is cast to {kind}{'*' * stars}, another type of element."
+            raise self.error(place, why)
         if isinstance(kind, StructType):
             made: Value | None = self.part(value, kind) if isinstance(value, Struct) else None
             if (made := made or self.as_kind(value, kind, place)) is value:
                 raise self.error(place, f"a conversion to {kind} is outside the subset; write its members.")
             return self.copy("part", kind, made, place) if isinstance(made, Struct) and not reference else made
-        number = self.number(value, place)
-        return ast.Cast(kind, number)
+        number = self.truth(value, place) if kind == "bool" else self.number(value, place)
+        return number if kind == number.type == "bool" else ast.Cast(kind, number)
 
     def viewed(self, kind: StructType, pointer: Pointer, place: Place) -> Pointer:
         """`reinterpret_cast<float4*>(x)`: elements of x, several at a time."""
@@ -212,7 +212,7 @@ class StructParser(TypeParser):
             value = first.at(ZERO, token.place)
             self.rebind(to.target, self.copied_bits("bits", to.target.type, tuple(numbers(value)), token.place))
         else:
-            raise self.error(token.place, "memcpy copies a vector to an array or an array to a vector here; assign.")
+            copy_memory(self, to, of, self.number(arguments[2], token.place), token)
         return ZERO
 
     def rebind(self, old: Value, new: Value) -> None:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import BYTES, TYPES, Expr, Place, Stmt, base_name, unused_name
+from minigrad.adjoint.language.ast import TYPES, Expr, Place, Stmt, base_name, unused_name
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
-from minigrad.adjoint.language.rewrite import ZERO, constant, times
 from minigrad.adjoint.language.values import (
+    NOTHING,
     VECTORS,
     Elements,
     Enum,
@@ -46,6 +46,7 @@ class SymbolTable:
         self.in_header, self.counters = False, set[str]()  # in the start of a loop; the names declared there
         self.joined: set[str] = set()  # those of blocks on their own, whose statements join those around them
         self.bare = 0  # such blocks around the cursor
+        self.choices = 0  # branches and loops around it
         self.parameters: dict[str, ast.Parameter] = {}  # of the function being parsed
         self.function = ""  # the name of the function being parsed
         self.pending: list[Stmt] = []  # statements that an expression needs ahead of its own statement
@@ -67,7 +68,7 @@ class SymbolTable:
         """The numbers of one more type in the shared memory of a launch, as an array of their own."""
         for name in (n for n, of in self.parts.items() if of == whole.name and self.declared[n].type == kind):
             return self.declared[name]
-        name = unused_name(f"{whole.name}_{kind.replace(' ', '_')}", {*self.declared, *self.tokens.words})
+        name = unused_name(f"{whole.name}_{kind.replace(' ', '_')}", self)
         made = ast.Declare(name, kind, (self.extent(name),), shared=True, place=whole.place)
         self.declared[name], self.parts[name] = made, whole.name
         self.pending.append(made)
@@ -83,6 +84,10 @@ class SymbolTable:
             self.scopes.pop()
             self.types.pop()
 
+    def __contains__(self, name: object) -> bool:
+        """True for a name that is taken, in the file or by a variable of the function."""
+        return name in self.declared or name in self.tokens.words
+
     def lookup(self, name: str) -> Symbol | None:
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
@@ -96,7 +101,7 @@ class SymbolTable:
     def fresh(self, name: str, kind: str, value: Expr | None = None, place: Place = ast.NOWHERE) -> ast.Name:
         """A new variable, declared ahead of the current statement."""
         made = ast.Declare(name, kind, value=value, place=place)
-        made.name = unused_name(name, {*self.declared, *self.tokens.words})
+        made.name = unused_name(name, self)
         self.declared[made.name] = made
         self.pending.append(made)
         return ast.Name(made.name, kind, place)
@@ -119,7 +124,7 @@ class SymbolTable:
         twice = other and (self.bare or name in self.joined or not alike or apart)
         taken = base_name(name) or name in self.functions or name in self.macros
         if taken or twice or name in self.parameters or self.lookup(name) is not None:
-            variable.name = unused_name(name if not taken else f"{name}_2", {*self.declared, *self.tokens.words})
+            variable.name = unused_name(name if not taken else f"{name}_2", self)
         if self.bare:
             self.joined.add(name)
         if self.in_header:
@@ -254,7 +259,12 @@ class TypeParser:
 
     def given(self, pointer: Pointer) -> Expr:
         array, self.symbols.tested = pointer.array, True
-        null = array.name.removesuffix("[]") in self.symbols.null if array else pointer.target is None
+        if array is not None and array.maybe:
+            why = "a branch alone has given this pointer an array; ask what the branch asks, or keep that in a bool."
+            raise self.error(self.tokens.next.place, why)
+        if pointer.moves:
+            pointer.moves.asked = True
+        null = array.name.removesuffix("[]") in {*self.symbols.null, NOTHING} if array else pointer.target is None
         return ast.Number("false" if null else "true", "bool")
 
     def cast_void(self, kind: Kind, pointer: Pointer, place: Place) -> Pointer:
@@ -266,52 +276,6 @@ class TypeParser:
             raise self.error(place, why)
         struct = isinstance(kind, StructType)
         return Pointer(replace(array, name=f"{array.name}[]" if struct else array.name, type=kind, joint="."))
-
-    def typed(self, kind: Kind, pointer: Pointer, place: Place) -> Pointer:
-        """A pointer into the shared memory of a launch as one to numbers of another type.
-
-        Memory declared as chars takes the first type. Each further one has an array of its own, with as many bytes as
-        the launch gives, so that all keep their offsets. A byte that holds numbers of two types is rejected where the
-        offsets show it, or nothing is stored as one of these types; where indices alone show it, by the launch.
-        """
-        symbols, name = self.symbols, pointer.array.name if pointer.array else ""
-        kinds = {kind} if isinstance(kind, str) else {k for _, k, _ in kind.leaves("", "_")}
-        own, whole, chars = min(kinds, default=""), symbols.parts.get(name, name), pointer.type in CHARS
-        if (
-            whole not in symbols.dynamic
-            or whole not in symbols.declared
-            or len(kinds) != 1
-            or "real" in {*kinds, pointer.type}
-        ):
-            return pointer
-        declared = symbols.declared[whole]
-        first = symbols.typed.setdefault(whole, own) if declared.type in CHARS else declared.type
-        as_bits = isinstance(kind, StructType) or pointer.type in FLOATS_AS.get(own, ())
-        if own != first and not chars and as_bits and not self.begins_part(kind, pointer.offset):
-            return pointer
-        offset = rescaled(pointer.offset, BYTES[str(pointer.type)], BYTES[own])
-        start = (whole, rescaled(pointer.offset, BYTES[str(pointer.type)], 1))
-        if declared.type not in CHARS:
-            symbols.starts[whole, ZERO] = first
-        if (other := symbols.starts.setdefault(start, own)) != own:
-            why = f"{whole} has numbers of {other} here, and is cast to {own}*; give each type bytes of its own."
-            raise self.error(place, why)
-        array = declared if own == first else symbols.part(declared, own)
-        return Pointer(Elements(array.name, own, 1, dims=array.dims), offset)
-
-    def begins_part(self, kind: Kind, offset: Expr) -> bool:
-        """True where all threads have this offset, other than 0: of bits, each thread casts the address of its own."""
-        symbols = self.symbols
-
-        def common(e: Expr) -> bool:
-            return all(
-                n in symbols.macros or n.startswith(("blockDim.", "gridDim."))
-                or (n in symbols.parameters and not symbols.parameters[n].pointer)
-                or (n in symbols.declared and (value := symbols.declared[n].value) is not None and common(value))
-                for n in e.names
-            )  # fmt: skip
-
-        return isinstance(kind, str) and offset != ZERO and common(offset)
 
     def isolated(self, parse: Callable[[], Value]) -> tuple[Value, list[Stmt]]:
         """A value, and the statements that it needs, which do not join the pending ones."""
@@ -341,6 +305,11 @@ class TypeParser:
 
     # Methods of the parsers that extend this one.
 
+    body_end = 0  # the last token of the function being parsed
+
+    def changes(self, name: str, start: int, stop: int) -> bool:
+        raise NotImplementedError
+
     def conversions(self, value: Value, kind: StructType | None = None) -> list[str]:
         raise NotImplementedError
 
@@ -351,6 +320,9 @@ class TypeParser:
         raise NotImplementedError
 
     def value(self, rank: int = 0) -> Value:
+        raise NotImplementedError
+
+    def unary(self) -> Value:
         raise NotImplementedError
 
     def element(self, value: Value, index: Expr, place: Place) -> Value:
@@ -378,20 +350,6 @@ class TypeParser:
 
     def close(self, e: Value) -> Value:
         raise NotImplementedError
-
-
-def rescaled(offset: Expr, by: int, size: int) -> Expr:
-    """An offset in numbers of `by` bytes as one in numbers of `size` bytes."""
-    if (n := constant(offset)) is not None and n * by % size == 0:
-        return ast.Number(str(n * by // size), "int")
-    if by >= size:
-        return times(ast.Number(str(by // size), "int"), offset)
-    match offset:
-        case ast.Binary(op="*", left=e, right=ast.Number(int_value=n)) if n == size // by:
-            return e
-        case ast.Binary(op="*", left=ast.Number(int_value=n), right=e) if n == size // by:
-            return e
-    return ast.Binary("/", offset, ast.Number(str(size // by), "int"), offset.type)
 
 
 def _known(kind: str) -> str | None:

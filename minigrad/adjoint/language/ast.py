@@ -336,10 +336,11 @@ class Jump:
 
 @dataclass(eq=False)
 class Barrier:
-    """`__syncthreads()`."""
+    """`__syncthreads()`, or `__syncwarp()`."""
 
     place: Place = NOWHERE
     text: str = ""
+    warp: bool = False
     added: bool = False  # needed by the order of the adjoint's reads and stores alone; the kernel has none here
 
 

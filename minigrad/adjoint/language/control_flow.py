@@ -275,9 +275,11 @@ def settle(body: list[Stmt]) -> list[Stmt]:
     """The statements that run where the kernel asks whether it has an array, or keeps the answer in a variable."""
     fixed: dict[str, Expr] | None = None
     values: dict[str, Expr] = {}
+    own = {name for name, e in assigned_once(body).items() if isinstance(e, ast.Number) and e.type != "bool"}
     while values != fixed:
         fixed, body = values, live(body, values)
-        values = {name: e for name, e in assigned_once(body).items() if e.type == "bool" and known(e) is not None}
+        once = {name: e for name, e in assigned_once(body).items() if name not in own}
+        values = {name: e for name, e in once.items() if e.type in ("bool", "int") and known(e) is not None}
     return body
 
 

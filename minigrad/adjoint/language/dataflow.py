@@ -26,12 +26,15 @@ def own_updates(s: Stmt) -> set[str]:
     return {target_name(s.target)} if isinstance(s, ast.Assign) and s.op != "=" else set()
 
 
-def own_reads(s: Stmt) -> set[str]:
+def own_reads(s: Stmt) -> frozenset[str]:
     """The names that a statement itself reads, its bodies aside; those of a reversed loop's trip count included."""
-    found = set[str]() if type(s) is not ast.Assign or s.op == "=" else {target_name(s.target)}
-    for e in own_expressions(s):
-        found |= e.names
-    if type(s) is ast.For and s.reversal and s.reversal.trips:
+    expressions = own_expressions(s)
+    found = expressions[0].names if expressions else frozenset[str]()
+    if len(expressions) > 1:
+        found = found.union(*[e.names for e in expressions[1:]])
+    if type(s) is ast.Assign and s.op != "=":
+        found |= {target_name(s.target)}
+    elif type(s) is ast.For and s.reversal and s.reversal.trips:
         found |= s.reversal.trips.names
     return found
 
@@ -59,8 +62,9 @@ def accesses(s: Stmt) -> list[tuple[str, Target]]:
 # --- all statements of a body ---
 
 
-def has_barrier(body: Iterable[Stmt]) -> bool:
-    return any(isinstance(s, ast.Barrier) for s in flatten(body))
+def has_barrier(body: Iterable[Stmt], warp: bool = False) -> bool:
+    """True with barriers. warp: of warps alone."""
+    return any(isinstance(s, ast.Barrier) and (s.warp or not warp) for s in flatten(body))
 
 
 def has_shuffle(body: Iterable[Stmt]) -> bool:
@@ -77,7 +81,12 @@ def written(body: Iterable[Stmt]) -> set[str]:
     """The names that statements write or declare."""
     found = set[str]()
     for s in flatten(body):
-        found |= own_writes(s)
+        if type(s) is ast.Declare:  # as most statements are declarations and assignments
+            found.add(s.name)
+        elif type(s) is ast.Assign:
+            found.add(target_name(s.target))
+        else:
+            found |= own_writes(s)
     return found
 
 
@@ -90,7 +99,9 @@ def names_used(body: Iterable[Stmt]) -> set[str]:
     found = set[str]()
     for s in flatten(body):
         found |= own_reads(s)
-        if not isinstance(s, ast.Declare):
+        if type(s) is ast.Assign:
+            found.add(target_name(s.target))
+        elif type(s) is not ast.Declare:
             found |= own_writes(s)
     return found
 
@@ -103,7 +114,7 @@ def used_outside_sums(body: Iterable[Stmt], is_sum: Callable[[Stmt], bool] = is_
 
 
 def elements_read(body: Iterable[Stmt]) -> list[ast.Index]:
-    return [x for s in flatten(body) for kind, x in accesses(s) if kind == "read" and isinstance(x, ast.Index)]
+    return [x for s in flatten(body) for e in own_expressions(s) for x in walk(e) if isinstance(x, ast.Index)]
 
 
 def assigned_once(body: Iterable[Stmt]) -> dict[str, Expr]:

@@ -71,6 +71,11 @@ class TokenStream:
                 found[opened.pop()] = n
         return found
 
+    @cached_property
+    def moves_pointers(self) -> bool:
+        """True where a function takes a pointer by reference, `T*& p`."""
+        return any(a.text == "*" and b.text == "&" for a, b in pairwise(self.tokens))
+
     # --- the cursor ---
 
     @property
@@ -192,7 +197,7 @@ def cut(stream: TokenStream, line: str, number: int, start: int, column: int = 0
     """The tokens of a line. A piece that is none, or an octal number, is rejected where the kernel comes to it."""
     tokens = []
     for kind, text, at, end, why in _pieces(line, column):
-        place = Place(number, at + 1, file=stream.file)
+        place = Place(number, at + 1, 0, stream.file)
         if why:
             stream.bad[start + at] = stream.error(place, why)
         tokens.append(Token(kind, text, place, start + at, start + end))
@@ -278,6 +283,7 @@ FUNCTIONS = {
     "atomic": "of the atomics only atomicAdd(&y[i], value); is allowed, as a statement",
     "__shfl": "pass the value on through a __shared__ array",
     "__sync": "use __syncthreads();",
+    "__activemask": "write the mask of the lanes that reach this line, 0xffffffff for whole warps",
     "cooperative": "use threadIdx and blockIdx",
     "malloc": "declare an array of fixed extent", "free": "declare an array of fixed extent",
 }  # fmt: skip

@@ -299,7 +299,7 @@ class Preprocessor:
                 arguments, n = self.arguments(tokens, n + 1, token)
                 last = tokens[n - 1]
                 body = self.substitute(macro, arguments, token, names)
-            body = [t if t.kind == "bad" else t._replace(place=token.place, start=token.start, stop=last.stop)
+            body = [t if t.kind == "bad" else Token(t.kind, t.text, token.place, token.start, last.stop)
                     for t in body if t.text != "#"]  # fmt: skip
             made += self.expand(body, hidden | {token.text}, names)
         return made

@@ -71,7 +71,7 @@ def _lines(s: Stmt) -> list[str]:
         case ast.Declare() | ast.Assign() | ast.AtomicAdd() | ast.CallStmt():
             return [simple(s) + ";"]
         case ast.Barrier():
-            return ["__syncthreads();"]
+            return ["__syncwarp();" if s.warp else "__syncthreads();"]
         case ast.Comment():
             return [f"// {s.text}"]
         case ast.Jump():

@@ -10,7 +10,7 @@ from minigrad.adjoint.language.ast import NOWHERE, UNSIGNED, Expr, Place, Stmt, 
 
 def bodies(s: Stmt) -> tuple[list[Stmt], ...]:
     """The statement lists inside a statement."""
-    return (s.then, s.orelse) if isinstance(s, ast.If) else (s.body,) if isinstance(s, ast.For) else ()
+    return (s.then, s.orelse) if type(s) is ast.If else (s.body,) if type(s) is ast.For else ()
 
 
 def with_header(s: Stmt) -> tuple[Stmt, ...]:
@@ -314,4 +314,27 @@ def constant(e: ast.Expr | None) -> int | None:
             ):
                 return None
             return {"+": a + b, "-": a - b, "*": a * b, "/": a // (b or 1), "<<": a << min(b, 31), "|": a | b}[e.op]
+    return None
+
+
+def rescaled(offset: Expr, by: int, size: int) -> Expr:
+    """An offset in numbers of `by` bytes as one in numbers of `size` bytes."""
+    if (n := constant(offset)) is not None and n * by % size == 0:
+        return ast.Number(str(n * by // size), "int")
+    if by >= size:
+        return times(ast.Number(str(by // size), "int"), offset)
+    match offset:
+        case ast.Binary(op="*", left=e, right=ast.Number(int_value=n)) if n == size // by:
+            return e
+        case ast.Binary(op="*", left=ast.Number(int_value=n), right=e) if n == size // by:
+            return e
+    return ast.Binary("/", offset, ast.Number(str(size // by), "int"), offset.type)
+
+
+def chosen_number(e: Expr) -> Expr | None:
+    """A choice for min and max, which are no constants to every compiler."""
+    match e:
+        case ast.Call(function="min" | "max", arguments=(a, b)):
+            a, b = (replace_parts(part, chosen_number) for part in (a, b))
+            return ast.Ternary(ast.Binary("<" if e.function == "min" else ">", a, b, "bool"), a, b, e.type)
     return None

@@ -144,6 +144,7 @@ class Elements:
     indices: tuple[Expr, ...] = ()
     const: bool = False
     dims: tuple[Expr, ...] = ()
+    maybe: bool = False  # of a pointer that some branch alone has given an array
 
     @property
     def left(self) -> tuple[Expr, ...]:
@@ -213,6 +214,8 @@ class PointerVariable:
     offset: ast.Name
     const: bool = False
     depth: int = -1  # of the scopes around its declaration: there it may turn to another array
+    choices: int = 0  # the branches and loops around its declaration
+    asked: bool = False  # before it has had an array, whether it has one
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,6 +257,7 @@ class FunctionItem:
     arguments: int = 0  # and the < behind that name
     space: tuple[str, ...] = ()  # the namespace that it stands in
     friend: bool = False  # written in a struct, of which it is no method
+    operator: str = ""  # no name of a function of CUDA
     type: str = "function"
 
 
@@ -271,6 +275,21 @@ class StructTemplate:
 
 
 Value = Expr | Struct | Elements | Pointer
+NOTHING = "nullptr"  # the array of a pointer that points nowhere; what reads it is never run
+
+
+def with_type(pointer: Pointer, kind: "Kind | None") -> Pointer:
+    """A pointer; where it points nowhere, one to elements of this type."""
+    if pointer.array is not None or pointer.target is not None or kind is None:
+        return pointer
+    if pointer.moves:
+        pointer.moves.asked = True
+    return Pointer(Elements(NOTHING, kind, 1))
+
+
+def nothing_for_zero(value: Value, other: Value) -> Value:
+    """nullptr in place of the 0 with which a pointer is compared."""
+    return Pointer(None) if isinstance(other, Elements | Pointer) and value == ZERO else value
 
 
 def is_expression(value: "Value | None") -> bool:
@@ -312,3 +331,10 @@ def alike(some: tuple, others: tuple) -> bool:
 
 def has_floats(kind: Kind) -> bool:
     return is_float(kind) if isinstance(kind, str) else any(has_floats(m.type) for m in kind.members)
+
+
+def name_of(value: Value) -> str:
+    """The base of a name for what a variable or a pointer has been."""
+    if isinstance(value, Pointer):
+        return value.moves.name if value.moves else "pointer"
+    return value.name.replace(".", "_") if isinstance(value, ast.Name) else "value"

@@ -1,19 +1,49 @@
 """Dead code elimination: the sweeps are written in full, and only the statements that a result needs stay."""
 
+from collections.abc import Iterable, Set
 from dataclasses import replace
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Stmt
-from minigrad.adjoint.language.dataflow import has_barrier, names_in, own_reads, own_writes, target_name, written
+from minigrad.adjoint.language.dataflow import names_in, own_reads, own_writes, target_name, written
 from minigrad.adjoint.language.rewrite import flatten, with_header
 
-Live = set[str]  # names that are read further on
+
+class Live(set[str]):
+    """The names that are read further on, with a record of its changes, so that a branch copies no names."""
+
+    def __init__(self, names: Iterable[str] = ()):
+        super().__init__(names)
+        self.changes: list[tuple[bool, set[str]]] = []  # True for names that it gained
+
+    def gain(self, names: Set[str]) -> None:
+        if new := names - self:
+            self.update(new)
+            self.changes.append((True, set(new)))
+
+    def lose(self, names: Set[str]) -> None:
+        if old := self & names:
+            self.difference_update(old)
+            self.changes.append((False, old))
+
+    def become(self, names: Set[str]) -> None:
+        self.lose(self - names)
+        self.gain(names)
+
+    def undo(self, mark: int) -> tuple[set[str], set[str]]:
+        """Undo all but the first `mark` changes. Returns the names gained by these, and those lost."""
+        gained, lost = set[str](), set[str]()
+        while len(self.changes) > mark:
+            new, names = self.changes.pop()
+            into, other = (gained, lost) if new else (lost, gained)
+            into |= names - other
+            other -= names
+            (self.difference_update if new else self.update)(names)
+        return gained, lost
 
 
 class Prune:
-    """Liveness analysis, from the last statement to the first; methods return the names live before their statements.
-
-    The set of names that a method of one statement is given may be changed by it.
+    """Liveness analysis, from the last statement to the first: `live`, the names live after them, become those before.
 
     own: variables, arrays and tapes that end with the kernel; all else that it writes is a result.
     """
@@ -22,66 +52,78 @@ class Prune:
         self.own = own
         self.used: set[str] = set()  # names in the statements that stay
         self.jumps = True  # False while a loop is tried without its jumps
-        self.after: dict[str, Live] = {}  # the names live where a break or continue leads
+        self.after: dict[str, set[str]] = {}  # the names live where a break or continue leads
 
-    def body(self, body: list[Stmt], live: Live) -> tuple[list[Stmt], Live]:
+    def body(self, body: list[Stmt], live: Live) -> list[Stmt]:
         """The statements that stay; a comment stays with the statement after it."""
         kept: list[Stmt] = []  # the last first
-        live = set(live)  # one copy, which the statements change
         for s in reversed(body):
-            if not isinstance(s, ast.Comment):
-                new, live = self.statement(s, live)
-                kept += [new] if new else []
+            if type(s) is not ast.Comment:
+                if (new := self.statement(s, live)) is not None:
+                    kept.append(new)
             elif kept and kept[-1].place == s.place and not isinstance(kept[-1], ast.Comment):
                 kept.append(s)
-        return kept[::-1], live
+        return kept[::-1]
 
-    def statement(self, s: Stmt, live: Live) -> tuple[Stmt | None, Live]:
+    def statement(self, s: Stmt, live: Live) -> Stmt | None:
         match s:
+            case ast.Assign() | ast.AtomicAdd():
+                return self.store(s, live)
             case ast.Declare():
                 return self.declare(s, live)
-            case ast.Assign() | ast.AtomicAdd() if (name := target_name(s.target)) in self.own and name not in live:
-                return None, live
             case ast.If():
                 return self.branch(s, live)
             case ast.For():
                 return self.loop(s, live)
             case ast.CallStmt() if not set(s.writes) - self.own and not set(s.writes) & live:
-                return None, live
+                return None
             case ast.Jump():
-                return (s if self.jumps else None), set(self.after[s.kind])
+                live.become(self.after[s.kind])
+                return s if self.jumps else None
         reads = own_reads(s)
         self.used |= reads
-        if isinstance(s, ast.Assign | ast.AtomicAdd):
-            name = target_name(s.target)
-            self.used.add(name)
-            if isinstance(s, ast.Assign) and s.op == "=" and isinstance(s.target, ast.Name):
-                live.discard(name)
-        live |= reads
-        return s, live
+        live.gain(reads)
+        return s
 
-    def declare(self, s: ast.Declare, live: Live) -> tuple[Stmt | None, Live]:
+    def store(self, s: ast.Assign | ast.AtomicAdd, live: Live) -> Stmt | None:
+        name = target_name(s.target)
+        if name in self.own and name not in live:
+            return None
+        reads = own_reads(s)
+        self.used |= reads
+        self.used.add(name)
+        if type(s) is ast.Assign and s.op == "=" and type(s.target) is ast.Name:
+            live.lose({name})
+        live.gain(reads)
+        return s
+
+    def declare(self, s: ast.Declare, live: Live) -> Stmt | None:
         """A declaration stays while the name is used, its value while the value is."""
         used = s.name in self.used
         self.used.discard(s.name)  # ahead of this, the name is another variable
         if s.name in live:
             reads = own_reads(s)
             self.used |= reads | names_in(s.dims)
-            live.discard(s.name)
-            live |= reads
-            return s, live
-        return (ast.Declare(s.name, s.type, s.dims, shared=s.shared, place=s.place) if used else None), live
+            live.lose({s.name})
+            live.gain(reads)
+            return s
+        return ast.Declare(s.name, s.type, s.dims, shared=s.shared, place=s.place) if used else None
 
-    def branch(self, s: ast.If, live: Live) -> tuple[Stmt | None, Live]:
-        then, live_then = self.body(s.then, live)
-        orelse, live_else = self.body(s.orelse, live)
+    def branch(self, s: ast.If, live: Live) -> Stmt | None:
+        mark = len(live.changes)
+        then = self.body(s.then, live)
+        gained, lost = live.undo(mark)
+        orelse = self.body(s.orelse, live)
+        other_gained, other_lost = live.undo(mark)
         both = [*then, *orelse]
         if not _has_effect(both) and not any(isinstance(t, ast.Jump) for t in flatten(both)):
-            return _barrier(s), live
+            return _barrier(s)
         self.used |= s.condition.names
-        return ast.If(s.condition, then, orelse, s.place, s.text), live_then | live_else | s.condition.names
+        live.lose(lost & other_lost)
+        live.gain(gained | other_gained | s.condition.names)
+        return ast.If(s.condition, then, orelse, s.place, s.text)
 
-    def loop(self, s: ast.For, live: Live) -> tuple[Stmt | None, Live]:
+    def loop(self, s: ast.For, live: Live) -> Stmt | None:
         """A loop stays where its body does without its jumps, or where its variable is read after it."""
         jumps, counts = self.jumps, bool(s.step and own_writes(s.step) & live)
         has_jump = any(isinstance(t, ast.Jump) for t in flatten(s.body))
@@ -92,32 +134,33 @@ class Prune:
             kept, before = self.iterations(s, live)
         self.jumps = jumps
         if not kept and not counts:
-            return _barrier(s), live
-        live, start = before, s.start
+            return _barrier(s)
+        start = s.start
         self.used |= own_reads(s)
         if start:
-            live = (live - own_writes(start)) | own_reads(start)
+            before = (before - own_writes(start)) | own_reads(start)
             self.used = (self.used - own_writes(start)) | own_reads(start)
+        live.become(before)
         if isinstance(start, ast.Assign):  # the variable is declared before the loop
             self.used |= written(with_header(s)[1:])
-        return replace(s, start=start, body=kept), live
+        return replace(s, start=start, body=kept)
 
-    def iterations(self, s: ast.For, live: Live) -> tuple[list[Stmt], Live]:
+    def iterations(self, s: ast.For, live: Live) -> tuple[list[Stmt], set[str]]:
         """A loop's body at the fixed point: the names live before an iteration are live after the one before it.
 
         Empty where the body is dead.
         """
         outer, following = self.after, set(live)
         self.after = {"break": live, "continue": following}
-        kept, before = self.body(s.body, following)
+        kept = self.body(s.body, before := Live(following))
         if not _has_effect(kept) and not (s.step and own_writes(s.step) & live):
             self.after = outer
-            return [], live
+            return [], set(live)
         filled = s.reversal.filled if s.reversal else frozenset()
-        changed, more = written(s.body), own_reads(s).union(own_reads(s.step) if s.step else (), before - filled)
+        changed, more = written(s.body), {*own_reads(s), *(own_reads(s.step) if s.step else ()), *(before - filled)}
         while (more - following) & changed:
             following |= more
-            kept, before = self.body(s.body, following)
+            kept = self.body(s.body, before := Live(following))
             more = before - filled
         self.after = outer
         return kept, following | more
@@ -125,7 +168,8 @@ class Prune:
 
 def _barrier(s: Stmt) -> ast.Barrier | None:
     """One barrier in place of those of a dead branch or loop, as they may order the statements around it."""
-    return ast.Barrier(s.place, added=True) if has_barrier([s]) else None
+    found = [t.warp for t in flatten([s]) if isinstance(t, ast.Barrier)]
+    return ast.Barrier(s.place, warp=all(found), added=True) if found else None
 
 
 def _has_effect(body: list[Stmt]) -> bool:

@@ -6,72 +6,100 @@ from dataclasses import replace
 
 from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Stmt
-from minigrad.adjoint.language.dataflow import is_sum, names_in, names_used, own_updates, target_name, written
-from minigrad.adjoint.language.rewrite import ONE, is_number, minus, negative, own_expressions, plus, substitute
+from minigrad.adjoint.language.dataflow import (
+    inline,
+    is_sum,
+    names_in,
+    names_used,
+    own_reads,
+    own_updates,
+    own_writes,
+    target_name,
+    written,
+)
+from minigrad.adjoint.language.rewrite import (
+    ONE,
+    bodies,
+    flatten,
+    is_number,
+    map_expressions,
+    minus,
+    negative,
+    own_expressions,
+    plus,
+    with_header,
+)
 
 
-def sink_zeros(body: list[Stmt]) -> list[Stmt]:
+class ZeroSinker:
     """`real d_x = 0; ... d_x += e;` becomes `... real d_x = e;`, and `d = 0; d += e;` becomes `d = e;`."""
-    zeros = [
-        s for s in body if isinstance(s, ast.Declare | ast.Assign) and is_number(s.value, 0) and not own_updates(s)
-    ]
-    made, users = list(body), _Users(body) if zeros else None
-    for s in zeros:
-        if s in made and users:
-            _sink(made, s, users)
-    return made
 
+    def __init__(self) -> None:
+        self.used: dict[int, set[str]] = {}  # by a body's id: the names in it
 
-class _Users:
-    """The statements of a body that use a name, in order; a statement may be replaced by another in its place."""
-
-    def __init__(self, body: list[Stmt]):
-        self.statements, self.places, self.of = (
-            list(body),
-            {id(s): n for n, s in enumerate(body)},
-            dict[str, list[int]](),
-        )
+    def __call__(self, body: list[Stmt]) -> list[Stmt]:
+        zeros = {n: s for n, s in enumerate(body) if isinstance(s, ast.Declare | ast.Assign) and _is_zero(s)}
+        if not zeros:
+            return body
+        names = {name for s in zeros.values() for name in own_writes(s)}
+        users: dict[str, list[int]] = {name: [] for name in names}
         for n, s in enumerate(body):
-            for name in names_used([s]):
-                self.of.setdefault(name, []).append(n)
+            for name in self.names(s) & names:
+                users[name].append(n)
+        made: list[list[Stmt]] = [[s] for s in body]  # what stands at the place of each statement
+        for n, s in zeros.items():
+            (name,) = own_writes(s)
+            later = bisect_right(users[name], n)
+            if s in made[n] and later < len(users[name]):
+                _sink(made, s, n, users[name][later], name)
+        return [s for here in made for s in here]
 
-    def first_after(self, s: Stmt, name: str) -> Stmt | None:
-        places = self.of[name]
-        at = bisect_right(places, self.places[id(s)])
-        return self.statements[places[at]] if at < len(places) else None
+    def names(self, s: Stmt) -> set[str]:
+        own = (own_reads(t) if isinstance(t, ast.Declare) else own_reads(t) | own_writes(t) for t in with_header(s))
+        return set[str]().union(*own, *map(self.within, bodies(s)))
 
-    def replace(self, old: Stmt, new: Stmt) -> None:
-        self.places[id(new)] = n = self.places[id(old)]
-        self.statements[n] = new
+    def within(self, body: list[Stmt]) -> set[str]:
+        if id(body) not in self.used:
+            self.used[id(body)] = set[str]().union(*map(self.names, body))
+        return self.used[id(body)]
 
 
-def _sink(body: list[Stmt], s: ast.Declare | ast.Assign, users: _Users) -> None:
-    """Move a 0 to the first statement that uses its target."""
-    (name,) = dataflow.own_writes(s)
-    first = users.first_after(s, name)
-    if first is None:
-        return
-    at, user = body.index(s), body.index(first)
+def _is_zero(s: ast.Declare | ast.Assign) -> bool:
+    return is_number(s.value, 0) and not own_updates(s)
+
+
+def _sink(made: list[list[Stmt]], s: ast.Declare | ast.Assign, at: int, user: int, name: str) -> None:
+    """Move a 0 to the first statement that uses its target, the last one at the place `user`."""
+    first = made[user][-1]
     target = ast.Name(s.name, s.type) if isinstance(s, ast.Declare) else s.target
     begins = isinstance(first, ast.Assign) and first.target == target and first.op in ("=", "+=", "-=")
     if isinstance(first, ast.Assign) and begins and name not in names_in(own_expressions(first)):
         value = negative(first.value) if first.op == "-=" else first.value
-        body[user] = begin = replace(s, value=value, place=first.place)
-        users.replace(first, begin)
-        body.remove(s)
-    elif isinstance(s, ast.Declare) and user > at + 1:
-        body.remove(s)
-        has_comment = isinstance(body[user - 2], ast.Comment) and body[user - 2].place == first.place
-        body.insert(user - 1 - has_comment, s)
+        made[user][-1] = replace(s, value=value, place=first.place)
+        made[at].remove(s)
+        return
+    before = next((n for n in range(user, at, -1) if len(made[n]) > (n == user)), at)
+    if isinstance(s, ast.Declare) and before > at:  # something stands between
+        made[at].remove(s)
+        here = made[before][-1 - (before == user)]
+        if isinstance(here, ast.Comment) and here.place == first.place:
+            made[before].insert(made[before].index(here), s)
+        else:
+            made[user].insert(-1, s)
 
 
 def propagate_copies(body: list[Stmt], copies: Container[str]) -> list[Stmt]:
     """Replace the variable of `real p_6 = p;` by p where p is not written after it."""
-    for s in body:
-        if isinstance(s, ast.Declare) and s.name in copies and isinstance(s.value, ast.Name):
-            at = body.index(s)
-            if s.value.name not in written(body[at + 1 :]):
-                body = [*body[:at], *(substitute(t, s.name, s.value) for t in body[at + 1 :])]
+    if not any(isinstance(s, ast.Declare) and s.name in copies for s in body):
+        return body
+    last = {name: n for n, s in enumerate(body) for name in written([s])}  # the last statement that writes it
+    known: dict[str, ast.Name] = {}
+    for n, s in enumerate(body):
+        for t in flatten([s]) if known else ():
+            map_expressions(t, lambda e: e if known.keys().isdisjoint(e.names) else inline(e, known))
+        copied = s.value if isinstance(s, ast.Declare) and s.name in copies else None
+        if isinstance(s, ast.Declare) and isinstance(copied, ast.Name) and last.get(copied.name, -1) <= n:
+            known[s.name] = copied
     return body
 
 
@@ -88,7 +116,7 @@ def merge_sums(body: list[Stmt]) -> list[Stmt]:
         if first and is_sum(s) and _may_be_delayed(first, made):
             value = first.value if first.op == "+=" else negative(first.value)
             value = plus(value, s.value) if s.op == "+=" else minus(value, s.value)
-            made.remove(first)
+            del made[last_place(made, first)]
             near.remove(first)
             s = ast.Assign(s.target, "+=", value, s.place, owned=s.owned)
         made.append(s)
@@ -104,8 +132,14 @@ def _same_sum(a: ast.Assign, b: ast.Assign) -> bool:
 
 def _may_be_delayed(s: ast.Assign, body: list[Stmt]) -> bool:
     """True where the statements after a sum neither use its target nor change what it reads."""
-    after = body[body.index(s) + 1 :]
-    return target_name(s.target) not in names_used(after) and not names_in(own_expressions(s)) & written(after)
+    target, reads = target_name(s.target), names_in(own_expressions(s))
+    after = ([t] for t in body[last_place(body, s) + 1 :])
+    return not any(target in names_used(t) or reads & written(t) for t in after)
+
+
+def last_place(body: list[Stmt], s: Stmt) -> int:
+    """The place of a statement, sought from the end."""
+    return next(n for n in reversed(range(len(body))) if body[n] is s)
 
 
 def restore_order(body: list[Stmt]) -> list[Stmt]:
