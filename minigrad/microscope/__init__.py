@@ -104,7 +104,8 @@ def inspect(
     that was computed from it is written to an array (`inactive-lane`). Of a thread's own variable that nobody has set,
     only statements that read and change it are seen (s += x, s = f(s, x), s++, if (x > s) s = x), and of an array of
     undefined memory (mg.empty) only elements of at least four bytes that are read and changed (y[i] += x, atomicAdd).
-    With Clang, setting a bit-field reads it first: in undefined shared memory that is reported.
+    With Clang, an index right behind its row is not seen where a whole struct is read or written there; and setting a
+    bit-field reads it first: in undefined shared memory that is reported.
 
     Counts are of the text as written, with lanes reconverged after each branch and iteration. nvcc may merge loads
     of two branches or of adjacent members, or unroll a loop whose lanes stay diverged. Of 116 counts of small kernels

@@ -132,19 +132,19 @@ class DebugInfo:
         """A bit for each address of the file: 1 in functions of headers that are not the reader's, and in those that
         copy structs. Their accesses have the line of the reader's code that calls them.
         """
-        ends = {start: start + size for start, size in self._functions()}
-        bits = np.zeros(max(ends.values(), default=0), bool)
-        for (start, end), calls in zip(ends.items(), inlined_calls(self._file.path, ends), strict=True):
-            own = calls[-1]
-            bits[start:end] = Path(own.path).name not in self._names or _COPIES.search(own.function) is not None
+        functions = {start: (start + size, name) for start, size, name in self._functions()}
+        bits = np.zeros(max((end for end, _ in functions.values()), default=0), bool)
+        for start, calls in zip(functions, inlined_calls(self._file.path, functions), strict=True):
+            end, name = functions[start]
+            bits[start:end] = Path(calls[-1].path).name not in self._names or _COPIES.search(name) is not None
         return np.packbits(bits, bitorder="little")
 
-    def _functions(self) -> Iterator[tuple[int, int]]:
-        """Address and size of each function."""
+    def _functions(self) -> Iterator[tuple[int, int, str]]:
+        """Address, size and linker name of each function."""
         symbols = self._elf and self._elf.get_section_by_name(".symtab")
         for symbol in symbols.iter_symbols() if symbols else ():
             if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_size"]:
-                yield symbol["st_value"], symbol["st_size"]
+                yield symbol["st_value"], symbol["st_size"], symbol.name
 
     @cached_property
     def _columns(self) -> list[tuple[int, int]]:
