@@ -9,7 +9,7 @@ from minigrad.scan import ATTRIBUTE, items, matching, parameter, renamed, split,
 BYTES = {"char": 1, "bool": 1, "short": 2, "half": 2, "__half": 2, "int": 4, "unsigned": 4, "float": 4, "double": 8}
 EMPTY = (("alignas", "1", ()),)  # the members of a struct without any, which has one byte
 # What stands among a struct's members and is none.
-MARKS = ("alignas", "union", "open", "private")
+MARKS = ("alignas", "union", "open", "private", "default")
 _ALIGNED = re.compile(r"(?:minigrad_align_\d+\s+)*\s*")
 _ACCESS = re.compile(r"\b(public|private|protected)\s*:(?!:)")
 _PACK = re.compile(r"#\s*pragma\s+pack\s*\(([^)]*)\)")
@@ -32,7 +32,8 @@ def of_struct(code: str, struct: str) -> list[tuple[str, str]]:
     Bases come first, without a declarator, as do unions and structs that have no name within it. A struct that is
     written there is its own type: its text. ("?", text) is a member whose layout is not read. There are MARKS among
     them: an alignment ahead of what it is for, ("alignas", "16"); "union"; "open" of a struct in whose last bytes
-    C++ may place what is derived from it, and "private".
+    C++ may place what is derived from it, "private", and ("default", "n = 3") of a member with a value in the text, or
+    ("default", "") where a constructor without arguments gives values.
     """
     word, code = re.escape(struct), ATTRIBUTE.sub(_alignment, code)
     pattern = rf"\b(?P<key>struct|class|union)\s+(?P<more>[^{{}};()=<:]*?)\b{word}\b(?P<base>[^{{}};()=]*)\{{"
@@ -95,11 +96,15 @@ def _declared(text: str, struct: str) -> Iterator[tuple[str, str]]:
         return
     plain = re.sub(r"\boperator\s*[^\w\s(]+|\[[^\]]*\]", "", text).partition("=")[0]
     if "(" in plain and not re.match(r"[^(]*\(\s*\*", plain):  # a method, and no pointer (*f)(int)
-        if re.match(rf"(?!(?:{re.escape(struct)}|operator)\b)\w+\s*\(", text):
-            yield "?", text  # a macro's call
+        if re.match(
+            rf"(?!(?:{re.escape(struct)}|operator)\b)\w+\s*\((?![^;{{}}=]*\)\s*[A-Za-z_][\w\s*&:<>,]*\()", text
+        ):
+            yield "?", text  # a macro's call, and none ahead of a method
         elif re.match(rf"[^(]*(?:(?<!\w){re.escape(struct)}\s*\(|~|\boperator\s*=\s*\()", text):
             if not re.search(r"=\s*default$", text):
                 yield "open", ""
+            if _gives_values(text, struct):
+                yield "default", ""
         elif re.match(r"virtual\b", text):
             yield "?", text
         return
@@ -113,10 +118,19 @@ def _declared(text: str, struct: str) -> Iterator[tuple[str, str]]:
         yield "?", text
 
 
+def _gives_values(text: str, struct: str) -> bool:
+    """True for a constructor that takes no arguments and sets members, or whose body is elsewhere."""
+    if not (head := re.match(rf"[^(]*(?<![~\w]){re.escape(struct)}\s*\(", text)):
+        return False
+    close = matching(text, head.end() - 1, "()")
+    free = all("=" in each for each in split(text[head.end() : close]) if each)
+    return free and bool(re.match(r"\s*(?:noexcept\s*)?(?:$|:|\{\s*[^}\s])", text[close + 1 :]))
+
+
 def _declarators(kind: str, declared: str) -> Iterator[tuple[str, str]]:
     """The members of a type: numbers, structs and arrays of them by their declarators, pointers with * at the type."""
     for each in split(declared):
-        each = re.sub(r"\s*(?:=.*|\{.*\})$", "", each, flags=re.S)
+        each, *said = re.split(r"\s*(?:=|(?=\{))\s*", each, maxsplit=1)
         pointer = re.fullmatch(r"\*\s*(?:(?:const|__restrict__|__restrict)\s+)*(\w+)", each)
         if pointer:
             found = parameter(f"{kind} * {pointer[1]}")
@@ -124,6 +138,9 @@ def _declarators(kind: str, declared: str) -> Iterator[tuple[str, str]]:
         else:
             plain = re.fullmatch(r"\w+(?:\s*\[[^\]]+\])*", each)
             yield (re.sub(r"^const\s+|\s+const$", "", kind), each) if plain else ("?", f"{kind} {each}")
+        if said:
+            name = re.findall(r"\w+", each.partition("[")[0])[-1]
+            yield "default", f"{name} = {said[0]}"
 
 
 _STRUCT = re.compile(r"\btemplate\s*<(?P<parameters>[^{};]*?)>\s*(?P<key>struct|class)\b(?P<name>[^{};=]*)\{")
@@ -149,6 +166,38 @@ def instance(code: str, name: str, arguments: list[str]) -> str:
             text = code[head.start("key") : matching(code, head.end() - 1, "{}") + 1]
             return _WORD.sub(lambda word, named=named: named.get(word[0], word[0]), text) + ";"  # type: ignore[misc]
     return ""
+
+
+def argument(name: str, kind: str, value: str) -> str:
+    """A parameter of a template as what its argument is; one that is a template itself takes its own."""
+    if kind.startswith("template"):
+        own = [each.split()[0] for each in split(kind[kind.index("<") + 1 : kind.rindex(">")])]
+        taken = ", ".join(f"{word} minigrad_{n}" for n, word in enumerate(own))
+        given = ", ".join(f"minigrad_{n}" for n in range(len(own)))
+        return f"template <{taken}> using {name} = {value}<{given}>; "
+    return f"using {name} = {value}; " if kind in ("class", "typename") else f"constexpr {kind} {name} = {value}; "
+
+
+def defaults(members: tuple) -> Iterator[tuple[str, str]]:
+    """The values of members in the text, those of bases too; "" where a constructor gives some."""
+    for kind, declarator, inner in members:
+        if kind == "default":
+            name, _, value = declarator.partition(" = ")
+            yield name, value or "a constructor's"
+        elif not declarator:
+            yield from defaults(inner)
+
+
+def number(text: str) -> float | int | bool | None:
+    """The value of a number, true, false or nullptr in C++; None for any other expression."""
+    if (word := text.strip()) in ("true", "false", "nullptr", "NULL"):
+        return word == "true"
+    plain = re.fullmatch(
+        r"([-+]?(?:0[xX][\da-fA-F]+|[\d']+))[uUlL]*|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[fFlL]?", word
+    )
+    if not plain:
+        return None
+    return int(plain[1].replace("'", ""), 0) if plain[1] else float(plain[2])
 
 
 def _alignment(found: re.Match[str]) -> str:

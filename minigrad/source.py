@@ -227,10 +227,7 @@ class Source:
         if self.assertions and self.kernel in self.kernels:
             edits += [(stop, stop, self.assertions) for stop in self.kernels[self.kernel].stops]
         if self.template:
-            values = "".join(
-                f"using {name} = {value}; " if kind in ("class", "typename") else f"constexpr {kind} {name} = {value}; "
-                for name, kind, value in self.template_values
-            )
+            values = "".join(members.argument(*each) for each in self.template_values)
             start, stop = self._head(self._name).span(1)  # type: ignore[union-attr]
             newlines, end = "\n" * self.text.count("\n", start, stop), self.kernels[self._name].stop
             edits += [(start, stop, f"namespace minigrad_of_{self._name} {{ {values}{newlines}"), (end, end, " }")]

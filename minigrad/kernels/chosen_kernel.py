@@ -17,7 +17,7 @@ from minigrad.scan import (
 )
 from minigrad.source import Source
 
-_NAMESPACE = re.compile(r"\bnamespace\s+([\w:]+)\s*\{")
+_NAMESPACE = re.compile(r"\b(inline\s+)?namespace\s+([\w:]+)\s*\{")
 _WRITES = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\([^)\n]*\)(?:\\\n|[^\n])*\b__global__\b", re.M)
 _SPECIAL = re.compile(r"template\s*<\s*>")
 
@@ -107,14 +107,16 @@ def _head(code: str, item: TopLevel, kernel: str) -> str:
 
 
 def _inside(code: str, item: TopLevel, spaces: tuple[str, ...]) -> bool:
-    """True where the innermost namespaces around an item are these."""
-    around = [
-        word
-        for each in _NAMESPACE.finditer(code, 0, item.start)
-        if matching(code, each.end() - 1, "{}") > item.start
-        for word in each[1].split("::")
-    ]
-    return not spaces or tuple(around[-len(spaces) :]) == spaces
+    """True where the innermost namespaces around an item are these, with or without those that are inline."""
+    left = list(spaces)
+    found = list(_NAMESPACE.finditer(code, 0, item.start))
+    around = [each for each in found if matching(code, each.end() - 1, "{}") > item.start]
+    for inline, word in ((each[1], word) for each in reversed(around) for word in reversed(each[2].split("::"))):
+        if left and word == left[-1]:
+            left.pop()
+        elif left and not inline:
+            return False
+    return not left
 
 
 def _types(head: str) -> tuple[str, ...]:

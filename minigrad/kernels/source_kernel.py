@@ -12,14 +12,17 @@ import numpy as np
 
 from minigrad.devices import for_launch
 from minigrad.devices.device import Dim3
-from minigrad.errors import require, require_bool
+from minigrad.errors import require, require_bool, short
 from minigrad.kernels import arguments, structs
 from minigrad.kernels.chosen_kernel import chosen, parse
 from minigrad.kernels.included_kernel import defining
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.types import BFLOATS, ELEMENTS, SCALARS, plain
-from minigrad.scan import INCLUDE
+from minigrad.scan import INCLUDE, split, without_directives
 from minigrad.source import CUDA, Source
+
+# By texts and loaded modules, which kernels of one text share: the value that each variable has, and its first one.
+_SET: dict[str, dict[int, dict[str, tuple[Any, Any]]]] = {}
 
 
 class SourceKernel(Kernel):
@@ -28,7 +31,6 @@ class SourceKernel(Kernel):
     def __init__(self, *args: Any, **named: Any):
         super().__init__(*args, **named)
         self._constants: dict[str, np.ndarray] = {}
-        self._stored: set[tuple[int, str]] = set()  # modules and variables that are up to date
 
     def constant(self, name: str, value: Any) -> None:
         """Set a __constant__ or __device__ variable for the launches that follow: an array of its size, or a number.
@@ -37,10 +39,29 @@ class SourceKernel(Kernel):
         """
         require(f"mg.kernel {self.name}: constant", name, str, "a variable's name")
         words = "|".join(self.source.standing_for({"__constant__", "__device__"}))
-        if not re.search(rf"\b(?:{words})\b[^;]*?\b{re.escape(name)}\b", "\n".join(self.source.texts)):
+        declared = re.search(rf"\b(?:{words})\b([^;]*?)\b{re.escape(name)}\b", "\n".join(self.source.texts))
+        if not declared:
             raise ValueError(f"{self.source.name} has no __constant__ or __device__ variable {name}.")
-        self._constants[name] = np.array(value.numpy() if hasattr(value, "numpy") else value)
-        self._stored = {(module, other) for module, other in self._stored if other != name}
+        host = np.array(value.numpy() if hasattr(value, "numpy") else value)
+        first = [word for word in declared[1].partition(",")[0].split() if word not in ("static", "const", "volatile")]
+        kind = " ".join(first[:-1] if "," in declared[1] else first)
+        dtype = ELEMENTS.get(plain(self.source.aliases.get(kind, kind)), (None, 1))[0]
+        if dtype is not None and host.dtype in map(np.dtype, (bool, int, float)):  # as Python's own numbers are
+            with np.errstate(all="ignore"):
+                same = dtype.kind == "f" or (host.astype(dtype) == host).all()
+            if not same:
+                raise ValueError(f"{name} is {kind}; {short(value)} does not fit.")
+            host = host.astype(dtype)
+        self._constants[name] = host
+
+    @property
+    def unset_constants(self) -> list[str]:
+        """The __constant__ variables that a text uses, to which neither it nor `constant` gives a value: they are 0."""
+        words = "|".join(self.source.standing_for({"__constant__"}))
+        found = re.finditer(rf"\b(?:{words})\b([^;={{}}()]*);", without_directives(self.source.code))
+        names = [re.findall(r"\w+", each.partition("[")[0])[-1] for one in found for each in split(one[1])]
+        used = [name for name in names if len(re.findall(rf"\b{name}\b", self.source.code)) > 1]
+        return [name for name in used if name not in self._constants]
 
     def check_types(self) -> None:
         """Raise TypeError for a parameter whose type a header may define that is not here."""
@@ -56,13 +77,16 @@ class SourceKernel(Kernel):
     def run(self, args: Sequence[Any], grid: Dim3, block: Dim3, shared: int, values: Mapping[str, int]) -> None:
         """Set the variables where they are not yet, then run."""
         self.check_types()
-        if self._constants:
+        if self._constants or self.source.text in _SET:
             bound = arguments.bind(self.name, self.signature.params, args)
             device: Any = for_launch(bound.device)
             module = device.build(self.source, self.macros(values, bound.real), self.name)
-            for name in [name for name in self._constants if (id(module), name) not in self._stored]:
-                device.store(module, name, self._constants[name])
-                self._stored.add((id(module), name))
+            stored = _SET.setdefault(self.source.text, {}).setdefault(id(module), {})
+            for name in {**stored, **self._constants}:
+                now, first = stored.get(name, (None, None))
+                if (value := self._constants.get(name, first)) is not now:
+                    before = device.store(module, name, value)
+                    stored[name] = value, before if first is None else first
         super().run(args, grid, block, shared, values)
 
 

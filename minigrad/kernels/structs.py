@@ -13,7 +13,8 @@ from minigrad.devices.array import Array
 from minigrad.devices.dtypes import dtype_of, is_bfloat16
 from minigrad.errors import LaunchError, short
 from minigrad.kernels.types import ELEMENTS, plain
-from minigrad.members import MARKS
+from minigrad.members import MARKS, defaults, number
+from minigrad.scan import split
 from minigrad.source import Param
 
 ADDRESS = np.dtype(np.uint64)
@@ -73,7 +74,7 @@ def _placed(struct: str, members: tuple) -> Placed:
     union = any(kind == "union" for kind, _, _ in members)
     for kind, declarator, inner in members:
         if kind in MARKS:
-            at_least = int(declarator or at_least)
+            at_least = int(declarator) if kind == "alignas" else at_least
             align = max(align, at_least)
             continue
         name, *extents = re.findall(r"\w+", declarator) or [""]
@@ -255,9 +256,10 @@ def by_value(place: str, param: Param, value: Any, arrays: list[tuple[str, Any]]
 
 
 def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tuple[str, Any]]) -> np.ndarray:
-    """A struct of these members; missing ones are 0. Raises TypeError."""
+    """A struct of these members; missing ones have the values that the text gives them, or 0. Raises TypeError."""
     made = np.zeros((), layout(param.type, param.members)[0])
     known = fields(param.members)
+    _set_defaults(place, param, made, values)
     for own, value in values.items():
         if own not in known:
             raise TypeError(f"{place} has no member {own!r}; it has {', '.join(known)}.")
@@ -287,10 +289,30 @@ def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tup
     return made
 
 
+def _set_defaults(place: str, param: Param, made: np.ndarray, given: Iterable[str] = ()) -> None:
+    """Members of which none is given get the text's values. Raises TypeError for a value that is no number there."""
+    said = dict(defaults(param.members))
+    for name, (kind, declarator, inner) in fields(param.members).items():
+        text = said.get(name, said.get(""))
+        if name in given or not (text or inner):
+            continue
+        if text is None:
+            flat = made[name].reshape(-1)
+            for n in range(0 if declarator.startswith("*") else flat.size):
+                member = Param(name, kind, False, False, inner)
+                _set_defaults(f"{place}: its member {name}", member, flat[n : n + 1].reshape(()))
+            continue
+        numbers = [number(each) for each in split(text.strip("{} ")) if each]
+        if None in numbers or (inner and numbers) or made[name].size < len(numbers):
+            by = f"{name} = {text}" if name in said else "in a constructor"
+            raise TypeError(f"{place}: {param.type} gives {name} a value of its own, {by}; give one here.")
+        made[name].reshape(-1)[: len(numbers)] = numbers  # an array's other elements are 0
+
+
 def fields(members: tuple) -> dict[str, tuple]:
     """The members by name, those of bases too: type, declarator, and the members of that type."""
     found: dict[str, tuple] = {}
-    for each in (each for each in members if each[0] not in MARKS):
+    for each in (each for each in members if each[0] not in (*MARKS, "?")):
         found |= {re.findall(r"\w+", each[1])[0]: each} if each[1] else fields(each[2])
     return found
 

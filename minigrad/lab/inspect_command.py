@@ -20,9 +20,10 @@ WRONG = (ValueError, TypeError, ImportError, OSError, MemoryError, DeviceError, 
 EPILOG = """VALUE is a number, true, false, several numbers as 1,2,3 for a vector, null, the path of a .npy file, or
 DTYPE:SHAPE:FILL, as float32:1000:randn, int8:4x4:range or uint8:64, where FILL is zeros, ones, range, randn, rand or
 empty, by default zeros; empty is undefined memory, which the kernel must write before it reads. A struct is given by
-its members, as --arg p.dt=0.1 --arg p.x=float32:1000:randn; those without a value are 0. An array of structs is
-struct:SHAPE:FILL, as --arg ps=struct:1000:randn, of which --arg ps.mass=1 sets a member. Exit status: 0 nothing found
-but what is harmless, 1 a problem, 2 the file or the arguments do not fit."""
+its members, as --arg p.dt=0.1 --arg p.x=float32:1000:randn; those without a value have the text's, or 0. An array of
+structs is struct:SHAPE:FILL, as --arg ps=struct:1000:randn, of which --arg ps.mass=1 sets a member. A __constant__ or
+__device__ variable is set by --constant table=float32:64:randn. Exit status: 0 nothing found but what is harmless, 1 a
+problem, 2 the file or the arguments do not fit."""
 
 
 def add_to(commands: Any) -> None:
@@ -35,6 +36,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--grid", required=True, help="blocks, as 4 or 4,2")
     parser.add_argument("--block", required=True, help="threads of a block, as 256 or 16,16")
     parser.add_argument("--arg", action="append", default=[], metavar="NAME=VALUE", help="each parameter's value")
+    parser.add_argument(
+        "--constant", action="append", default=[], metavar="NAME=VALUE", help="a __constant__ or __device__ variable"
+    )
     parser.add_argument("--shared", type=int, default=0, metavar="BYTES", help="dynamic shared memory (%(default)s)")
     parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE", help="a macro")
     parser.add_argument("--output", action="append", default=[], metavar="NAME", help="must be written whole, no NaN")
@@ -73,6 +77,10 @@ def _record(options: argparse.Namespace) -> Any:
     kernel.check_types()
     values = Values(kernel.name, kernel.signature.params, dict(map(_pair, options.arg)), options.seed)
     args = [values.of(param) for param in kernel.signature.params]
+    for name, text in map(_pair, options.constant):
+        kernel.constant(name, values.of_constant(name, text))
+    for name in kernel.unset_constants:
+        print(f"minigrad inspect: nobody sets {name}, so it is 0; give --constant {name}=...", file=sys.stderr)
     grid, block = (_extent(name, getattr(options, name)) for name in ("grid", "block"))
     simulator: Any = get(check("sim"))
     simulator.timeout = options.timeout

@@ -50,6 +50,14 @@ class Values:
             param, text or "", structs.value_layout(param)[0] if structs.is_value(param) else _dtype(param)
         )
 
+    def of_constant(self, name: str, text: str) -> Any:
+        """The value of a __constant__ or __device__ variable: a number, several, or an array."""
+        if (found := _numbers(text)) != []:
+            return found
+        if text.endswith(".npy"):
+            return _load(f"--constant {name}", text)
+        return self._filled(Param(name, "float", True, True), f"--constant {name}={text}", text, None)
+
     def _is_given(self, param: Param) -> bool:
         return any(name == param.name or name.startswith(f"{param.name}.") for name in self.given)
 
@@ -65,7 +73,7 @@ class Values:
                 f"{where}: {param.type} holds pointers; only mg.inspect in Python takes an array of these."
             )
         wanted = _dtype(param)
-        made = _load(param.name, text) if text.endswith(".npy") else self._filled(param, where, text, wanted)
+        made = _load(f"--arg {param.name}", text) if text.endswith(".npy") else self._filled(param, where, text, wanted)
         if wanted is not None and made.dtype != wanted and not made.dtype.names:
             what = f"an array of {param.type}" if param.members else wanted
             raise ValueError(f"{where}: {param} is {what}; got {made.dtype}; give {example(param)}.")
@@ -94,7 +102,7 @@ class Values:
         if array and wanted is not None and text in FILLS:
             return self._fill(text, wanted.shape, wanted.base)
         if text.endswith(".npy"):
-            return _load(param.name, text)
+            return _load(f"--arg {param.name}", text)
         if array and ":" in text:
             return self._filled(param, where, text, None)
         raise ValueError(f"{where}: {param} is a number; give {example(param)}.")
@@ -120,8 +128,8 @@ class Values:
                 raise ValueError
         except (TypeError, ValueError):
             raise ValueError(
-                f"{where} is no array and no .npy file; write {example(param)}, with the dtype, the shape as 16x16, "
-                f"and {', '.join(FILLS)}."
+                f"{where} is no array and no .npy file; write {example(param, where.split()[0])}, with the dtype, the "
+                f"shape as 16x16, and {', '.join(FILLS)}."
             ) from None
         if fill not in ("", *FILLS):
             raise ValueError(f"{where}: {fill} is none of {', '.join(FILLS)}.")
@@ -153,7 +161,7 @@ def members(param: Param) -> dict[str, Param]:
     return found
 
 
-def example(param: Param) -> str:
+def example(param: Param, option: str = "--arg") -> str:
     """The option that gives a parameter a value; for a struct one for each member."""
     kind, *extents = param.type.replace("]", "").split("[")
     dtype, lanes = ELEMENTS.get(plain(kind), (np.dtype("float32" if kind in ("real", "wide") else "uint8"), 1))
@@ -163,7 +171,7 @@ def example(param: Param) -> str:
     if param.pointer:
         shape = "x".join(["1000", *extents, *([str(lanes)] if lanes > 1 else [])])
         name = "bfloat16" if plain(kind) in BFLOATS else dtype
-        return f"--arg {param.name}={name}:{shape}:{'randn' if dtype.kind == 'f' else 'zeros'}"
+        return f"{option} {param.name}={name}:{shape}:{'randn' if dtype.kind == 'f' else 'zeros'}"
     count = lanes * prod(map(int, extents))
     number = "1.0" if dtype.kind == "f" else "1000" if dtype.itemsize > 2 and count == 1 else "1"
     return f"--arg {param.name}={','.join([number] * count)}"
@@ -177,12 +185,13 @@ def _dtype(param: Param) -> np.dtype | None:
     return dtype_of("bfloat16") if kind in BFLOATS else ELEMENTS.get(kind, (None, 1))[0]
 
 
-def _load(name: str, path: str) -> np.ndarray:
+def _load(option: str, path: str) -> np.ndarray:
     try:
         return np.load(path)
     except (OSError, ValueError, EOFError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "it is no file of np.save"
-        raise ValueError(f"--arg {name}={path}: {why}.") from None
+        why = f"there is no file {path}" if isinstance(error, FileNotFoundError) else why
+        raise ValueError(f"{option}={path}: {why}.") from None
 
 
 def _numbers(text: str) -> Any:

@@ -91,6 +91,9 @@ def inspect(
     blocks run one after the other; those of a cooperative launch take turns, where all threads of one wait. So this is
     not seen: two blocks that both change an element between two of their atomics, and wait for nobody.
 
+    Where C++ leaves a result open, and this processor's is not a GPU's, the launch goes on with the processor's and the
+    problem is `unlike-gpu`: a float converted to an integer that cannot hold it, and a shift by all bits or more.
+
     Not seen: an index outside its row but inside the array, where the row was taken as a pointer (float* row = s[r]) or
     the element as a reference (float& v = s[r][n]), or outside a thread's own array by a pointer; one that leaves a
     part of a dynamic shared array (`b = s + n`) for the next, as parts have no extent in the source; one that leaves a
@@ -112,7 +115,9 @@ def inspect(
     arrays. Neither counted nor checked with g++: operands that cannot affect an integer result, as in p[i] & 0 and
     p[i] * 0; and of equal reads at a constant index or by a pointer, as in p[0] + p[0] or *p - *p, all or all but one.
     A GPU does not read them either, as nvcc drops them, and reads x[i] + x[i] once; clang++ (MINIGRAD_CXX=clang++)
-    keeps each. In assert(s[p[i]] > 0) g++ may read p twice.
+    keeps each. In assert(s[p[i]] > 0) g++ may read p twice. A read by a
+    pointer to const that is converted to an integer, or is a shift's number of bits, at a constant index, as in
+    (int)*p, is counted up to four times.
 
     Raises LaunchError, TypeError and CompileError as a launch does; the kernel's faults are in `.problems`.
     """

@@ -188,6 +188,21 @@ def unset(place: str, name: str) -> str:
     )
 
 
+def unlike(value: float, kind: str, gpu: int, is_shift: bool) -> str:
+    """A conversion or a shift that C++ leaves undefined. kind: the type, in quotes; gpu: a GPU's result."""
+    kind = re.findall(r"'(.*?)'", kind)[-1]
+    if is_shift:
+        return (
+            f"a shift of {kind} by {value:.0f} bits. A GPU shifts all bits out; this simulator, as x86 does, takes the "
+            "lowest bits of the number, and C++ leaves it open. Check the number of bits first."
+        )
+    result = gpu % 2**64 if "unsigned" in kind else gpu
+    return (
+        f"{value:g} becomes {kind}, which does not have it. A GPU gives {result}, this simulator another number, and "
+        "C++ leaves it open. Bring it into the range of the type first."
+    )
+
+
 def missed_barrier(call: str, count: int, thread: Dim3) -> str:
     threads = f"{count} threads have" if count > 1 else "1 thread has"
     return (

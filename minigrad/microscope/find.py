@@ -15,7 +15,7 @@ from minigrad.errors import KernelError, LaunchError
 from minigrad.kernels.extents import index_of
 from minigrad.microscope import advice, native
 from minigrad.microscope.counts import WARP
-from minigrad.microscope.debug_info import NOWHERE, DebugInfo
+from minigrad.microscope.debug_info import NOWHERE, DebugInfo, indexed_array
 from minigrad.microscope.native import Finding, Kind, Observations, ProblemKind
 from minigrad.microscope.problem import Access, Problem, drop_consequences, keep_nearest, merge, sort
 from minigrad.microscope.variables import Groups, Variable, Variables, signed
@@ -77,21 +77,28 @@ class Finder:
     def _index(self, finding: Finding) -> Problem:
         """An index outside its extent: the compiler's check gives the place, and no address."""
         file, line = finding.file.decode(), finding.line
-        name = self.info.indexed_array(file, line, finding.column)
-        array = re.findall(r"'(.*?)'", finding.type.decode())[-1]  # Clang gives a typedef as 'T' (aka 'float[8]')
+        words = finding.type.decode()
+        if finding.extent:
+            name, array = indexed_array(f"{words}[]", len(words) + 2), f"{finding.extent} long"
+        else:
+            name = self.info.indexed_array(file, line, finding.column)
+            array = re.findall(r"'(.*?)'", words)[-1]  # Clang gives a typedef as 'T' (aka 'float[8]')
         message = advice.index(finding.offset, array.replace(" [", "["), name)
         where = self.at(finding.block, finding.thread)
         place = self.info.line(file, line).fields
         return Problem("out-of-bounds", message, *place, name or None, None, None, *where, None, finding.count)
 
     def _call(self, finding: Finding) -> Problem | None:
-        """A call that threads have missed, or a lane that another reads from; or an unset variable."""
+        """A call that threads have missed; a lane that another reads; an unset variable; a result unlike a GPU's."""
         place = self.info.line(finding.file.decode(), finding.line).fields
         where, what = self.at(finding.block, finding.thread), finding.type.decode()
         if finding.kind in (ProblemKind.MISSED, ProblemKind.SKIPPED):
             returned, count = finding.kind == ProblemKind.MISSED, finding.count
             message = (advice.missed_barrier if returned else advice.skipped_barrier)(what, finding.offset, where[1])
             return Problem("missed-barrier", message, *place, None, None, None, *where, count=count, harmless=returned)
+        if finding.kind == ProblemKind.UNLIKE:
+            message = advice.unlike(finding.value, what, finding.offset, bool(finding.differs))
+            return Problem("unlike-gpu", message, *place, None, None, None, *where, count=finding.count)
         if finding.kind == ProblemKind.UNSET:
             name = re.split(r"\W", what)[0]
             message = advice.unset(what, name)

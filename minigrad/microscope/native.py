@@ -26,7 +26,8 @@ WATCHED = [
     "-gdwarf-4",  # version 5 counts files from 0, and some addr2line take the second for the first
 ]  # fmt: skip
 GCC = [
-    "-fsanitize=bounds", "-fsanitize-recover=bounds", "-fsanitize-coverage=trace-pc",
+    "-fsanitize=bounds,float-cast-overflow,shift-exponent",
+    "-fsanitize-recover=bounds,float-cast-overflow,shift-exponent", "-fsanitize-coverage=trace-pc",
     "--param", "tsan-instrument-func-entry-exit=0", VOLATILE,
     "-fno-elide-constructors",  # a struct that is handed over by value is copied by a function, which is instrumented
 ]  # fmt: skip
@@ -38,7 +39,8 @@ _HIDDEN = (
 )  # fmt: skip
 CLANG = [
     "-fno-sanitize=undefined",  # zig adds it where nothing is optimised
-    "-fsanitize=alignment,integer-divide-by-zero,array-bounds", "-fsanitize-recover=array-bounds",
+    "-fsanitize=alignment,integer-divide-by-zero,array-bounds,float-cast-overflow,shift-exponent",
+    "-fsanitize-recover=array-bounds,float-cast-overflow,shift-exponent",
     "-fsanitize-coverage=bb,trace-pc",
     *(word for option in _HIDDEN for word in ("-mllvm", f"-{option}")),
 ]  # fmt: skip
@@ -58,7 +60,7 @@ def recipe() -> Recipe:
 # The enums and structs of shadow_memory.h and watched_launch.cpp.
 Kind = IntEnum("Kind", "READ WRITE ATOMIC ENTER", start=0)  # of an access
 ProblemKind = IntEnum(
-    "ProblemKind", "RACE OUTSIDE UNINITIALISED INDEX EARLY MISSED SKIPPED RETURNED UNNAMED UNSET", start=0
+    "ProblemKind", "RACE OUTSIDE UNINITIALISED INDEX EARLY MISSED SKIPPED RETURNED UNNAMED UNSET UNLIKE", start=0
 )
 
 PC = (1 << 30) - 1  # the bits above it: volatile or atomic; atomic with block scope
@@ -106,7 +108,8 @@ class Finding(ctypes.Structure):
         (INT, "line column"),
         (ctypes.c_int64, "offset"),
         (ctypes.c_char_p, "file type"),
-        (U32, "differs"),
+        (U32, "differs extent"),
+        (ctypes.c_double, "value"),
     )
 
 

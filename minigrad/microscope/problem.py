@@ -8,7 +8,7 @@ from minigrad.display import folded
 
 # The most serious first: its consequences come later.
 ORDER = (
-    "null-pointer", "misaligned", "out-of-bounds", "illegal-access", "division", "assert", "timeout",
+    "null-pointer", "misaligned", "out-of-bounds", "illegal-access", "division", "unlike-gpu", "assert", "timeout",
     "barrier-divergence", "race", "uninitialised", "returned-lane", "inactive-lane", "never-written", "nan",
     "missed-barrier",
 )  # fmt: skip

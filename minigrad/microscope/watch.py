@@ -73,13 +73,14 @@ class Microscope:
         """
         return compile_file(source, defines, source.kernel, native.recipe())
 
-    def store(self, module: CompiledFile, name: str, host: np.ndarray) -> None:
+    def store(self, module: CompiledFile, name: str, host: np.ndarray) -> np.ndarray:
         """Set a __constant__ or __device__ variable; a launch that resets them resets it to this."""
-        self.simulator.store(module, name, host)
+        before: np.ndarray = self.simulator.store(module, name, host)
         address, size = module.variable(name)
         content = ctypes.string_at(address, size)
         known = _INITIAL.get(module.path, [])
         known[:] = [(start, content if start == address else old) for start, old in known]
+        return before
 
     def synchronize(self) -> None:
         """Return at once, as the simulator does."""

@@ -4,8 +4,10 @@
 in `native/`, loaded by `runtime`, runs it: blocks on the processor's cores, a block's threads as fibers that switch at
 barriers. In a cooperative launch the blocks of a core take turns, too. Device memory is bounded by unmapped pages. The
 instructions of tensor cores in `cuda/matmul/mma.cuh` are functions of the runtime, the fragments of `mma.h` are made of
-shuffles; a block has as much shared memory for them as on an H100. `faults` turns a failed launch into a KernelError,
-`diagnostics` the host compiler's errors into a CompileError.
+shuffles; a block has as much shared memory for them as on an H100. Where C++ leaves a result open, of a float converted
+to an integer that cannot hold it or of a shift by all bits or more, it is the processor's, not a GPU's; the microscope
+tells of it. `faults` turns a failed launch into a KernelError, `diagnostics` the host compiler's errors into a
+CompileError.
 """
 
 import copy
@@ -79,10 +81,12 @@ class Simulator:
     def build(self, source: Source, defines: Mapping[str, str], kernel: str) -> CompiledFile:
         return compile_file(source, defines, kernel)
 
-    def store(self, module: CompiledFile, name: str, host: np.ndarray) -> None:
-        """Set a __constant__ or __device__ variable."""
+    def store(self, module: CompiledFile, name: str, host: np.ndarray) -> np.ndarray:
+        """Set a __constant__ or __device__ variable. Returns the bytes that it had."""
         address, size = module.variable(name)
+        before = np.frombuffer(ctypes.string_at(address, size), np.uint8)
         self.upload(address, sized(name, host, size))
+        return before
 
     def launch(
         self, module: CompiledFile, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments

@@ -108,11 +108,11 @@ def _built(source: Source, defines: Mapping[str, str], kernel: str, recipe: Reci
             stem = Path(source.name).stem
             return translation, *load(stem, f"{macros}{translation.text}\n", recipe.flags, recipe.link)
         except BuildError as error:
-            log, parts, missing = str(error), translation.parts, translation.missing
-            found = faults(log, parts, source.name)
-            raise RejectedText(found, parts, lambda shown: compile_error(log, shown, missing)) from None
-        except OSError as error:
-            raise undefined_function(source.name, str(error)) from error
+            log, found = str(error), faults(str(error), translation.parts, source.name)
+        except OSError as error:  # such as a function that is left out
+            log, found = str(error), [undefined_function(source.name, str(error))]
+        missing = translation.missing
+        raise RejectedText(found, translation.parts, lambda shown: compile_error(log, shown, missing))
 
     (translation, library, path), source, reasons = build_without(source, built)
     left = [f"there is no file {name}" for name in dict.fromkeys(translation.missing)]

@@ -41,6 +41,7 @@ _ON_A_GPU = (
      "since CUDA 9 it ends in _sync and begins with the mask of its lanes: __shfl_down_sync(0xffffffff, x, 1)."),
 )  # fmt: skip
 _ALONE = ("inline PTX", *(why for *_, why in _ON_A_GPU if "only on a GPU" in why))  # other errors only follow from it
+_OWN = re.compile(r"\bminigrad(?:_|::)")
 _UNKNOWN = re.compile(r"'__\w+' was not declared|undeclared identifier '__\w+'")
 # An error inside a header names the line that uses the header: GCC before the error, Clang and macros after it.
 _USED_BEFORE = re.compile(r"^(.+?):(\d+):(?:\d+:)? .*required from")
@@ -116,7 +117,11 @@ def faults(log: str, parts: Mapping[str, str], own: str) -> list[Rejection]:
 
 def compile_error(log: str, found: Iterable[Rejection], missing: Iterable[str] = ()) -> CompileError:
     """The first of these errors as an exception; missing: headers that are not here."""
-    errors = list(dict.fromkeys(fault.message for fault in found))
+    by_line: dict[str, list[str]] = {}
+    for message in dict.fromkeys(fault.message for fault in found):
+        by_line.setdefault(message.partition(": error: ")[0], []).append(message)
+    # What the translation has put into a line fails after what it is made of: the first error tells of that.
+    errors = [e for each in by_line.values() for e in (each[:1] if _OWN.search("".join(each[1:])) else each)]
     alone = [error for error in errors if any(why in error for why in _ALONE)][:1]
     words = "\n".join(alone or errors[:MAX_ERRORS]) or log.strip()
     headers = ", ".join(dict.fromkeys(missing))
@@ -125,12 +130,16 @@ def compile_error(log: str, found: Iterable[Rejection], missing: Iterable[str] =
     return CompileError(words + hint(words))
 
 
-def undefined_function(file: str, message: str) -> CompileError:
+def undefined_function(file: str, message: str) -> Rejection:
     """The error for a function that is declared and used but defined nowhere: only the dynamic loader notices."""
     symbol = message.rpartition(": ")[2]
-    mangled = re.match(r"_Z(\d+)(\w+)", symbol)  # length, name, parameters
-    name = mangled[2][: int(mangled[1])] if mangled else symbol
-    return CompileError(f"{file}: error: {name!r} is used but defined nowhere")
+    mangled, names = re.match(r"_ZN?[rVK]*", symbol), list[str]()  # then the length of each name, and the name
+    rest = symbol[mangled.end() :] if mangled else ""
+    while length := re.match(r"\d+", rest):
+        stop = length.end() + int(length[0])
+        names.append(rest[length.end() : stop])
+        rest = rest[stop:]
+    return Rejection(f"{file}: error: '{'::'.join(names) or symbol}' is used but defined nowhere", [])
 
 
 def _places(before: list[str], after: list[str], parts: Container[str]) -> list[tuple[str, str]]:

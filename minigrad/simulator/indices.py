@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from minigrad.scan import DIRECTIVE
+from minigrad.scan import DIRECTIVE, Edit
 
 _DEFINE = re.compile(r"[ \t]*#[ \t]*define\b")
 _SIGN = re.compile(r"[{}()\[\],]")
@@ -20,7 +20,31 @@ _END = re.compile(r"[;{}]|\Z")
 _IDENTIFIER = re.compile(r"(\w+)\s*$")
 _BEFORE_EXPRESSION = {"return", "else", "do", "case", "throw", "and", "or", "not"}
 _NOT_NAME = _BEFORE_EXPRESSION | {"auto", "operator", "delete", "new", "constexpr", "mutable"}
+_ARRAY = re.compile(r"\b[A-Za-z_]\w*(?:(?:\.|->|::)\w+|\[(?:[^][{}]|\[[^][{}]*\])*\])*$")
+_NUMBER = re.compile(r"\]\s*\.\s*\w+\b(?!\s*\()")
 _DECLARATION = re.compile(r"\s*(?!return\b|else\b)\w[\w:]*(?:<[^;{}]*>)?[\s*&]+\w")
+
+
+def evaluations(code: str) -> Iterator[Edit]:
+    """The edits by which each index is evaluated once. For the copy of a struct the compiler allows the index right
+    behind the array, as it copies by address: MINIGRAD_INDEX finds that one.
+    """
+    for start, stop in indices(code):
+        array = array_of(code, start, stop)
+        yield start, start, "({auto minigrad_index="
+        yield stop, stop, f";MINIGRAD_INDEX({array})minigrad_index;}})" if array else ";minigrad_index;})"
+
+
+def array_of(code: str, start: int, stop: int) -> str:
+    """The array that has its index there, as `s[i].row`; empty where it is no path of names and indices, where only the
+    element's address is taken, or a number of it is read.
+    """
+    first = max(0, start - 100)
+    found = _ARRAY.search(code, first, start - 1)
+    if not found or 0 < first == found.start() or _NUMBER.match(code, stop):
+        return ""
+    before = code[max(0, found.start() - 20) : found.start()].rstrip().replace("&&", "")
+    return "" if before.endswith(("&", ".", "->", "::")) else found[0]
 
 
 class _OpenBracket(NamedTuple):

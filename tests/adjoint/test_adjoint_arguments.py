@@ -337,3 +337,25 @@ __global__ void k(const double* x, const double* w, double* y) {
     x, y = np.arange(1.0, 9), np.zeros(8)
     dx, dw = mg.adjoint(mg.kernel(text, "k"), ["x", "w"]).vjp(x, None, y, dy=[np.ones(8)], grid=1, block=8)
     assert (dx == 6 * x).all() and dw is None
+
+
+@pytest.mark.parametrize("kind", ["", ": unsigned char", ": short", ": uint32_t", ": long long"])
+@pytest.mark.parametrize("key", ["enum", "enum class", "enum struct"])
+def test_an_array_of_an_enum_has_its_type(key, kind):
+    ahead = f"#include <cstdint>\n{key} Act {kind} {{ ONE, SQUARE = 4 }};"
+    text = f"{ahead}\n__global__ void f(const double* x, const Act* a, double* y) {{ int i = threadIdx.x;\n"
+    text += "    Act own = a[i]; y[i] = own == Act::SQUARE ? x[i] * x[i] : x[i]; }"
+    x, y = np.arange(1.0, 5), np.zeros(4)
+    sizes = {": unsigned char": np.uint8, ": short": np.int16, ": uint32_t": np.uint32, ": long long": np.int64}
+    a = np.array([0, 4, 4, 0], sizes.get(kind, np.int32))
+    (dx,) = mg.adjoint(text).vjp(x, a, y, dy=[np.ones(4)], grid=1, block=4)
+    assert dx.tolist() == [1, 4, 6, 1]
+
+
+@pytest.mark.parametrize(
+    "barrier", ['asm volatile("" ::: "memory");', 'asm("");', '__asm__ __volatile__ ("" : : : "memory");']
+)
+def test_a_barrier_for_the_compiler_changes_no_gradient(barrier):
+    text = f"__global__ void f(const double* x, double* y) {{ {I}double v = x[i] * x[i]; {barrier} y[i] = v; }}"
+    (dx,) = mg.adjoint(text).vjp(np.arange(1.0, 5), np.zeros(4), dy=[np.ones(4)], grid=1, block=4)
+    assert dx.tolist() == [2, 4, 6, 8]

@@ -78,6 +78,27 @@ struct A { double v; __device__ double f() const { return v * v; } __device__ vo
 struct B : A { double w; __device__ A& base() { return *this; } };
 __device__ double by_value(A a) { a.grow(); return a.f(); } __device__ void up(A* a, double s) { a->v += s; a->grow(); }
 """
+HIDDEN = """
+struct A { double v; __device__ double h() const { return v; } __device__ double f() const { return h() * v; }
+    __device__ double g() const { return f() + v; } __device__ operator double() const { return v; } };
+struct B : A { double w; __device__ double h() const { return w * w * w; }
+    __device__ double f() const { return sin(w); }
+    __device__ A& base() { return *this; } __device__ const A* point() const { return this; }
+    __device__ double both() const { return A::f() * f(); } __device__ operator double() const { return w * w; } };
+struct Hold { const A* a; }; __device__ A made(double v) { B b; b.v = v * v; b.w = 1; return b; }
+__device__ void twice(A& a) { a.v = 2 * a.v * a.f(); } __device__ double point(const A* a) { return a->f(); }
+__device__ double copied(A a) { return a.f(); } __device__ const A& same(const A& a) { return a; }
+template <class D> struct Default { double v; __device__ double g() const { return v; }
+    __device__ double f() const { return static_cast<const D*>(this)->g() * v; } };
+struct Own : Default<Own> { double w; __device__ double g() const { return w * w; } }; struct None : Default<None> {};
+namespace n { constexpr double k = 2; __device__ double len(double v) { return v * v; } }
+struct Len { double v; __device__ double len() const { return n::len(v) * n::k; }
+    __device__ double go(double k) const { return n::len(k) + len() + n::k * k; } };
+__device__ double part(int v) { return 3 * v; } namespace n { __device__ double part(double v) { return v * v; }
+    __device__ double lambda(double v) { auto f = [=](double q) { return part(q) * v; }; return f(2); } }
+__device__ double user(double v) { using n::part; return part(v); }
+struct Dual { double v; __device__ Dual(double q) : v(3 * q) {} }; __device__ Dual sin(Dual d) { return Dual(d.v); }
+"""
 TEMPLATES = """
 template <class T> __device__ T inv(T v) { return T(1) / v; }
 template <> __device__ float inv<float>(float v) { return 2 / v; }
@@ -138,6 +159,16 @@ FORMS = {
         "k = 2; r.grow(); up(p, x[i]); up(b + 2, x[0]); b[0].base().grow();\n"
         "y[i] += by_value(b[1]) * part.f() * b[2].A::f();\n"
         "y[i] += static_cast<const A&>(b[0]).f() * b[1].A::v * static_cast<B&>(r).w;", CURIOUS,
+    ),
+    "names that hide others": kernel(
+        "B b; b.v = x[i]; b.w = 2 * x[0]; twice(b); A* p = &b; const A& r = b; A c = b; Hold h{&b};\n"
+        "__shared__ B s[32]; y[i] = b.g() + b.f() * b.h() + b.A::f() * p->f();\n"
+        "y[i] += same(b).h() * h.a->f() + r.f() * c.h() + point(&b) * copied(b);\n"
+        "y[i] += made(x[i]).f() + b.base().f() * b.point()->g() + b.both() + cos(b) * cos(r); s[i] = b; A& q = s[i];\n"
+        "twice(s[i]); y[i] += q.f() + s[i].f() + static_cast<A*>(&s[i])->h(); Own o; o.v = x[i]; o.w = x[1]; None e;\n"
+        "e.v = x[2]; y[i] += o.f() + e.f() + o.g() + sin(x[i]) + sin(Dual(x[0])).v; double k = x[i]; Len l{x[i]};\n"
+        "auto len = [](double v) { return 3 * v; }; y[i] += n::k * k + l.go(k) + n::len(k) * len(k);\n"
+        "y[i] += n::lambda(x[i]) + part(2.7) * x[i] + user(x[i]);", HIDDEN,
     ),
     "templates for some arguments, and of themselves": kernel(
         "double q[3] = {x[i], 2, x[0]}; double2 v = scaled<double>(make_double2(x[i], x[1]), x[0]);\n"
@@ -214,6 +245,34 @@ def test_enums_and_constructors_in_structs_that_a_launch_gives():
         return given[1].numpy()
 
     np.testing.assert_allclose(dx, (value(x + 1e-6) - value(x - 1e-6)) / 2e-6, rtol=1e-8)
+
+
+METHODS = """
+__constant__ double table[2] = {2, 3};
+__device__ double square(double v) { return v * v; } __device__ void half(double v, double* into) { *into = v / 2; }
+struct Later; namespace g { struct Way { double a; int n; __device__ Way() {} __device__ double f(double v) const; }; }
+class P : public g::Way { int m; g::Way other; protected: double s = square(2); public: __device__ ~P() {}
+    __device__ double go(const Later& l, double v) const; __device__ double of(double v) const {
+        double h; half(square(v), &h); return h * table[1] * f(v) * m; } };
+struct Later { double k; }; __device__ double g::Way::f(double v) const { return a * v * n; }
+__device__ double P::go(const Later& l, double v) const { return l.k * v * s * other.f(v); }
+__global__ void k(const double* x, double* y, const P* p) { int i = threadIdx.x; Later l{x[i]}; P q = p[i];
+    y[i] = q.of(x[i]) + p[i].go(l, x[i]); }
+"""
+
+
+def test_the_adjoint_has_structs_without_their_methods_and_with_their_layout():
+    """What the methods use need not be in the adjoint. The base has a constructor, so m lies in its last bytes."""
+    way = np.dtype([("a", "f8"), ("n", "i4")], align=True)
+    kind = np.dtype({"names": ["a", "n", "m", "other", "s"], "formats": ["f8", "i4", "i4", way, "f8"],
+                     "offsets": [0, 8, 12, 16, 32], "itemsize": 40})  # fmt: skip
+    p, x = np.zeros(2, kind), np.array([0.3, 0.8])
+    p["a"], p["n"], p["m"], p["s"], p["other"] = [2, 3], [5, 7], [11, 13], [1.5, 2.5], (3, 2)
+    made = mg.adjoint(mg.kernel(METHODS, "k"), ["x"])
+    assert "Later" not in made.source.partition("__global__")[0]
+    (dx,) = made.vjp(x, np.zeros(2), p, dy=[np.ones(2)], grid=1, block=2)
+    of = 1.5 * 3 * p["a"] * p["n"] * p["m"] * x**2
+    np.testing.assert_allclose(dx, of + 18 * p["s"] * x**2, rtol=1e-14)
 
 
 REFUSED = {

@@ -13,6 +13,9 @@ template <typename T, int N> __global__ void set(T* x) { x[0] = N; }
 template <> __global__ void set<float, 5>(float* x) { x[0] = 100; }
 template <typename T> __global__ void fill(T* x) { x[0] = 30; }
 template <> __global__ void fill(float* x) { x[0] = 40; }
+namespace c { inline namespace v2 { __global__ void scale(float* x, int n) { x[0] *= 5 * n; } } }
+template <class T, int N> struct Times { __device__ T operator()(T v) const { return N * v; } };
+template <template <class, int> class Op, typename T> __global__ void by(T* x, int n) { x[0] = Op<T, 8>()(n); }
 """
 
 
@@ -25,6 +28,9 @@ template <> __global__ void fill(float* x) { x[0] = 40; }
         ("set<float, 5>", [], 100),  # by its template<>
         ("set<float, 6>", [], 6),
         ("fill<float>", [], 40),
+        ("c::scale", [3], 15),
+        ("c::v2::scale", [3], 15),
+        ("by<Times, float>", [3], 24),
     ],
 )
 def test_one_of_several_kernels_of_a_name(name, numbers_, value, kernel_device):

@@ -68,3 +68,27 @@ def test_a_value_that_does_not_fit_is_rejected(name, value, message):
     with pytest.raises(ValueError, match=message):
         kernel.constant(name, value)
         kernel(mg.tensor(np.zeros(8, np.float32), device="sim"), grid=1, block=8)
+
+
+def test_a_number_becomes_the_type_of_its_variable(kernel_device):
+    text = "typedef double wide_t;\n__constant__ float a, b;\n__device__ wide_t c;\n__constant__ short d[2];\n"
+    k = mg.kernel(text + "__global__ void k(double* y) { y[0] = 1000 * a + 100 * b + 10 * c + d[1]; }", "k")
+    y = mg.zeros(1, device=kernel_device, dtype="float64")
+    for name, value in {"a": 3, "b": True, "c": 2, "d": [0, 7]}.items():
+        k.constant(name, value)
+    k(y, grid=1, block=1)
+    assert y.item() == 3127
+    with pytest.raises(ValueError, match=r"d is short; list \[0, 70000\] does not fit"):
+        k.constant("d", [0, 70000])
+
+
+def test_kernels_of_one_text_have_values_of_their_own(kernel_device):
+    text = "__constant__ int n; __device__ int more = 5;\n__global__ void k(int* y) { y[0] = 10 * n + more; }"
+    first, second, third = (mg.kernel(text, "k") for _ in range(3))
+    y = mg.zeros(1, dtype="int32", device=kernel_device)
+    first.constant("n", 1)
+    second.constant("n", 2)
+    second.constant("more", 7)
+    for k, value in ((first, 15), (second, 27), (first, 15), (third, 5), (second, 27)):
+        k(y, grid=1, block=1)
+        assert y.item() == value

@@ -339,3 +339,35 @@ def test_conversions_round_to_the_nearest():
     np.testing.assert_array_equal(args[1].numpy(), wanted)
     np.testing.assert_array_equal(args[2].numpy().astype(np.float32), brain.astype(np.float32))
     np.testing.assert_array_equal(args[3].numpy(), wanted.astype(np.float32))
+
+
+GIVEN = [  # a struct, an expression of p, the members given, and its value or the words of an error
+    ("struct S { float dt = 0.5f; int n{3}, m = -2; };", "p.dt * 1000 + p.n * 100 + p.m", {}, 798),
+    ("struct S { float dt = 0.5f; int n{3}, m = -2; };", "p.dt * 1000 + p.n * 100 + p.m", {"n": 1}, 598),
+    ("struct S { int t[3] = {1, 2}; bool b = true; float* q = nullptr; };", "p.t[1] * 10 + p.t[2] + p.b", {}, 21),
+    ("struct A { float v = 2.f; }; struct S : A { unsigned n = 0x10u; A a, b[2]; };",
+     "p.v * 100 + p.n + p.a.v * 1000 + p.b[1].v * 10000", {}, 22216),
+    ("struct S { float a = sizeof(int); };", "p.a", {}, r"S gives a a value of its own, a = sizeof\(int\); give one"),
+    ("struct S { float a = sizeof(int); };", "p.a", {"a": 1}, 1),
+    ("struct S { float h, q; S() : h(2), q{1} {} explicit S(float a, float b = 2) : h(a), q{b} {} };", "p.h", {},
+     "S gives h a value of its own, in a constructor; give one"),
+    ("struct S { float h, q; S() : h(2), q{1} {} explicit S(float a, float b = 2) : h(a), q{b} {} };",
+     "p.h + p.q", {"h": 1, "q": 4}, 5),
+    ("struct S { float h, q; __device__ S() {} };", "p.h + p.q", {"h": 1}, 1),
+    ("#define HD(T) __device__ __host__ T\nstruct S { HD(float) two() const; float h; };\n"
+     "__device__ float S::two() const { return 2 * h; }", "p.two()", {"h": 4}, 8),
+    ("#define HD(T) __device__ __host__ T\nstruct S { HD(float) two() const { return 2 * h; } float h; };",
+     "p.two()", {"h": 4}, 8),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("declared, value, given, wanted", GIVEN)
+def test_members_that_are_not_given_have_the_values_of_the_text(declared, value, given, wanted, kernel_device):
+    k = mg.kernel(f"{declared}\n__global__ void k(S p, float* y) {{ y[0] = {value}; }}", "k")
+    y = mg.zeros(1, device=kernel_device)
+    if isinstance(wanted, str):
+        with pytest.raises(TypeError, match=wanted):
+            k(given, y, grid=1, block=1)
+    else:
+        k(given, y, grid=1, block=1)
+        assert y.item() == wanted

@@ -308,6 +308,7 @@ HINTS = [
     ("y[0] = 1 if n > 3 else 0;", "is `condition ? a : b`"),
     ("y[0][1] = 0;", "element (row, column) is x[row * columns + column]"),
     ("y[0] = x[0] ** 2;", "There is no power operator"),
+    ("y[0] = x[0] ^ 2;", "There is no power operator"),
     ("y[0] = 1f * x[0];", "A float has a decimal point"),
     ("y[0] = x[BLOCK];", "The compiler is given no BLOCK"),
     ("y[0] = np.exp(x[0]);", "expf, logf, sqrtf"),
@@ -338,7 +339,7 @@ def test_a_python_habit_is_answered_in_cpp(line, words):
     assert (found.correct, found.kind) == (False, "compile") and words in found.text.splitlines()[-1], found
 
 
-@pytest.mark.parametrize("line", ["y[0] = y[0]->z;", "int i = nowhere;", "y.z = 1;"])
+@pytest.mark.parametrize("line", ["y[0] = y[0]->z;", "int i = nowhere;", "y.z = 1;", "y[0] = from(3 ^ n);"])
 def test_without_a_hint_the_compilers_message_stands_alone(line):
     found = relu_of(line)
     assert found.kind == "compile" and found.text.splitlines()[-1] == f"    {line}", found

@@ -156,7 +156,7 @@ def test_a_kernel_without_end_is_a_problem_and_counts_need_not_be(run):
         ("b=struct:3 c=300", "300 does not fit into unsigned char."),
         ("b=struct:3 c=many", "unsigned char c is a number; give --arg c=1."),
         ("b=struct:3 y=object:3", "is no array and no .npy file"),
-        ("b=struct:3 y=lost.npy", "--arg y=lost.npy: No such file or directory."),
+        ("b=struct:3 y=lost.npy", "--arg y=lost.npy: there is no file lost.npy."),
     ],
 )
 def test_a_member_that_does_not_fit_is_a_sentence(given, sentence, run):
@@ -178,3 +178,44 @@ def test_a_member_that_does_not_fit_is_a_sentence(given, sentence, run):
 def test_a_file_without_a_kernel_or_a_header(text, words, run):
     status, _, err = run("--grid", 1, "--block", 1, text=text)
     assert status == 2 and words in err
+
+
+CONSTANTS = """__constant__ float table[3], scale;
+__constant__ int n;
+__device__ float more = 2;
+__constant__ float unused[4];
+__global__ void k(float* y) {
+    if (threadIdx.x == 0) y[0] = n * table[2] + scale * more;
+    assert(threadIdx.x || y[0] == 15);
+}
+"""
+
+
+def test_constants_are_set(run, tmp_path):
+    np.save(tmp_path / "table.npy", np.array([1, 2, 3], np.float32))
+    constants = [f"table={tmp_path / 'table.npy'}", "scale=6", "n=1"]
+    given = [word for each in constants for word in ("--constant", each)]
+    status, out, err = run(*LAUNCH, *words("y=float32:1:zeros"), *given, text=CONSTANTS)
+    assert (status, err) == (0, "") and "no problems" in out
+    status, _, err = run(*LAUNCH, *words("y=float32:1:zeros"), *given[2:], text=f"{CONSTANTS}// again\n")
+    assert status == 1 and "nobody sets table, so it is 0; give --constant table=..." in err and "unused" not in err
+
+
+@pytest.mark.parametrize(
+    "option, value, sentence",
+    [
+        ("--constant", "table=float32:4", "table has 12 bytes; 4 of float32 are 16"),
+        ("--constant", "n=2.5", "n is int; float 2.5 does not fit"),
+        ("--constant", "m=2", "file.cu has no __constant__ or __device__ variable m"),
+        (
+            "--constant",
+            "table=many",
+            "--constant table=many is no array and no .npy file; write --constant table=float32:",
+        ),
+        ("--arg", "y=none.npy", "--arg y=none.npy: there is no file none.npy."),
+    ],
+)
+def test_a_constant_or_a_file_that_does_not_fit_is_a_sentence(option, value, sentence, run):
+    arg = [] if option == "--arg" else words("y=float32:1")
+    status, _, err = run(*LAUNCH, *arg, option, value, text=CONSTANTS)
+    assert status == 2 and sentence in err

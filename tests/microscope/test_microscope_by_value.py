@@ -119,6 +119,73 @@ def test_undefined_shared_memory_of_a_struct_by_value():
     assert (problem.kind, problem.variable, problem.line) == ("uninitialised", "s", line_of(text, "mirror"))
 
 
+ROWS = """#include <cuda_fp16.h>
+#define AT(a, i) a[i]
+struct R { float2 row[4]; int n; };
+__constant__ float2 c[4] = {};
+__device__ float g(float2 b) { return b.x; }
+__global__ void k(float* y, int n) {
+    __shared__ float2 s[4][4];
+    __shared__ __half h[4][4];
+    __shared__ R r[4];
+    float2 own[4] = {};
+    int t = threadIdx.x, p[2] = {0, n};
+    for (int j = 0; j < 4; j++) s[t][j] = r[t].row[j] = c[t], h[t][j] = t;
+    __syncthreads();
+    y[t] = VALUE;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("g(c[n])", "c"), ("g(s[2][n])", "s"), ("g(s[p[0]][p[1]])", "s"), ("g(AT(s[t % 2], n))", "s"), ("g(own[n])", "own"),
+        ("g(r[0].row[n])", "r"), ("(float)h[t / 2][n]", "h"), ("s[2][n].x", "s"), ("n && g(s[1][n]) > 0", "s"),
+        ("({ float2 v = s[1][n]; v.y; })", "s"), ("({ if (!t) s[1][n] = c[0]; 1; })", "s"),
+    ],
+)  # fmt: skip
+def test_an_index_of_a_struct_right_behind_its_row(value, name):
+    text = ROWS.replace("VALUE", value)
+    inside, outside = (
+        [p for p in mg.inspect(text, np.zeros(4, np.float32), n, grid=1, block=4).problems if p.kind != "race"]
+        for n in (3, 4)
+    )
+    assert not inside
+    problem = outside[0]
+    assert (problem.kind, problem.variable, problem.line) == ("out-of-bounds", name, line_of(text, "y[t] ="))
+    assert problem.count == (1 if "!t" in value else 4) and "index 4 is outside an extent" in problem.message
+
+
+def test_the_address_of_the_struct_behind_a_row_is_no_index():
+    assert mg.inspect(
+        ROWS.replace("VALUE", "&own[n] - own + (n && &s[1][n])"), np.zeros(4, np.float32), 4, grid=1, block=4
+    ).ok
+
+
+def test_the_padding_of_a_struct_by_value_is_not_undefined():
+    text = """struct S { char c; int i; };  // as large as a float2
+__device__ int f(S s) { return s.c + s.i; }
+__global__ void k(const float2* x, int* y) {
+    __shared__ S s[8];
+    int t = threadIdx.x;
+    s[t].c = t, s[t].i = 2;
+    __syncthreads();
+    y[t] = f(s[7 - t]);
+}"""
+    assert mg.inspect(text, np.zeros((8, 2), np.float32), np.zeros(8, np.int32), grid=1, block=8).ok
+
+
+def test_a_vector_by_value_that_is_set_in_part():
+    text = """__device__ float f(float2 v) { return v.x + v.y; }
+__global__ void k(float* y) {
+    __shared__ float2 s[8];
+    s[threadIdx.x].x = 1;
+    y[threadIdx.x] = f(s[threadIdx.x]);  // wrong
+}"""
+    (problem,) = mg.inspect(text, np.zeros(8, np.float32), grid=1, block=8).problems
+    assert (problem.kind, problem.variable, problem.line) == ("uninitialised", "s", line_of(text, "wrong"))
+
+
 def test_a_vector_by_value_is_counted_as_one_access():
     text = """__device__ float f(float4 a, float4 b) { return a.x + b.w; }
 __global__ void k(const float4* x, float* y) { y[threadIdx.x] = f(x[threadIdx.x], x[threadIdx.x + 32]); }"""

@@ -1,5 +1,7 @@
 """The microscope finds undefined shared memory, outputs that are never written, and NaN."""
 
+import re
+
 import numpy as np
 import pytest
 from watched_kernels import X, line_of, look, source
@@ -189,3 +191,36 @@ def test_an_output_that_the_kernel_writes_first_is_no_problem(first):
     assert np.isnan(y.numpy()).all()
     text = source(f"int i = threadIdx.x;\n{first}\ny[i] += x[i];\natomicAdd(y + i, 1.0f);")
     assert mg.inspect(text, X, y, 0, grid=1, block=64).ok
+
+
+OPEN = [  # a statement that C++ leaves open, and what is said of it; None: here it is as on a GPU
+    ("q[0] = (int)x[i];", 3e9, "3e.09 becomes int, .* A GPU gives 2147483647,"),
+    ("q[0] = x[i];", np.nan, "nan becomes int, .* A GPU gives 0,"),
+    ("q[0] = double(x[i]);", np.nan, None),  # the lowest int
+    ("q[0] = (int)x[i];", -3e9, None),
+    ("q[0] = (int)(unsigned)x[i];", -5, "-5 becomes unsigned int, .* A GPU gives 0,"),
+    ("q[0] = (unsigned char)x[i];", -5, "-5 becomes unsigned char, .* A GPU gives 0,"),
+    ("q[0] = (unsigned char)x[i];", 300, None),
+    ("q[0] = (signed char)x[i];", 3e9, "becomes signed char, .* A GPU gives -1,"),
+    ("q[0] = (long long)x[i];", 1e30, "becomes long long int, .* A GPU gives 9223372036854775807,"),
+    ("q[0] = (unsigned long long)x[i] > 0;", -5, "A GPU gives 0,"),
+    ("q[0] = (int)(x[i] / 1e30f);", 3e9, None),
+    ("q[0] = __float2int_rz(x[i]);", 3e9, None),
+    ("q[0] = 1 << q[i + 1];", 35, "a shift of int by 35 bits"),
+    ("q[0] = -8 >> q[i + 1];", 32, "a shift of int by 32 bits"),
+    ("q[0] = 1u >> q[i + 1];", -1, "a shift of unsigned int by -1 bits"),
+    ("q[0] = 5ll << q[i + 1] > 0;", 64, "a shift of long long int by 64 bits"),
+    ("q[0] = 5ll << q[i + 1] > 0;", 35, None),
+    ("q[0] = 0 << q[i + 1];", 35, None),
+]
+
+
+@pytest.mark.parametrize("statement, value, words", OPEN)
+def test_a_result_that_is_not_that_of_a_gpu(statement, value, words):
+    text = f"__global__ void k(const float* x, int* q) {{\n    int i = threadIdx.x;\n    {statement}\n}}"
+    q = np.array([0, value if abs(value) < 100 else 0], np.int32)
+    record = mg.inspect(text, np.array([value], np.float32), q, grid=1, block=1)
+    found = [(each.kind, each.line) for each in record.problems]
+    assert found == ([("unlike-gpu", 3)] if words else []) and re.search(words or "", str(record).replace("\n", " "))
+    reads = [each for each in record.lines if each.kind == "read"]
+    assert len(reads) == 1 and reads[0].requests == 1  # the check reads nothing a second time

@@ -14,6 +14,7 @@ from minigrad.devices import get
 from minigrad.devices.cuda.toolkit import find_nvcc
 from minigrad.errors import KernelError
 from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.source_kernel import kernel
 from minigrad.source import Source
 
 ROUNDINGS = "rn", "rz", "ru", "rd"
@@ -244,6 +245,26 @@ def test_norms_and_cache_hints():
     expected = [7, 1 / 7, math.hypot(3e38, 1e38), 0, 2, 0.5, 7, 0.2, 8, 9, 10, 11, 27]
     np.testing.assert_allclose(y.numpy(), expected, rtol=2e-7)
     assert when.numpy()[1] >= when.numpy()[0] > 0
+
+
+RARE = {  # an expression and its value
+    "__vabsss2(0x8000ffffu)": 0x7FFF0001, "__vabsss4(0x80ff01feu)": 0x7F010102,
+    "__vnegss2(0x80000001u)": 0x7FFFFFFF, "__vnegss4(0x80017fffu)": 0x7FFF8101,
+    "__ll2double_rd((1ll << 62) + 1)": 2.0**62, "__ll2double_ru((1ll << 62) + 1)": 2.0**62 + 1024,
+    "__ll2double_rz(-(1ll << 62) - 1)": -(2.0**62), "__ull2double_rz(~0ull)": 2.0**64 - 2048,
+    "__ull2double_ru(~0ull)": 2.0**64, "cyl_bessel_i0(30.0)": np.i0(30.0), "cyl_bessel_i0f(1.0f)": np.i0(1.0),
+    "cyl_bessel_i1(-2.0)": -1.5906368546373291, "cyl_bessel_i1f(1.0f)": 0.5651591039924851,
+    "cyl_bessel_i1(-1e300)": -math.inf, "cyl_bessel_i0(0.0 / 0.0 * y[0])": math.nan,
+}  # fmt: skip
+
+
+def test_rarer_functions():
+    lines = "".join(f"y[{n}] = {said};\n" for n, said in enumerate(RARE))
+    y = filled(len(RARE), np.float64)
+    kernel(f"__global__ void k(double* y) {{\n{lines}}}", "k")(y, grid=1, block=1)
+    np.testing.assert_allclose(y.numpy(), [*RARE.values()], rtol=6e-8)
+    whole = [n for n, value in enumerate(RARE.values()) if math.isfinite(value) and value == int(value)]
+    assert [y.numpy()[n] for n in whole] == [[*RARE.values()][n] for n in whole]
 
 
 def test_a_kernel_that_is_stopped_leaves_the_rounding_of_python_as_it_was(monkeypatch):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.errors import CompileError
 
 FILE = """extern __shared__ unsigned char s[];
 #define FLOATS ((float*)s)
@@ -140,17 +141,49 @@ def test_a_declaration_of_every_kind(text):
     assert {(each.kind, each.variable.rstrip("_")) for each in record.problems if not each.harmless} == {("race", "s")}
 
 
-def test_a_member_of_a_base_hides_shared_memory_of_its_name(kernel_device):
-    text = """struct Base { float s; __device__ float one() const { return 1; } int n; };
-__shared__ float s;
-struct Pair : Base { __device__ float twice() const { return s * 2; } };
-__global__ void k(const float* x, float* y) {
-    if (threadIdx.x == 0) s = 7;
-    __syncthreads();
-    Pair p;
-    p.s = x[threadIdx.x];
-    y[threadIdx.x] = p.twice() + s;
-}"""
-    y = mg.zeros(4, device=kernel_device)
-    mg.kernel(text, "k")(mg.tensor(np.arange(4, dtype=np.float32), device=kernel_device), y, grid=1, block=4)
-    assert y.numpy().tolist() == [7, 9, 11, 13]
+START = "int i = threadIdx.x; if (i == 0) s = 7; __syncthreads();"
+MEMBER = "P p; p.s = x[i]; y[i] = p.twice() + s;"
+METHOD = "__device__ float twice() const { return s * 2; }"
+BODY_OF = "__device__ float twice() const; };\n__device__ float P::twice() const { return s * 2; }"
+LAMBDA = "auto f = [=]() { return s * 2; };"
+HIDDEN = [  # where another variable has the name of shared memory, the declarations and the kernel's body: 2 x + 7
+    (f"struct B {{ float s; }}; __shared__ float s; struct P : B {{ {METHOD} }};", f"{START} {MEMBER}"),
+    (f"struct A {{ float s; }}; struct B : A {{}}; __shared__ float s; struct P : B {{ {METHOD} }};", f"{START} {MEMBER}"),
+    (f"__shared__ float s; struct P {{ float s; {BODY_OF}", f"{START} {MEMBER}"),
+    ("__shared__ float s;", f"{START} {{ float s = x[i]; {LAMBDA} y[i] = f(); }} y[i] += s;"),
+    ("__shared__ float s;", f"{START} {{ float a = 0, s = x[i]; {LAMBDA} y[i] = a + f(); }} y[i] += s;"),
+    ("", f"__shared__ float s; {START} {{ float s = x[i]; {LAMBDA} y[i] = f(); }} y[i] += s;"),
+    ("", f"int i = threadIdx.x; {{ __shared__ float s; s = 7; }} {{ float s = x[i]; {LAMBDA} y[i] = f() + 7; }}"),
+    (f"__shared__ float s; __device__ float g(float s) {{ {LAMBDA} return f(); }}", f"{START} y[i] = g(x[i]) + s;"),
+    ("__shared__ float s; namespace q { constexpr float s = 2; __device__ float g() { return s; } }",
+     f"{START} y[i] = q::g() * x[i] + s;"),
+    ("__shared__ float s; namespace q { enum { s = 2 }; __device__ float g() { return s; } }",
+     f"{START} y[i] = q::g() * x[i] + s;"),
+    ("__shared__ float s; namespace q { __device__ float s(float a) { return 2 * a; } __device__ float g(float a) "
+     "{ return s(a); } }", f"{START} y[i] = q::g(x[i]) + s;"),
+    ("__shared__ float s; template <int s> __device__ float g(float a) { float q[s] = {a, a}; return q[0] + q[s - 1]; }",
+     f"{START} y[i] = g<2>(x[i]) + s;"),
+    ("__shared__ float s; __device__ constexpr float g(float a) { float s = a; return 2 * s; }", f"{START} y[i] = g(x[i]) + s;"),
+    ("namespace q { __shared__ float s; } using q::s;", f"{START} y[i] = 2 * x[i] + s;"),
+    ("struct B { static constexpr int s = 2; }; __shared__ float s; struct P : B { __device__ float f(float a) const "
+     "{ float q[s] = {a, a}; return q[0] + q[1]; } };", f"{START} y[i] = P().f(x[i]) + s;"),
+    ("__shared__ float s;", f"{START} float a = x[i]; for (int s = 0; s < 1; ++s) a += x[i]; auto g = [](float s) "
+     "{ return s; }; auto f = [=]() { return g(a) + s; }; y[i] = f();"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("declared, body", HIDDEN)
+def test_another_variable_hides_shared_memory_of_its_name(declared, body):
+    text = f"{declared}\n__global__ void k(const float* x, float* y) {{ {body} }}"
+    y = mg.zeros(32, device="sim")
+    mg.kernel(text, "k")(mg.tensor(X, device="sim"), y, grid=1, block=32)
+    assert (y.numpy() == 2 * X + 7).all()
+
+
+def test_a_lambda_that_takes_one_of_two_variables_of_a_name_is_refused():
+    text = f"""__shared__ float s;
+struct P {{ float s; __device__ float twice() const; }};
+__device__ float P::twice() const {{ {LAMBDA} return f(); }}
+__global__ void k(const float* x, float* y) {{ {START} {MEMBER} }}"""
+    with pytest.raises(CompileError, match=r"k\.cu\(3\).*give the __shared__ one a name of its own"):
+        mg.kernel(text, "k")(mg.tensor(X, device="sim"), mg.zeros(32, device="sim"), grid=1, block=32)

@@ -32,6 +32,7 @@ from minigrad.source import Source
         ("__global__ void k(float* y) {\n  atomicMax(y, 1.0f);\n}", 2, ["atomicMax"]),
         ("__global__ void k(float* y) {\n\n  struct { float a[9]; } b; __shfl_sync(~0u, b, 0);\n}", 3, ["at most 8 bytes", "b, 0"]),
         ('__global__ void k(int* y) {\n  asm volatile("mov.u32 %0, %%laneid;" : "=r"(y[0]));\n}', 2, ["inline PTX", "GPU"]),
+        ("__global__ void k(float* y) {\n  __shared__ Nothing s[4]; s[0] = 1; y[0] = s[0];\n}", 2, ["Nothing"]),
         ('#include "helper.cuh"\nextern "C" __global__ void k(float* y) { y[0] = helper(1); }', 3, ["helper.cuh(3)", "nothing"]),
     ],
 )  # fmt: skip
@@ -50,6 +51,14 @@ def test_that_ptx_runs_only_on_a_gpu_is_said_once():
     with pytest.raises(CompileError) as caught:
         kernel(f'extern "C" __global__ void k(int* y) {{\n{lines}}}', "k")(filled(1, np.int32), grid=1, block=1)
     assert str(caught.value).count("inline PTX") == 1 and "laneid" in str(caught.value)
+
+
+def test_a_barrier_for_the_compiler_is_no_ptx():
+    barriers = 'asm volatile("" ::: "memory");', '__asm__ __volatile__ ("" : : : "memory");', 'asm("");'
+    y = filled(1)
+    for barrier in barriers:
+        kernel(f"__global__ void k(float* y) {{ y[0] = 1; {barrier} y[0] += 2; }}", "k")(y, grid=1, block=1)
+        assert y.numpy()[0] == 3
 
 
 def test_a_function_that_is_defined_nowhere():

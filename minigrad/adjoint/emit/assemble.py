@@ -22,7 +22,7 @@ from minigrad.adjoint.language.ast import (
 from minigrad.adjoint.language.dataflow import names_used, written
 from minigrad.adjoint.language.printer import function, parameter
 from minigrad.adjoint.language.rewrite import ONE, flatten
-from minigrad.scan import blank
+from minigrad.scan import bare, blank, items, matching, split
 from minigrad.source import CUDA
 
 THREAD = "(size_t)blockIdx.x * blockDim.x + threadIdx.x"
@@ -39,6 +39,7 @@ HOST_HEADER = re.compile(
 )
 
 
+ACCESS = re.compile(r"\s*\b(public|private|protected)\s*[:;](?!:)")
 LIMITS = {"cfloat": r"\b(FLT|DBL)_(MAX|MIN|EPSILON)\b", "climits": r"\bU?INT_(MAX|MIN)\b"}  # constants of headers
 
 
@@ -62,7 +63,7 @@ class AdjointFile:
 
 def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
     named = function_adjoints(file, derived)
-    entries, kernels = [], []
+    entries, kernels = list[Entry](), list[str]()
     for launch in derived.launches:
         body = [*tape_columns(derived), *launch.body]
         name = "_".join(filter(None, [file.kernel.name, "adjoint", launch.of]))
@@ -94,18 +95,57 @@ def needed_tables(file: KernelFile, text: str) -> list[str]:
 
 def needed(file: KernelFile, text: str) -> list[str]:
     """The definitions of the types that a text uses, and of those that these use, in the order of the file."""
-    found = sorted(_reached(list(file.definitions.items()), text), key=file.tokens.text.index)
-    return [as_numbers(file, own) for own in found]
+    order = {data(own): file.tokens.text.index(own) for own in file.definitions.values()}
+    named = [(name, data(own)) for name, own in file.definitions.items()]
+    return [as_numbers(file, own) for own in sorted(_reached(named, text), key=order.__getitem__)]
+
+
+def data(text: str) -> str:
+    """The definition of a struct without its functions and without what its values name, with all of it public.
+
+    Where it has a constructor or the like, or hides members, C++ may place what extends it in its last bytes: then it
+    gets an empty constructor.
+    """
+    code = blank(text)
+    head = re.match(r"(?:template\s*<[^{]*>\s*)?(?:typedef\s+)?(struct|class)\b([^{;]*)\{", code)
+    if not head:
+        return text
+    access = "private" if head[1] == "class" else "public"
+    named = re.findall(r"\w+", re.sub(r"<.*|:(?!:).*|\bfinal\b", "", bare(head[2]), flags=re.S))
+    name, stop, made, opened = named[-1] if named else "", matching(code, head.end() - 1, "{}"), list[str](), False
+    found = items(ACCESS.sub(lambda label: label[0].replace(":", ";"), code[head.end() : stop]))
+    for item in found:
+        part, own = (each[head.end() + item.start : head.end() + item.stop] for each in (text, code))
+        plain = re.sub(r"\boperator\s*[^\w\s(]+", "operator", bare(own))
+        if label := ACCESS.match(own):
+            access = label[1]
+        elif "(" in plain.partition("=")[0] and not re.match(r"static_assert|using|typedef", plain):
+            like = re.match(rf"[^(]*(?:\b{name}\s*\(|~)", plain) or re.search(
+                rf"\boperator\s*=\s*\([^)]*\b{name}\b", own
+            )
+            opened |= bool(like) and "default" not in plain
+        else:
+            opened |= access != "public"
+            if re.search(r"[={][^;]*[A-Za-z_]", own) and not re.match(r"static|using|typedef|enum|struct|union", own):
+                part = (
+                    ", ".join(re.sub(r"\s*(?:=.*|\{.*\})$", "{}", each, flags=re.S) for each in split(own[:-1])) + ";"
+                )
+            made.append(part)
+    if not opened and "".join(made) == "".join(text[head.end() + i.start : head.end() + i.stop] for i in found):
+        return text
+    made = [f"__device__ {name}() {{}}"] * opened + made
+    kept = re.sub(r"\bclass(?=[^<>]*$)", "struct", re.sub(r"\b(?:private|protected)\b", "public", text[: head.end()]))
+    return "".join([kept, *(f"\n    {each}" for each in made), "\n", text[stop:]])
 
 
 def as_numbers(file: KernelFile, text: str) -> str:
-    """A definition in which enums are whole numbers, which their values are in the adjoint."""
+    """A definition outside of namespaces, in which enums are whole numbers, as their values are in the adjoint."""
     for name, enum in file.enums.items():
         if text == file.definitions.get(name):
             values = ", ".join(f"{own} = {value}" for own, value in enum.values.items())
             return f"{'' if enum.scoped else f'enum {{ {values} }}; '}typedef {enum.type} {name};"
         text = re.sub(rf"\b(?:\w+::)*{name}::(\w+)", lambda found: enum.values.get(found[1], found[0]), text)  # noqa: B023
-    return text
+    return re.sub(rf"\b(?:{'|'.join(file.namespaces)})::", "", text) if file.namespaces else text
 
 
 def needed_lines(head: list[str], text: str) -> list[str]:

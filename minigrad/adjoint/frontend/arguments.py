@@ -71,7 +71,8 @@ class ArgumentBinder(FileItems):
         if path:
             return found or [i for i in items if path[0] != "std" and i.space[-len(path) :] == path]
         with_types = {a.type.space for a in arguments if isinstance(a, Struct)} - {()}
-        named = self.used | {(*space, token.text) for space in with_types}
+        named = {path for start, stop, path in self.used if start < self.tokens.at < stop}
+        named |= {(*space, token.text) for space in with_types}
         found += [i for i in items if i not in found and (i.friend or {i.space, (*i.space, i.name)} & named)]
         if base_name(token.text) and not found:
             return []  # CUDA's

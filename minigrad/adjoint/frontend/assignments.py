@@ -246,7 +246,7 @@ class AssignmentParser(DeclarationParser):
     def move(self, variable: PointerVariable, op: Token, value: Value, place: Place) -> Value:
         """`p = x + n`, `p += n`, `++p`."""
         if op.text == "=":
-            pointer = self.pointer(value, place)
+            pointer = self.pointer_to(variable.type, self.pointer(value, place), place)
             if variable.array is None and pointer.array is not None:
                 made = self.pointer_variable(variable.name, pointer.type, pointer, place)
                 variable.array, variable.offset = made.array, made.offset

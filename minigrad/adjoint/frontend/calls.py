@@ -1,5 +1,6 @@
 """The parser of calls: math functions, intrinsics, groups of threads, functions of the file, structs in braces."""
 
+import re
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
@@ -27,6 +28,7 @@ from minigrad.adjoint.language.values import (
 )
 
 CHANGES = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--")
+CONVERSION = re.compile(r"operator(?=[A-Za-z_:])")  # the name of a method
 
 
 class CallParser(StructParser):
@@ -37,11 +39,11 @@ class CallParser(StructParser):
         tokens = self.tokens
         if (error := tokens.rejected(name)) and not (self.functions and name.text in self.functions):
             raise error
-        if isinstance(known := self.symbols.lookup(name.text), FunctionName):
+        if isinstance(known := None if path else self.symbols.lookup(name.text), FunctionName):
             name, path = name._replace(text=known.name), known.path
         if isinstance(known, FunctionItem | Struct) and self.functions and tokens.accept("("):
             return self.called_value(known, [self.argument() for _ in tokens.items(")")], name)
-        if (holder := self.holder(name.text)) is not None and tokens.accept("("):
+        if not path and (holder := self.holder(name.text)) is not None and tokens.accept("("):
             return self.method(holder, name.text, [self.argument() for _ in tokens.items(")")], name)
         explicit = self.functions.template_arguments(self) if self.functions and tokens.next.text == "<" else []
         tokens.expect("(")
@@ -140,6 +142,14 @@ class CallParser(StructParser):
         if self.functions and name in kind.methods:
             return self.functions.method(self, value, name, arguments, token, explicit)
         raise self.error(token.place, f"{kind} has no method {name} whose body stands in it.")
+
+    def conversions(self, value: Value, kind: StructType | None = None) -> list[str]:
+        """The methods by which C++ makes a number of an object, `operator double()`, or this struct."""
+        methods = value.type.methods if isinstance(value, Struct) and self.functions else {}
+        found = {name: items[0] for name, items in methods.items() if items[0].returns and CONVERSION.match(name)}
+        kinds = {name: self.functions.kind_of(i, i.returns, self) for name, i in found.items()}
+        named = [name for name, own in kinds.items() if (own is kind if kind else isinstance(own, str))]
+        return [n for n in named if not self.functions.is_explicit(found[n])] or named
 
     def conversion(self, value: Struct, place: Place) -> Expr:
         name, *others = self.conversions(value)
@@ -248,7 +258,8 @@ class CallParser(StructParser):
         for m, value in zip_longest(kind.members, values):
             value = self.initial(kind, m, members) if value is None and m.value else value
             if m.pointer:
-                members[m.name] = Pointer(None) if value is None else self.pointer(value, place)
+                own = Pointer(None) if value is None else self.pointer(value, place)
+                members[m.name] = self.pointer_to(m.type, own, place)
             elif isinstance(m.type, StructType):
                 members[m.name] = (
                     self.filled(m.type, [], place) if value is None else self.as_kind(value, m.type, place)

@@ -381,9 +381,9 @@ class ExpressionParser(CallParser):
         template = tokens.next.text == "<" and self.functions is not None and name.text in self.functions
         if tokens.next.text == "(" or template:
             return self.call(name, path)
-        if self.functions and name.text in self.functions and self.symbols.lookup(name.text) is None:
+        if self.functions and name.text in self.functions and (path or self.symbols.lookup(name.text) is None):
             return FunctionName(name.text, path)  # type: ignore[return-value]
-        return self.symbols.variable(name)
+        return self.symbols.variable(name, of_file=bool(path))
 
 
 def _name(value: Value) -> str:

@@ -40,6 +40,7 @@ class KernelFile:
     definitions: dict[str, str] = field(default_factory=dict)  # the texts of types, by name
     dynamic: dict[str, str] = field(default_factory=dict)  # shared arrays whose extent the launch gives: its macro
     enums: dict[str, Enum] = field(default_factory=dict)
+    namespaces: set[str] = field(default_factory=set)
     text: str = ""  # without the files that the head includes, with those that include this one
 
     def error(self, place: Place, why: str) -> NotDifferentiable:
@@ -81,7 +82,17 @@ def parse(
     formulas = {name: e for name, e in formulas.items() if name not in values and e.type == "int"}
     dynamic = parser.statements.symbols.dynamic
     return KernelFile(
-        tokens, parser.kernel, functions, tables, values, formulas, definitions, dynamic, parser.symbols.enums, here
+        tokens,
+        parser.kernel,
+        functions,
+        tables,
+        values,
+        formulas,
+        definitions,
+        dynamic,
+        parser.symbols.enums,
+        {*parser.functions.namespaces},
+        here,
     )
 
 
@@ -127,7 +138,7 @@ class FileParser:
             self.statements.skip_to_semicolon()
             words = [t.text for t in tokens.tokens[start + 3 : tokens.at] if t.kind == "name"]
             self.functions.namespaces[tokens.tokens[start + 1].text] = tuple(words)
-        elif (names := self.opens_namespace()) is not None or self.opens_c():
+        elif (names := self.opens_namespace()) is not None or tokens.opens_c():
             self.open_braces.append(len(names or ()))
             self.functions.space = (*self.functions.space, *(names or ()))
             self.functions.namespaces |= {name: (name,) for name in names or ()}
@@ -166,13 +177,6 @@ class FileParser:
         names = self.open_braces.pop() if self.open_braces else 0
         self.functions.space = self.functions.space[: len(self.functions.space) - names]
 
-    def opens_c(self) -> bool:
-        """Step over `extern "C" {`."""
-        tokens = self.tokens
-        found = tokens.next.text == "extern" and tokens.peek().kind == "string" and tokens.peek(2).text == "{"
-        tokens.at += 3 * found
-        return found
-
     def opens_namespace(self) -> list[str] | None:
         """Step over `namespace`, or `namespace a::b`, with its brace; the names, but those of inline ones."""
         tokens = self.tokens
@@ -189,7 +193,7 @@ class FileParser:
 
     def type_item(self, start: int) -> None:
         tokens = self.tokens
-        if tokens.next.text == "using" or (tokens.next.text == "typedef" and not self.has_brace()):
+        if tokens.next.text == "using" or (tokens.next.text == "typedef" and not tokens.has_brace()):
             if name := self.functions.alias(self.statements):
                 self.definitions[name] = tokens.since(start)
             return
@@ -225,7 +229,7 @@ class FileParser:
         text, found = tokens.since(start), self.functions
         found.struct_spaces[name] = found.space
         if parameters is None:
-            if found.struct_bodies.setdefault(name, (brace, text))[1] != text:
+            if found.struct_bodies.setdefault(name, (brace, text))[1] != text or name in self.symbols.types[0]:
                 self.functions.twice(name, tokens.tokens[brace].place)
         else:
             others = found.templates.setdefault(name, [])
@@ -239,14 +243,6 @@ class FileParser:
         if tokens.next.text != "template":
             return False
         return tokens.tokens[template_parameters(tokens.tokens, tokens.at + 1)[1]].text in ("struct", "class")
-
-    def has_brace(self) -> bool:
-        """True for `typedef struct { ... } X;`, and not for `typedef struct A B;`."""
-        found = self.tokens.tokens
-        n = self.tokens.at
-        while found[n].text not in (";", "{") and found[n].kind != "end":
-            n += 1
-        return found[n].text == "{"
 
     # --- constants ---
 

@@ -231,7 +231,8 @@ class Functions(ArgumentBinder):
                 why = f"{name.text} changes its own copies; pass them as arguments by reference, and leave mutable out."
                 raise parser.error(changes[0].place, why)
             scopes[0][-1][token.text] = self.captured(parser, token)
-        return FunctionItem(name.text, start, params, body, scopes=scopes, returns=returns)
+        space = self.stack[-1].space if self.stack else self.space
+        return FunctionItem(name.text, start, params, body, scopes=scopes, returns=returns, space=space)
 
     def captured_by_value(self, captures: list[Token], body: list[Token], parser: Any) -> list[Token]:
         """The variables around a lambda of which it has copies: a token of each."""
@@ -370,7 +371,7 @@ class Functions(ArgumentBinder):
         symbols.pending += body
         if single and parser.returned is not None:
             if reference:
-                return parser.frozen(parser.returned, token.place)
+                return parser.frozen(parser.as_kind(parser.returned, kind, token.place), token.place)
             return self.value_of(parser, kind, parser.returned, token.place)
         return ZERO if result is None else result
 
@@ -389,4 +390,4 @@ class Functions(ArgumentBinder):
             if arrays and not own & self.outside[-1]:  # a variable of the function alone
                 return replace(value, temporary=True)
             return parser.copy("result", value.type, value, place)
-        return parser.frozen(value, place) if isinstance(value, Pointer) else value
+        return parser.frozen(parser.pointer_to(kind, value, place), place) if isinstance(value, Pointer) else value

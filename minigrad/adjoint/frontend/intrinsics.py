@@ -116,12 +116,18 @@ def _load(parser: Any, arguments: list[Value], token: Token) -> Value:
 
 
 def reads_clock(parser: Any) -> bool:
-    """`asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));` as t = clock64(); no step at any other assembly."""
+    """`asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));` as t = clock64(), a barrier for the compiler, `asm("" :::
+    "memory")`, as nothing; no step at any other assembly.
+    """
     tokens, start = parser.tokens, parser.tokens.at
     token = tokens.take()
     while tokens.next.text in ("volatile", "__volatile__"):
         tokens.take()
     text = tokens.text[tokens.peek().start : tokens.peek().stop]
+    end = parser.matching(tokens.at) if tokens.next.text == "(" else tokens.at
+    if text == '""' and all(each.kind == "string" or each.text in ":::" for each in tokens.tokens[tokens.at + 2 : end]):
+        tokens.at = end + 1
+        return bool(tokens.expect(";"))
     if not re.fullmatch(r'"\s*mov\.[us]\d+\s+%0,\s*%%?(clock|clock64|clock_hi|globaltimer\w*)\s*;\s*"', text):
         tokens.at = start
         return False

@@ -36,7 +36,8 @@ class FileItems:
         self.space: tuple[str, ...] = ()  # the namespace around the cursor, and then that of the kernel
         self.declared: dict[tuple, int] = {}  # functions whose bodies come later: namespace and name, and the token
         self.namespaces: dict[str, tuple[str, ...]] = {}  # those of the file, and other names of them
-        self.used: set[tuple[str, ...]] = set()  # namespaces, and names in them, of which a `using` makes more use
+        # Namespaces, and names in them, that a `using` makes known, and the tokens between which it does.
+        self.used: set[tuple[int, int, tuple[str, ...]]] = set()
         self.struct_spaces: dict[str, tuple[str, ...]] = {}
         self.structs: dict[str, StructType] = {}  # those of templates by name and arguments
         self.templates: dict[str, list[StructTemplate]] = {}
@@ -222,12 +223,9 @@ class FileItems:
             made.methods.setdefault(made.short, []).extend(own)
         for base in made.bases:
             never = base.short, f"~{base.short}", "operator="  # are inherited
-            own_methods = {name: items for name, items in base.methods.items() if name not in never}
-            for hidden in own_methods.keys() & made.methods.keys():  # which is meant depends on the type it is seen as
-                why = f"{made} and {base}, which it extends, both have a method {hidden}; give each a name of its own."
-                raise parser.error(tokens.next.place, why)
+            its = {name: items for name, items in base.methods.items() if name not in never}
             made.methods, made.types, made.values = (
-                own_methods | made.methods,
+                its | made.methods,
                 base.types | made.types,
                 base.values | made.values,
             )
@@ -271,7 +269,9 @@ class FileItems:
                 parser.skip_to_semicolon()
                 path = tuple(t.text for t in tokens.tokens[start : tokens.at] if t.kind == "name")
                 path = (*self.namespaces.get(path[0], path[:1]), *path[1:])
-                self.used |= {path, (*self.space, *path)}
+                opened = [n for n in range(start) if tokens.tokens[n].text == "{" and self._close(n) > start]
+                stop = self._close(opened[-1]) if opened else len(tokens.tokens)
+                self.used |= {(start, stop, path), (start, stop, (*self.space, *path))}
                 return ""
             kind = GROUP if parser.accept_group_type() else parser.expect_type()
         else:
@@ -280,7 +280,8 @@ class FileItems:
             name = tokens.identifier("a type's name")
         if not tokens.accept(";"):
             raise parser.error(name.place, f"{name.text} is a pointer or an array type; write it out where it is used.")
-        if parser.symbols.types[-1].setdefault(name.text, kind) != kind:
+        other = len(parser.symbols.types) == 1 and name.text in (*self.struct_bodies, *self.templates)
+        if parser.symbols.types[-1].setdefault(name.text, kind) != kind or (other and str(kind) != name.text):
             self.twice(name.text, name.place)
         return name.text
 

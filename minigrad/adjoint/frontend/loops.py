@@ -84,8 +84,9 @@ def _over_elements(parser: Any, pragma: str, place: Place, start: int) -> ast.Fo
     element, scope = array.at(number, place), parser.symbols.scopes[-1]
     outer, parser.symbols.pending = parser.symbols.pending, []
     if reference or isinstance(element, Elements):
-        scope[name.text] = element
+        scope[name.text] = parser.as_kind(element, kind, place)
     elif isinstance(element, Struct):
+        element = parser.as_kind(element, kind, place)
         scope[name.text] = parser.copy(name.text, element.type, element, place)
     else:
         kind = kind or element.type

@@ -163,7 +163,8 @@ class StructParser(TypeParser):
             elif value is None and first is None and not m.pointer and not bare:
                 own = self.unset(m, given is not None, place)
             if m.pointer:
-                members[m.name] = Pointer(None) if own is None else self.frozen(own, place, m.name)
+                own = Pointer(None) if own is None else self.pointer_to(m.type, self.pointer(own, place), place)
+                members[m.name] = self.frozen(own, place, m.name)
             elif m.dims:
                 members[m.name] = made = self.copy_array(its, m, own if value else None, place)
                 if value is None and own is not None:

@@ -1,6 +1,5 @@
 """The names known at the cursor: the symbol table of variables and types, and the parser of types."""
 
-import re
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,7 +29,6 @@ IGNORED = ("const", "volatile", "register", "struct", "typename", "__restrict__"
 ALIASES = {"__half2": "half2", "nv_bfloat162": "__nv_bfloat162"}
 CHARS = ("signed char", "unsigned char")
 FLOATS_AS = {"int": ("float",), "unsigned": ("float",), "long long": ("double",), "unsigned char": ("float",)}
-CONVERSION = re.compile(r"operator(?=[A-Za-z_:])")  # the name of a method
 Symbol = ast.Declare | ast.Parameter | Value | PointerVariable
 
 
@@ -128,10 +126,10 @@ class SymbolTable:
             self.counters.add(variable.name)
         self.declared[variable.name] = self.scopes[-1][name] = variable
 
-    def variable(self, token: Token) -> Value | PointerVariable:
-        """The value of a name. Raises NotDifferentiable where it is not declared."""
+    def variable(self, token: Token, of_file: bool = False) -> Value | PointerVariable:
+        """The value of a name. of_file: no local one. Raises NotDifferentiable where it is not declared."""
         name = token.text
-        symbol = self.lookup(name)
+        symbol = self.scopes[0].get(name) if of_file else self.lookup(name)
         match symbol:
             case ast.Declare() if symbol.dims:
                 return self.array(symbol)
@@ -344,12 +342,7 @@ class TypeParser:
     # Methods of the parsers that extend this one.
 
     def conversions(self, value: Value, kind: StructType | None = None) -> list[str]:
-        """The methods by which C++ makes a number of an object, `operator double()`, or this struct."""
-        methods = value.type.methods if isinstance(value, Struct) and self.functions else {}
-        found = {name: items[0] for name, items in methods.items() if items[0].returns and CONVERSION.match(name)}
-        kinds = {name: self.functions.kind_of(i, i.returns, self) for name, i in found.items()}
-        named = [name for name, own in kinds.items() if (own is kind if kind else isinstance(own, str))]
-        return [n for n in named if not self.functions.is_explicit(found[n])] or named
+        raise NotImplementedError
 
     def conversion(self, value: Struct, place: Place) -> Expr:
         raise NotImplementedError  # the parser of calls has it

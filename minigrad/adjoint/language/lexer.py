@@ -145,6 +145,20 @@ class TokenStream:
             at += 1
         return at + 1 == stop
 
+    def has_brace(self) -> bool:
+        """True for `typedef struct { ... } X;`, and not for `typedef struct A B;`."""
+        found = self.tokens
+        n = self.at
+        while found[n].text not in (";", "{") and found[n].kind != "end":
+            n += 1
+        return found[n].text == "{"
+
+    def opens_c(self) -> bool:
+        """Step over `extern "C" {`."""
+        found = self.next.text == "extern" and self.peek().kind == "string" and self.peek(2).text == "{"
+        self.at += 3 * found
+        return found
+
     # --- errors ---
 
     def error(self, place: Place, why: str) -> NotDifferentiable:

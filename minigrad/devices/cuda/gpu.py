@@ -98,11 +98,14 @@ class GPU:
                 self._modules[key] = libcuda.LoadedModule(self.context.library, image)
         return self._modules[key]
 
-    def store(self, module: libcuda.LoadedModule, name: str, host: np.ndarray) -> None:
-        """Set a __constant__ or __device__ variable."""
+    def store(self, module: libcuda.LoadedModule, name: str, host: np.ndarray) -> np.ndarray:
+        """Set a __constant__ or __device__ variable. Returns the bytes that it had."""
         with self.context.guarded():
             address, size = module.variable(name)
+        before = np.empty(size, np.uint8)
+        self.download(address, before)
         self.upload(address, sized(name, host, size))
+        return before
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
         calls = self.queued(PlacedLaunch(module, name, grid, block, shared, arguments, arguments.places))

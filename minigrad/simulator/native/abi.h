@@ -97,6 +97,7 @@ void minigrad_note_fence(int device);
 void minigrad_note_update(const volatile void* at, size_t bytes, unsigned pattern, const char* name, const char* file,
                           int line);
 void minigrad_note_return();
+void minigrad_note_index(unsigned extent, const char* array, const char* file, int line);  // that is the extent
 void minigrad_note_copy(void* to, size_t bytes);  // an asynchronous copy, of which the value has just been written
 void minigrad_note_commit();                      // the copies since the last one are a group
 void minigrad_note_arrival(unsigned pending);     // all groups of the thread but the last ones have arrived

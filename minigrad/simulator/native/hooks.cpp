@@ -167,6 +167,12 @@ struct Index {
     SourceLocation place;
     const TypeName *array, *index;
 };
+MINIGRAD_HOOK void minigrad_note_index(unsigned extent, const char* array, const char* file, int line) {
+    Finding* finding = find(INDEX, READ, -1, pc_of(MINIGRAD_CALLER), 0);
+    if (!finding) return;
+    finding->offset = finding->extent = extent;
+    finding->file = file, finding->line = line, finding->type = array;
+}
 MINIGRAD_HOOK void __ubsan_handle_out_of_bounds(const Index* what, uintptr_t value) {
     uint32_t pc = pc_of(MINIGRAD_CALLER);
     Finding* finding = find(INDEX, READ, -1, pc, 0);
@@ -178,4 +184,63 @@ MINIGRAD_HOOK void __ubsan_handle_out_of_bounds(const Index* what, uintptr_t val
     finding->line = what->place.line;
     finding->column = what->place.column;
     finding->type = what->array->name;
+}
+
+// A conversion of a number out of range, and a shift by all bits or more: C++ leaves the result open, and a GPU's is
+// another than this processor's.
+struct Unlike {
+    SourceLocation place;
+    const TypeName *from, *to;  // of a shift: of what is shifted, and of the number of bits
+};
+static unsigned bits_of(const TypeName* type) { return 1u << (type->info >> 1); }
+static bool is_signed(const TypeName* type) { return type->info & 1; }
+
+static void on_unlike(const Unlike* what, const TypeName* type, double value, int64_t gpu, bool shift,
+                      const void* caller) {
+    uint32_t pc = reinterpret_cast<uint64_t>(caller) - 1 - watch.base;
+    Finding* finding = find(UNLIKE, READ, -1, pc, 0);
+    if (!finding) return;
+    finding->file = what->place.file, finding->line = what->place.line, finding->column = what->place.column;
+    finding->type = type->name, finding->offset = gpu, finding->value = value, finding->differs = shift;
+}
+
+// To 32 or 64 bits, of which a smaller type takes the lowest. `cvt` of the GPU converts to the nearest number that there
+// is, and NaN to the highest bit, or to 0 from a float to 32 bits.
+template <class I, class F>
+static bool converts_alike(F value, uint64_t& gpu) {
+    constexpr I high = I(1ull << (8 * sizeof(I) - 1)), least = I(-1) < 0 ? high : 0, most = I(~least);
+    I result = value <= F(least) ? least : value >= F(most) ? most : I(value);
+    if (value != value) result = sizeof(I) == 4 && sizeof(F) == 4 ? 0 : high;
+    gpu = uint64_t(result);
+    return I(value) == result;
+}
+
+template <class F>
+static void on_conversion(const Unlike* what, F value, const void* caller) {
+    unsigned bits = bits_of(what->to);
+    uint64_t gpu = 0;
+    bool alike = bits == 64 && is_signed(what->to) ? converts_alike<int64_t>(value, gpu)
+                 : bits == 64                      ? converts_alike<uint64_t>(value, gpu)
+                 : is_signed(what->to)             ? converts_alike<int32_t>(value, gpu)
+                                                   : converts_alike<uint32_t>(value, gpu);
+    if (bits < 32) {  // x86 takes the lowest bits of an int
+        uint64_t mask = (1ull << bits) - 1, sign = is_signed(what->to) ? 1ull << (bits - 1) : 0;
+        alike = (uint64_t(int32_t(value)) & mask) == (gpu & mask);
+        gpu = ((gpu & mask) ^ sign) - sign;
+    }
+    if (!alike) on_unlike(what, what->to, value, int64_t(gpu), false, caller);
+}
+
+MINIGRAD_HOOK void __ubsan_handle_float_cast_overflow(const Unlike* what, uintptr_t value) {
+    float single;
+    double both;
+    memcpy(&single, &value, sizeof single), memcpy(&both, &value, sizeof both);
+    if (what->from->info == 32) on_conversion(what, single, MINIGRAD_CALLER);
+    if (what->from->info == 64) on_conversion(what, both, MINIGRAD_CALLER);
+}
+
+MINIGRAD_HOOK void __ubsan_handle_shift_out_of_bounds(const Unlike* what, uintptr_t value, uintptr_t amount) {
+    unsigned bits = bits_of(what->to);
+    int64_t by = is_signed(what->to) && bits < 64 ? int64_t(amount << (64 - bits)) >> (64 - bits) : int64_t(amount);
+    if (value) on_unlike(what, what->from, by, 0, true, MINIGRAD_CALLER);
 }

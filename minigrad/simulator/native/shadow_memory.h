@@ -15,8 +15,8 @@ enum Access { READ, WRITE, ATOMIC, ENTER };  // ENTER: a basic block begins
 // As in native.py. INDEX: outside an extent; EARLY: of what an asynchronous copy has not brought yet; MISSED: a barrier
 // that threads did not reach before they returned; SKIPPED: one that threads went around, up to the kernel's end;
 // RETURNED: a shuffle from a lane that has returned; UNNAMED: from one that is not in the mask; UNSET: an update of a
-// thread's own variable that nobody has set.
-enum ProblemKind { RACE, OUTSIDE, UNINITIALISED, INDEX, EARLY, MISSED, SKIPPED, RETURNED, UNNAMED, UNSET };
+// thread's own variable that nobody has set; UNLIKE: a result that C++ leaves open, and a GPU's is another.
+enum ProblemKind { RACE, OUTSIDE, UNINITIALISED, INDEX, EARLY, MISSED, SKIPPED, RETURNED, UNNAMED, UNSET, UNLIKE };
 
 // Each buffer lies in the middle of an address window of its own, so that an index out of bounds still belongs to its
 // array: up to 2^32 float4s, where x[threadIdx.x - 1] goes as unsigned, or 2^30 floats where the system has fewer
@@ -72,10 +72,13 @@ struct Finding {
     uint32_t count, pc, block, thread;
     uint32_t other_access, other_pc, other_block, other_thread;
     int32_t line, column;
-    int64_t offset;    // in bytes from the variable's start, or the address; of INDEX the index; of MISSED, SKIPPED the threads
+    int64_t offset;    // in bytes from the variable's start, or the address; of INDEX the index; of MISSED, SKIPPED the
+                       // threads; of UNLIKE a GPU's result
     const char* file;  // of INDEX and of all from MISSED on, with line and column; the other kinds have a pc
-    const char* type;  // of INDEX: of the array, as 'float [8]'; of UNSET the name; else the call of UNSET the name
-    uint32_t differs;  // of a RACE of two writes: some wrote another value
+    const char* type;  // of INDEX: of the array, as 'float [8]'; of UNSET the name; of UNLIKE the type; else the call
+    uint32_t differs;  // of a RACE of two writes: some wrote another value; of UNLIKE: it is a shift
+    uint32_t extent;   // of INDEX of an array of structs, which `type` names
+    double value;      // of UNLIKE: that is converted, or the bits of a shift
 };
 
 // One access of one thread in a block that is recorded.

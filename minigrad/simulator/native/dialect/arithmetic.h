@@ -61,6 +61,20 @@ MINIGRAD_INLINE void sincospi(double x, double* s, double* c) { *s = sinpi(x), *
 MINIGRAD_INLINE float rcbrtf(float x) { return 1 / cbrtf(x); }
 MINIGRAD_INLINE double rcbrt(double x) { return 1 / ::cbrt(x); }
 MINIGRAD_INLINE float fdividef(float x, float y) { return x / y; }
+// The modified Bessel functions of the first kind, of order 0 and 1: all terms of the series have one sign.
+namespace minigrad {
+MINIGRAD_INLINE double bessel_i(int order, double x) {
+    if (fabs(x) > 720) return order && x < 0 ? -INFINITY : INFINITY;
+    long double quarter = (long double)x * x / 4, term = order ? (long double)x / 2 : 1, sum = term;
+    for (int k = 1; fabsl(term) > fabsl(sum) * 1e-20L; ++k) sum += term *= quarter / (k * (long double)(k + order));
+    return sum;
+}
+}  // namespace minigrad
+MINIGRAD_INLINE double cyl_bessel_i0(double x) { return minigrad::bessel_i(0, x); }
+MINIGRAD_INLINE double cyl_bessel_i1(double x) { return minigrad::bessel_i(1, x); }
+MINIGRAD_INLINE float cyl_bessel_i0f(float x) { return minigrad::bessel_i(0, x); }
+MINIGRAD_INLINE float cyl_bessel_i1f(float x) { return minigrad::bessel_i(1, x); }
+
 MINIGRAD_INLINE float normcdff(float x) { return 0.5f * erfcf(-0.707106781186547524f * x); }
 MINIGRAD_INLINE double normcdf(double x) { return 0.5 * ::erfc(-0.707106781186547524 * x); }
 // Without overflow on the way; infinite if one of the numbers is, even beside NaN.

@@ -64,6 +64,29 @@ MINIGRAD_INLINE T& dynamic_shared(const char* name) {
     return *reinterpret_cast<T*>(self->shared_end - self->dynamic);
 }
 
+#define MINIGRAD_WEAK __attribute__((weak))
+#define MINIGRAD_TWO_NAMES "a lambda takes two variables of one name; give the __shared__ one a name of its own"
+
+// Outside of functions a `__shared__` variable is an object of this type, which is never made: C++ looks the name up, and
+// `here` is the block's variable where it is one. slot: of a static one.
+template <class T, Slot* slot> struct Outer {};
+template <class Seen> struct Place {
+    static_assert(sizeof(Seen) < 0, MINIGRAD_TWO_NAMES);
+    static Seen& at(const char*);
+};
+template <class T, Slot* slot> struct Place<Outer<T, slot>> {
+    MINIGRAD_INLINE T& at(const char* name) {
+        if constexpr (slot != nullptr) return shared<T>(*slot);
+        else return dynamic_shared<T>(name);
+    }
+};
+template <class T, Slot* slot>
+MINIGRAD_INLINE T& here(Outer<T, slot>&, const char* name) { return Place<Outer<T, slot>>::at(name); }
+template <class T>
+MINIGRAD_INLINE constexpr T here(T&& other, const char*) { return static_cast<T&&>(other); }
+
+template <class A, class B> constexpr bool same = false;
+template <class A> constexpr bool same<A, A> = true;
 // The offset of parameter number `which` in CUDA's parameter buffer: the next multiple of its alignment.
 template <class... P>
 constexpr size_t parameter_offset(size_t which) {

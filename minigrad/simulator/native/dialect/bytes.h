@@ -51,6 +51,8 @@ MINIGRAD_INLINE unsigned sum_of_differences(unsigned a, unsigned b) {
     MINIGRAD_COMPARED(les, N, S, <=) MINIGRAD_COMPARED(leu, N, U, <=)                                     \
     MINIGRAD_INLINE unsigned __vabs##N(unsigned a) { return __vabsdiffs##N(a, 0); }                       \
     MINIGRAD_INLINE unsigned __vneg##N(unsigned a) { return __vsub##N(0, a); }                            \
+    MINIGRAD_INLINE unsigned __vnegss##N(unsigned a) { return __vsubss##N(0, a); }                        \
+    MINIGRAD_INLINE unsigned __vabsss##N(unsigned a) { return __vmaxs##N(a, __vsubss##N(0, a)); }          \
     MINIGRAD_INLINE unsigned __vsads##N(unsigned a, unsigned b) { return minigrad::sum_of_differences<S>(a, b); } \
     MINIGRAD_INLINE unsigned __vsadu##N(unsigned a, unsigned b) { return minigrad::sum_of_differences<U>(a, b); }
 MINIGRAD_WORD(4, signed char, unsigned char)

@@ -56,6 +56,15 @@ template <class T> struct DeviceNote {
     }
 };
 
+// The extent of an array of structs, by a reference to it; 0 of any other type.
+template <class T> struct Extent { static constexpr size_t of = 0; };
+template <class T, size_t N> struct Extent<T (&)[N]> { static constexpr size_t of = __is_class(T) || __is_union(T) ? N : 0; };
+
+template <class A, class I>
+static void check_index(I index, const char* array, const char* file, int line) {
+    if (index == I(Extent<A>::of)) minigrad_note_index(Extent<A>::of, array, file, line);
+}
+
 // With -ftrivial-auto-var-init=pattern.
 #ifdef __clang__
 MINIGRAD_UNWATCHED constexpr unsigned unset(const volatile void*) { return 0xaa; }
@@ -71,6 +80,10 @@ MINIGRAD_UNWATCHED constexpr unsigned unset(const volatile void*) { return 0xfe;
 #define MINIGRAD_UPDATED(...)                                                                             \
     (minigrad_note_update(&(__VA_ARGS__), sizeof(__VA_ARGS__), minigrad::unset(&(__VA_ARGS__)), #__VA_ARGS__, \
                           __FILE__, __LINE__), __VA_ARGS__)
+#define MINIGRAD_INDEX(...)                                                                               \
+    typedef decltype((__VA_ARGS__)) minigrad_array;                                                       \
+    if constexpr (minigrad::Extent<minigrad_array>::of)                                                   \
+        minigrad::check_index<minigrad_array>(minigrad_index, #__VA_ARGS__, __FILE__, __LINE__);
 #define MINIGRAD_RETURNS minigrad_note_return();
 #define MINIGRAD_NOTE_SHARED(T, name, start) minigrad::describe<T>(name, start)
 #define MINIGRAD_NOTE_DEVICE(name)                                                                        \

@@ -72,6 +72,8 @@ MINIGRAD_DIRECTED(MINIGRAD_1, float, __int2float, int, float(x))
 MINIGRAD_DIRECTED(MINIGRAD_1, float, __uint2float, unsigned, float(x))
 MINIGRAD_DIRECTED(MINIGRAD_1, float, __ll2float, long long, float(x))
 MINIGRAD_DIRECTED(MINIGRAD_1, float, __ull2float, unsigned long long, float(x))
+MINIGRAD_DIRECTED(MINIGRAD_1, double, __ll2double, long long, double(x))
+MINIGRAD_DIRECTED(MINIGRAD_1, double, __ull2double, unsigned long long, double(x))
 #undef MINIGRAD_DIRECTED
 #undef MINIGRAD_3
 #undef MINIGRAD_2
