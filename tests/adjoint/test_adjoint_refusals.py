@@ -286,5 +286,7 @@ __global__ void f(const float* x, float* y, int n) {
     y[threadIdx.x] = sum;
 }""")
     x = np.ones(4, "float32")
-    with pytest.warns(UserWarning, match=r"f has a problem, so its gradients may be wrong, too: f.cu\(4\): uninitialised: .*sum"):
+    with pytest.warns(
+        UserWarning, match=r"f has a problem, so its gradients may be wrong, too: f.cu\(4\): uninitialised: .*sum"
+    ):
         made.vjp(x, 0 * x, 4, dy=[x], grid=1, block=4)
