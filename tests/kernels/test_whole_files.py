@@ -219,3 +219,11 @@ def test_three_floats_at_a_time():
 def test_a_pointer_to_pointers_is_rejected_by_its_type():
     with pytest.raises(TypeError, match=r"pointers to float\* are not known here"):
         mg.kernel("__global__ void k(float** x) { x[0][0] = 1; }", "k")(numbers(4, "sim"), grid=1, block=1)
+
+
+def test_a_function_of_the_host_may_have_the_name_of_the_kernel(kernel_device):
+    text = """template <int n> __global__ void k(float* x) { x[0] = n; }
+extern "C" void k(float* x, int n) { n == 4 ? k<4><<<1, 1>>>(x) : k<2><<<1, 1>>>(x); }"""
+    x = mg.tensor(np.zeros(1, np.float32), device=kernel_device)
+    mg.kernel(text, "k<4>")(x, grid=1, block=1)
+    assert x.numpy().tolist() == [4]
