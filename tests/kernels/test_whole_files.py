@@ -191,6 +191,13 @@ def test_integers_under_every_name(type_, dtype, values):
                 kernel(y, outside, grid=1, block=1)
 
 
+def test_integers_of_std_need_no_header(kernel_device):
+    x = mg.tensor(np.zeros(2, np.int64), device=kernel_device)
+    text = "__global__ void k(std::int64_t* x) { x[0] = sizeof(std::uint8_t); x[1] = sizeof(std::int64_t); }"
+    mg.kernel(text, "k")(x, grid=1, block=1)
+    assert x.numpy().tolist() == [1, 8]
+
+
 @pytest.mark.parametrize(
     "alias",
     ["typedef float REAL;", "using REAL = float;", "#define REAL float", "#define F float\ntypedef F REAL;"],
