@@ -299,3 +299,13 @@ def test_whole_numbers_beside_a_real_are_converted(kind):
     (dx,) = mg.adjoint(code, ["x"]).vjp(x, y, dy=[dy], grid=1, block=1)
     found = dict(zip(WHOLE, dx.numpy(), strict=True))
     assert found == pytest.approx(WHOLE, rel=1e-6 if dtype == np.float32 else 1e-14, abs=0)
+
+
+def test_the_larger_of_a_number_and_nan_is_the_number():
+    text = "y[i] = fmax(x[i], z[i]) + 2 * fmax(z[i], x[i]) + 4 * fmin(x[i], z[i]) + 8 * fmin(z[i], x[i]);"
+    made = mg.adjoint(
+        f"__global__ void f(const double* x, const double* z, double* y) {{ int i = threadIdx.x; {text} }}"
+    )
+    x, z = np.array([1.0, 2, np.nan]), np.array([2.0, np.nan, 1])
+    dx, dz = made.vjp(x, z, 0 * x, dy=[np.ones(3)], grid=1, block=3)
+    np.testing.assert_array_equal([dx, dz], [[12, 15, 0], [3, 0, 15]])

@@ -155,8 +155,11 @@ class Rules:
             return [*before, *self.pull(args[0], times(seed, derivative(e.function, self.keep(args[0]), y)))]
         a, b = args[:2]
         x, y = self.keep(a), self.keep(b)
-        if name in ("max", "fmax", "min", "fmin"):  # of two equal operands the first one
-            return branch(comparison(">=" if "max" in name else "<=", x, y), self.pull(a, seed), self.pull(b, seed))
+        if name in ("max", "fmax", "min", "fmin"):  # of two equal ones the first, of NaN and a number that
+            first = comparison(">=" if "max" in name else "<=", x, y)
+            if is_float(y.type) and rewrite.numeric_value(y) is None:
+                first = ast.Binary("||", first, comparison("!=", y, y), "bool")
+            return branch(first, self.pull(a, seed), self.pull(b, seed))
         before, seed = self.in_variable(seed) if self.carries(a) and self.carries(b) else ([], seed)
         parts = [(operand, times(seed, slope)) for operand, slope in slopes(e, x, y, lambda: self.keep(e))]
         return [*before, *(s for operand, part in parts for s in self.pull(operand, part))]
