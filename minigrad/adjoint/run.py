@@ -393,8 +393,7 @@ def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> 
             where = problem.block, problem.thread, problem.line, problem.file
             raise KernelError(repr(problem), kernel.name, problem.kind, problem.variable, *where)
         if not problem.harmless:
-            warnings.warn(
-                f"The values of {kernel.name} are not defined, nor are its gradients: {problem}", stacklevel=3
-            )
+            what = f"{kernel.name} has a problem, so its gradients may be wrong, too: {problem}"
+            warnings.warn(what, stacklevel=3)
     seen.add(key)
     return True
