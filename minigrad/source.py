@@ -359,7 +359,8 @@ class Source:
 
     def find(self, name: str, here: Path) -> Path | None:
         """The file of an include: by the including text, by the source, or where a project keeps its headers."""
-        far = (f"{f}/{each}" for f in [*self.folder.parents][:3] for each in ("", *_HEADERS) if self.folder != CUDA)
+        near = [self.folder, *self.folder.parents][:4] if self.folder != CUDA else []
+        far = (f"{folder}/{each}" for folder in near for each in ("", *_HEADERS))
         folders = (str(here), *(str(each.folder) for each in reversed(self.chain)), *far)  # Paths join in fivefold time
         return next((Path(os.path.normpath(p)) for f in folders if os.path.isfile(p := os.path.join(f, name))), None)
 

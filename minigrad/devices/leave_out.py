@@ -79,6 +79,7 @@ def _item(source: Source, texts: Mapping[str, str], fault: Rejection) -> tuple[s
         for item in items(text.code):
             first, last = (text.code.count("\n", 0, at) + 1 for at in (item.start, item.stop))
             if first <= line <= last and (file, item.start) not in source.left_out:
-                name = item_name(text.code[item.start : item.body])
-                return None if name == source.kernel else (file, item.start, name)
+                head = text.code[item.start : item.body]
+                name, on_device = item_name(head), source.device_words & set(re.findall(r"\w+", head))
+                return None if name == source.kernel and on_device else (file, item.start, name)
     return None

@@ -20,12 +20,16 @@ from minigrad.source import Param
 ADDRESS = np.dtype(np.uint64)
 BYTES = {1: ctypes.c_uint8, 2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
 WIDEST = 8  # bytes of ctypes' most aligned type
-# The types of a kernel's parameters in C++, and those to which they point.
+# The types of a kernel's parameters in C++, and those to which they point, in names that no macro of a file has.
 _AT = (
-    "namespace minigrad_layout { template <class T> struct Of { using type = T; }; "
-    "template <class T> struct Of<T*> { using type = T; }; template <int n, class F> struct At; "
-    "template <class A, class... P> struct At<0, void(A, P...)> : Of<A> {}; "
-    "template <int n, class A, class... P> struct At<n, void(A, P...)> : At<n - 1, void(P...)> {}; }"
+    "namespace minigrad_layout { template <class minigrad_T> struct minigrad_of { using minigrad_type = minigrad_T; }; "
+    "template <class minigrad_T> struct minigrad_of<minigrad_T*> { using minigrad_type = minigrad_T; }; "
+    "template <int minigrad_n, class minigrad_F> struct minigrad_at; "
+    "template <class minigrad_A, class... minigrad_P> "
+    "struct minigrad_at<0, void(minigrad_A, minigrad_P...)> : minigrad_of<minigrad_A> {}; "
+    "template <int minigrad_n, class minigrad_A, class... minigrad_P> "
+    "struct minigrad_at<minigrad_n, void(minigrad_A, minigrad_P...)> "
+    ": minigrad_at<minigrad_n - 1, void(minigrad_P...)> {}; }"
 )
 
 
@@ -134,7 +138,7 @@ def assertions(kernel: str, params: Iterable[Param]) -> str:
             size = layout(param.type, param.members)[0].itemsize
         except LaunchError:
             continue  # the launch says so
-        kind = f"minigrad_layout::At<{n}, decltype({kernel})>::type"
+        kind = f"minigrad_layout::minigrad_at<{n}, decltype({kernel})>::minigrad_type"
         checks = [f"sizeof({kind}) == {size}"] if param.members else []
         for name, offset, size in places:
             checks += [f"__builtin_offsetof({kind}, {name}) == {offset}", f"sizeof((({kind}*)0)->{name}) == {size}"]

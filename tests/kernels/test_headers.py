@@ -99,3 +99,12 @@ def test_a_kernel_under_a_condition_that_does_not_hold_is_told_so():
         mg.kernel(text, "k")(numbers(1), grid=1, block=1)
     mg.kernel(text, "k", defines={"CUDA_WITH_K": 1})(y := numbers(1), grid=1, block=1)
     assert y.numpy().tolist() == [1]
+
+
+def test_headers_in_a_folder_beside_the_file_are_found(tmp_path, kernel_device):
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include/utils.cuh").write_text("#define CEIL(a, b) (((a) + (b) - 1) / (b))\n")
+    (tmp_path / "k.cu").write_text('#include "utils.cuh"\n__global__ void k(float* x) { x[0] = CEIL(7, 2); }\n')
+    x = numbers(1, kernel_device)
+    mg.kernel(tmp_path / "k.cu", "k")(x, grid=1, block=1)
+    assert x.numpy().tolist() == [4]

@@ -137,3 +137,11 @@ def test_what_is_not_read_is_refused(struct):
     text = f"{struct}\n__global__ void k(P* p) {{ p[0] = P(); }}"
     with pytest.raises(LaunchError, match=r"struct P: the layout of .* is not read here"):
         mg.kernel(text, "k")(mg.zeros(4, device="sim"), grid=1, block=1)
+
+
+@pytest.mark.parametrize("name", ["T", "A", "P", "F", "n", "type"])
+def test_a_macro_of_any_name_may_stand_ahead_of_a_struct(name, kernel_device):
+    text = f"#define {name} double\nstruct S {{ int a; }};\n__global__ void k(S s, {name}* y) {{ y[0] = s.a; }}"
+    y = mg.tensor(np.zeros(1), device=kernel_device)
+    mg.kernel(text, "k")(np.array((3,), [("a", "i4")]), y, grid=1, block=1)
+    assert y.numpy().tolist() == [3]

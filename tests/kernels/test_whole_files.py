@@ -191,6 +191,13 @@ def test_integers_under_every_name(type_, dtype, values):
                 kernel(y, outside, grid=1, block=1)
 
 
+def test_integers_of_std_need_no_header(kernel_device):
+    x = mg.tensor(np.zeros(2, np.int64), device=kernel_device)
+    text = "__global__ void k(std::int64_t* x) { x[0] = sizeof(std::uint8_t); x[1] = sizeof(std::int64_t); }"
+    mg.kernel(text, "k")(x, grid=1, block=1)
+    assert x.numpy().tolist() == [1, 8]
+
+
 @pytest.mark.parametrize(
     "alias",
     ["typedef float REAL;", "using REAL = float;", "#define REAL float", "#define F float\ntypedef F REAL;"],
@@ -219,3 +226,11 @@ def test_three_floats_at_a_time():
 def test_a_pointer_to_pointers_is_rejected_by_its_type():
     with pytest.raises(TypeError, match=r"pointers to float\* are not known here"):
         mg.kernel("__global__ void k(float** x) { x[0][0] = 1; }", "k")(numbers(4, "sim"), grid=1, block=1)
+
+
+def test_a_function_of_the_host_may_have_the_name_of_the_kernel(kernel_device):
+    text = """template <int n> __global__ void k(float* x) { x[0] = n; }
+extern "C" void k(float* x, int n) { n == 4 ? k<4><<<1, 1>>>(x) : k<2><<<1, 1>>>(x); }"""
+    x = mg.tensor(np.zeros(1, np.float32), device=kernel_device)
+    mg.kernel(text, "k<4>")(x, grid=1, block=1)
+    assert x.numpy().tolist() == [4]

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <stddef.h>
-#include <stdint.h>
+#include <cstdint>  // with the names of std, as nvcc gives them
 
 struct uint3 {
     unsigned x, y, z;
