@@ -48,7 +48,6 @@ struct alignas(64) Fiber {
     bool unsettled;    // the block does not count these, or thread.more, yet
     Thread thread;
     Site own;  // the copy that `site` points to where it is not static
-    char* stack;
     // state at an earlier poll of memory that has not changed; see barrier.cpp
     uint64_t state, since;  // since: Worker::progress at that time
     unsigned polls;
@@ -207,6 +206,14 @@ Context* begin_another(Worker& worker);
 Fiber* take_spare_fiber();
 // memory.cpp
 size_t page_size();
+
+// The Fiber lies in the last page of its stack, at a different height for each: else all compete for the same cache
+// lines. A kernel that writes past its own arrays may overwrite the Fiber, so the stack is told by its address.
+constexpr size_t HEIGHTS = sizeof(Fiber) <= 4096 - 48 * 64 ? 48 : (4096 - sizeof(Fiber)) / 64;
+inline char* stack_start(const Fiber& fiber) {
+    uint64_t end = (reinterpret_cast<uint64_t>(&fiber + 1) + page_size() - 1) & -uint64_t(page_size());
+    return reinterpret_cast<char*>(end) - STACK_PAGES * page_size();
+}
 char* map_guarded(size_t bytes, size_t guard);
 size_t wide_guard();  // of buffers and shared memory
 
