@@ -84,8 +84,8 @@ minigrad::Finish minigrad_load_matrices, minigrad_load_transposed, minigrad_mma_
 int minigrad_next_thread();  // the thread has returned: become another of the block, or return 0
 void minigrad_place(minigrad::Slot* slot, size_t bytes);
 // Of a watched kernel: its shared and __device__ variables, with the size and alignment of an element and the extents,
-// which end with a 0; and its atomics.
-void minigrad_describe(const char* name, char* start, size_t bytes, unsigned element, unsigned align,
+// which end with a 0; and its atomics. partial: an element may be copied with parts that nobody has set.
+void minigrad_describe(const char* name, char* start, size_t bytes, unsigned element, unsigned align, int partial,
                        const uint32_t* extent);
 // zones: red zones next to a __device__ variable, as large as the variable.
 void minigrad_describe_device(const char* name, char* start, size_t bytes, unsigned element, unsigned align,

@@ -58,7 +58,7 @@ struct Variable {
     uint64_t count;       // of cells
     uint32_t shift;       // a cell covers 2^shift bytes, the smallest access so far
     uint32_t shared;
-    uint32_t element, align, dims, extent[8];  // size and alignment of an element
+    uint32_t element, align, partial, dims, extent[8];  // of an element: size, alignment, may have parts that are unset
     char name[64];
 };
 

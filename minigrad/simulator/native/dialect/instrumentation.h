@@ -34,12 +34,17 @@ template <class T> struct ArrayType<T[]> : ArrayType<T> {};
 template <class T> struct Size { static constexpr size_t bytes = sizeof(T); };
 template <class T> struct Size<T[]> { static constexpr size_t bytes = 0; };
 
+// True for what is copied whole though parts may be unset: a class or a union, with padding or a member without a value;
+// and bytes, as anything may lie there. A vector has no such parts.
+template <class T, class = T> struct Partial { static constexpr bool is = __is_class(T) || __is_union(T) || sizeof(T) == 1; };
+template <class T> struct Partial<T, typename T::minigrad_vector> { static constexpr bool is = false; };
+
 template <class T>
 static void describe(const char* name, char* start) {
     uint32_t extent[9] = {};
     ArrayType<T>::extents(extent);
     using Element = typename ArrayType<T>::Element;
-    minigrad_describe(name, start, Size<T>::bytes, sizeof(Element), alignof(Element), extent);
+    minigrad_describe(name, start, Size<T>::bytes, sizeof(Element), alignof(Element), Partial<Element>::is, extent);
 }
 
 // A __device__ variable, reported when its file is loaded. Unoptimised compilers place variables of one section in the
