@@ -7,12 +7,13 @@ from typing import Any
 
 from minigrad.adjoint.frontend import intrinsics
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS, LEFT_OUT, SHUFFLES, Group
+from minigrad.adjoint.frontend.macros import enumerator
 from minigrad.adjoint.frontend.structs import StructParser
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, arity, base_name, result_type
 from minigrad.adjoint.language.lexer import Token, way_out
-from minigrad.adjoint.language.rewrite import ZERO, constant, int_literal
+from minigrad.adjoint.language.rewrite import ZERO, constant, typed
 from minigrad.adjoint.language.values import (
     VECTORS,
     Braces,
@@ -184,10 +185,12 @@ class CallParser(StructParser):
     def constructed(self, kind: Kind, token: Token) -> Value:
         """`float(x)`, `float4{a, b, c, d}` or `Complex(re, im)`."""
         if self.tokens.next.text == "{":
-            return self.braces(kind)
+            value = self.braces(kind)
+            return typed(self.number(value, token.place), kind) if isinstance(kind, str) else value
         self.tokens.expect("(")
         if isinstance(kind, str):
-            return self.close(self.converted(kind, 0, self.full(), token.place))
+            none = self.tokens.next.text == ")"
+            return self.close(typed(ZERO, kind) if none else self.converted(kind, 0, self.full(), token.place))
         arguments = [self.full() for _ in self.tokens.items(")")]
         return self.constructor(kind, arguments, token)
 
@@ -261,11 +264,11 @@ class CallParser(StructParser):
                 own = Pointer(None) if value is None else self.pointer(value, place)
                 members[m.name] = self.pointer_to(m.type, own, place)
             elif isinstance(m.type, StructType):
-                members[m.name] = (
-                    self.filled(m.type, [], place) if value is None else self.as_kind(value, m.type, place)
+                members[m.name] = self.as_kind(
+                    self.filled(m.type, [], place) if value is None else value, m.type, place
                 )
             else:
-                members[m.name] = self.as_type(m.type, ZERO if value is None else self.number(value, place))
+                members[m.name] = typed(ZERO if value is None else self.number(value, place), m.type)
         return Struct(kind, members)
 
     def set_member(self, member: Value, value: Any, place: Place) -> None:
@@ -306,7 +309,7 @@ class CallParser(StructParser):
             of = self.tokens.tokens[self.tokens.at - 3].text
             if of not in self.symbols.enums or name.text not in self.symbols.enums[of].values:
                 raise self.error(name.place, f"{of}::{name.text} is not known here; write its value.")
-            return int_literal(int(self.symbols.enums[of].values[name.text]))
+            return enumerator(int(self.symbols.enums[of].values[name.text]), kind)
         if name.text in kind.values:
             return kind.values[name.text]
         this = self.symbols.lookup("this")
