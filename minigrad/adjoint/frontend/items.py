@@ -345,7 +345,7 @@ class FileItems:
         if found[n].text == "->":
             made.returns = n + 1
             while found[n].text not in ("{", ";") and found[n].kind != "end":
-                n += 1
+                n = (self._close(n) if found[n].text == "(" else n) + 1  # decltype(T{})
         if found[n].text == ":" and (made.owner is not None or made.within):  # members of a constructor
             while found[n].text != "{" or found[n - 1].kind == "name" or found[n - 1].text == ">":
                 n = self._close(n) if found[n].text in ("(", "{") else n

@@ -86,9 +86,7 @@ static Fiber* new_fiber(Worker& worker) {
     // The Fiber lies above its stack, at a different height in the page for each: else all compete for the same cache
     // lines.
     size_t shift = worker.made * 7 % 48 * 64;
-    Fiber* fiber = reinterpret_cast<Fiber*>(stack + size - sizeof(Fiber) - shift);
-    fiber->stack = stack;
-    return fiber;
+    return reinterpret_cast<Fiber*>(stack + size - sizeof(Fiber) - shift);
 }
 
 static void make_fiber(Worker& worker) {
