@@ -96,7 +96,7 @@ void minigrad_note_fence(int device);
 // Before an update of a variable; pattern: the byte with which the compiler fills one that is not set.
 void minigrad_note_update(const volatile void* at, size_t bytes, unsigned pattern, const char* name, const char* file,
                           int line);
-void minigrad_note_return();
+void minigrad_note_call(int change);  // 1 at the start of a function with a barrier, -1 at its end; 0 at the kernel's
 void minigrad_note_index(unsigned extent, const char* array, const char* file, int line);  // that is the extent
 void minigrad_note_copy(void* to, size_t bytes);  // an asynchronous copy, of which the value has just been written
 void minigrad_note_commit();                      // the copies since the last one are a group
