@@ -249,17 +249,15 @@ class CallParser(StructParser):
         for _ in self.tokens.items("}"):
             row = isinstance(kind, str) and self.tokens.next.text == "{"
             inner = not row and self.tokens.next.text == "{"
-            made.append(
-                self.ordered(made, *((self.nested if row else self.braces, kind) if row or inner else (self.full,)))
-            )
+            parse = (self.nested if row else self.braces, kind) if row or inner else (self.full,)
+            made.append(self.ordered(made, *parse))
         return made
 
     def filled(self, kind: StructType, values: list[Value], place: Place) -> Struct:
         if len(values) > len(kind.members):
             raise self.error(place, f"{kind} has {len(kind.members)} members; got {len(values)} values.")
         if any(m.dims for m in kind.members):
-            made = self.copy(kind.short.lower(), kind, None, place, values)
-            return replace(made, temporary=True)
+            return replace(self.copy(kind.short.lower(), kind, None, place, values), temporary=True)
         members: dict[str, Value] = {}
         for m, value in zip_longest(kind.members, values):
             value = self.initial(kind, m, members) if value is None and m.value else value
@@ -267,9 +265,8 @@ class CallParser(StructParser):
                 own = Pointer(None) if value is None else self.pointer(value, place)
                 members[m.name] = self.pointer_to(m.type, own, place)
             elif isinstance(m.type, StructType):
-                members[m.name] = self.as_kind(
-                    self.filled(m.type, [], place) if value is None else value, m.type, place
-                )
+                value = self.filled(m.type, [], place) if value is None else value
+                members[m.name] = self.as_kind(value, m.type, place)
             else:
                 members[m.name] = typed(ZERO if value is None else self.number(value, place), m.type)
         return Struct(kind, members, passing=True)
