@@ -1,5 +1,8 @@
 """The microscope finds what stops a kernel: barriers that not all threads reach, endless loops, division by zero."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from watched_kernels import X, kernels, line_of, look, source
@@ -171,3 +174,25 @@ else if (threadIdx.x == 96) f[2] = 1;"""
 def test_a_volatile_flag_within_a_block_may_be_waited_for_whoever_runs_first():
     body = "volatile float* flag = y;\nif (threadIdx.x == 0) {\n  while (*flag == 0) {}\n}\nelse if (threadIdx.x == 40) *flag = 1;"
     assert mg.inspect(source(body), X, np.zeros_like(X), 1000, grid=1, block=64).ok
+
+
+AFTER_AN_OVERFLOW = """
+import numpy as np
+import minigrad as mg
+head = "__global__ void k(const float* x, float* y, int n) { int t = threadIdx.x;"
+long = mg.kernel(head + " float a[4]; for (int i = 0; i < n; ++i) a[i] = i; y[t] = a[n / 2]; }", "k")
+next = mg.kernel(head + " y[t] = x[t]; }", "k")
+x, y = mg.zeros(8, device="sim"), mg.zeros(8, device="sim")
+for n in range(4, 100, 2):
+    try:
+        long(x, y, n, grid=1, block=8)
+    except mg.errors.KernelError:
+        pass
+    print(*mg.inspect(next, x, y, n, grid=1, block=8).problems, end="")
+"""
+
+
+def test_a_kernel_that_writes_past_its_local_array_does_not_accuse_the_next():
+    """What the runtime knows of the thread's stack may lie right above the array."""
+    done = subprocess.run([sys.executable, "-c", AFTER_AN_OVERFLOW], capture_output=True, text=True, check=True)
+    assert done.stdout == ""

@@ -306,7 +306,7 @@ RARE static void outside(uint64_t address, unsigned bytes, Access access, int nu
 static void outside_variables(uint64_t address, unsigned bytes, Access access, uint32_t pc) {
     if (!watch.worker) return;  // a file is being loaded, and the host's variables are set
     const Fiber& fiber = *watch.worker->current;
-    if (address - reinterpret_cast<uint64_t>(fiber.stack) < STACK_PAGES * page_size()) return;
+    if (address - reinterpret_cast<uint64_t>(fiber.stack()) < STACK_PAGES * page_size()) return;
     if (address - reinterpret_cast<uint64_t>(watch.worker) < sizeof(Worker)) return;  // the operands of a shuffle
     if (access == WRITE) note_progress(*watch.worker);
     if (beside_device(address)) return outside(address, bytes, access, nearest_device(address), pc);
