@@ -98,7 +98,8 @@ def inspect(
     the element as a reference (float& v = s[r][n]), or outside a thread's own array by a pointer; one that leaves a
     part of a dynamic shared array (`b = s + n`) for the next, as parts have no extent in the source; one that leaves a
     __device__ array by a pointer for the next of the same declaration, or where the array is static or const; an unset
-    member of a shared struct that is copied whole and has other members set; two calls of one function with a barrier,
+    member of a shared struct that is copied whole and has other members set, and unset bytes of a shared array of bytes
+    that is read as another type; two calls of one function with a barrier,
     in both branches of an if; different masks of the lanes of one shuffle, where no lane is left to wait for; a value
     that a shuffle reads from a lane that is not in the mask, as it may remain unused, except where a float or double
     that was computed from it is written to an array (`inactive-lane`). Of a thread's own variable that nobody has set,

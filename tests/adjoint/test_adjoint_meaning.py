@@ -12,6 +12,26 @@ from minigrad.adjoint import NotDifferentiable
 
 V = "struct V { double a, b; };\n"
 FORMS = {
+    "a number has the type of what it is given to": kernel(
+        "auto a = double{3}; auto b = float(); auto c = double{}; b += 1; c += x[i]; const V& r = V{n + 2, 2};\n"
+        "y[i] = x[i] * (a / 2) * (b / 2) * c * ratio({3, 2}) * ratio(V{7, 2}) * r.x / r.y * (S{}.b / 2) * (S::k / 2)\n"
+        "* (C<7>::r / 2) * (unsigned{3} - 5 > 2 ? 2 : 3) * (A - 2 > 0 ? 2 : 5);",
+        "struct V { double x, y; }; struct S { double a = 5, b = a / 2; static constexpr double k = 1; };\n"
+        "template <int N> struct C { static constexpr double r = N; }; enum E : unsigned { A = 1 };\n"
+        "constexpr int n = 5; __device__ double ratio(const V& v) { return v.x / v.y; }",
+    ),
+    "sizes, and numbers that wrap around": kernel(
+        "y[i] = x[i] * (sizeof(V) + sizeof(B) * 1e2 + sizeof(E) * 1e4 + (sizeof(P) - 99 > 2) * 1e5) * x[i];\n"
+        "y[i] += x[i] * ((1 << 31) * 1e-9 + (unsigned char)300 + 0xffffffff + 2) + times<(1 << 31)>(x[i]);",
+        "struct P { float* a; float4 b; char c; }; struct V { double a[3]; short b; P p[2]; }; struct E {};\n"
+        "struct B : E { char a; double b; };\n"
+        "template <int N> __device__ double times(double v) { return v * N * 1e-9; }",
+    ),
+    "references to copies, and arrays of constants": kernel(
+        "double s[3] = {1.7, 2.9, x[i]}, a = 0; for (const int& v : s) a += v * x[i]; for (double& v : s) v *= x[i];\n"
+        "const double c[2][3] = {{1, x[i]}, {3, 4, 5}}; auto h = [=](int k) { return c[k][1] * c[0][k]; };\n"
+        "for (const auto& v : s) a += v * h(i % 2); y[i] = a;"
+    ),
     "pointers that may be none, and copies of memory": kernel(
         "double p, q; put(x[i], &p); put(x[i] * p, &p, &q); double r[3]; memcpy(r, x + i % 6, sizeof r);\n"
         "double s[2]; s[0] = p; s[1] = q; memcpy(r + 1, s, 2 * sizeof(double));\n"

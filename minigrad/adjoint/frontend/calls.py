@@ -7,12 +7,13 @@ from typing import Any
 
 from minigrad.adjoint.frontend import intrinsics
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS, LEFT_OUT, SHUFFLES, Group
+from minigrad.adjoint.frontend.macros import enumerator
 from minigrad.adjoint.frontend.structs import StructParser
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, arity, base_name, result_type
 from minigrad.adjoint.language.lexer import Token, way_out
-from minigrad.adjoint.language.rewrite import ZERO, constant, int_literal
+from minigrad.adjoint.language.rewrite import ZERO, constant, typed
 from minigrad.adjoint.language.values import (
     VECTORS,
     Braces,
@@ -187,10 +188,12 @@ class CallParser(StructParser):
     def constructed(self, kind: Kind, token: Token) -> Value:
         """`float(x)`, `float4{a, b, c, d}` or `Complex(re, im)`."""
         if self.tokens.next.text == "{":
-            return self.braces(kind)
+            value = self.braces(kind)
+            return typed(self.number(value, token.place), kind) if isinstance(kind, str) else value
         self.tokens.expect("(")
         if isinstance(kind, str):
-            return self.close(self.converted(kind, 0, self.full(), token.place))
+            none = self.tokens.next.text == ")"
+            return self.close(typed(ZERO, kind) if none else self.converted(kind, 0, self.full(), token.place))
         arguments = [self.full() for _ in self.tokens.items(")")]
         return self.constructor(kind, arguments, token)
 
@@ -246,17 +249,15 @@ class CallParser(StructParser):
         for _ in self.tokens.items("}"):
             row = isinstance(kind, str) and self.tokens.next.text == "{"
             inner = not row and self.tokens.next.text == "{"
-            made.append(
-                self.ordered(made, *((self.nested if row else self.braces, kind) if row or inner else (self.full,)))
-            )
+            parse = (self.nested if row else self.braces, kind) if row or inner else (self.full,)
+            made.append(self.ordered(made, *parse))
         return made
 
     def filled(self, kind: StructType, values: list[Value], place: Place) -> Struct:
         if len(values) > len(kind.members):
             raise self.error(place, f"{kind} has {len(kind.members)} members; got {len(values)} values.")
         if any(m.dims for m in kind.members):
-            made = self.copy(kind.short.lower(), kind, None, place, values)
-            return replace(made, temporary=True)
+            return replace(self.copy(kind.short.lower(), kind, None, place, values), temporary=True)
         members: dict[str, Value] = {}
         for m, value in zip_longest(kind.members, values):
             value = self.initial(kind, m, members) if value is None and m.value else value
@@ -264,11 +265,10 @@ class CallParser(StructParser):
                 own = Pointer(None) if value is None else self.pointer(value, place)
                 members[m.name] = self.pointer_to(m.type, own, place)
             elif isinstance(m.type, StructType):
-                members[m.name] = (
-                    self.filled(m.type, [], place) if value is None else self.as_kind(value, m.type, place)
-                )
+                value = self.filled(m.type, [], place) if value is None else value
+                members[m.name] = self.as_kind(value, m.type, place)
             else:
-                members[m.name] = self.as_type(m.type, ZERO if value is None else self.number(value, place))
+                members[m.name] = typed(ZERO if value is None else self.number(value, place), m.type)
         return Struct(kind, members, passing=True)
 
     def set_member(self, member: Value, value: Any, place: Place) -> None:
@@ -309,7 +309,7 @@ class CallParser(StructParser):
             of = self.tokens.tokens[self.tokens.at - 3].text
             if of not in self.symbols.enums or name.text not in self.symbols.enums[of].values:
                 raise self.error(name.place, f"{of}::{name.text} is not known here; write its value.")
-            return int_literal(int(self.symbols.enums[of].values[name.text]))
+            return enumerator(int(self.symbols.enums[of].values[name.text]), kind)
         if name.text in kind.values:
             return kind.values[name.text]
         this = self.symbols.lookup("this")

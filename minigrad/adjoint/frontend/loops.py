@@ -83,7 +83,8 @@ def _over_elements(parser: Any, pragma: str, place: Place, start: int) -> ast.Fo
     parser.symbols.declared[own] = counter
     element, scope = array.at(number, place), parser.symbols.scopes[-1]
     outer, parser.symbols.pending = parser.symbols.pending, []
-    if reference or isinstance(element, Elements):
+    converted = not isinstance(element, Struct) and kind not in (None, element.type)  # the reference is to a copy
+    if (reference and not converted) or isinstance(element, Elements):
         scope[name.text] = parser.as_kind(element, kind, place)
     elif isinstance(element, Struct):
         element = parser.as_kind(element, kind, place)

@@ -163,7 +163,7 @@ class Elements:
     def parts(self, place: ast.Place) -> "list[Value]":
         """All its elements, or parts, along its first axis."""
         extent = self.left[0]
-        return [self.at(ast.Number(str(n), "int"), place) for n in range(int(extent.text))]  # type: ignore[union-attr]
+        return [self.at(ast.Number(str(n), "int"), place) for n in range(constant(extent) or 0)]
 
     def element(self, place: ast.Place) -> "Value":
         if not isinstance(self.type, StructType):

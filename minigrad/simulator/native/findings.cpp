@@ -55,12 +55,13 @@ void watch_missed_barrier(Worker& worker) {
     unsigned first[2], count[2] = {};
     for (unsigned i = worker.threads; i-- > 0;) {
         if (!(worker.warps[i / WARP].absent >> i % WARP & 1)) continue;
-        first[watch.returns[i]] = i, ++count[watch.returns[i]];
+        bool returned = watch.calls[i] >= 0;
+        first[returned] = i, ++count[returned];
     }
-    for (int returns = 0; returns < 2; ++returns) {
-        if (!count[returns]) continue;
-        Finding* finding = find_call(returns ? MISSED : SKIPPED, *(*worker.barrier->head)->site, first[returns]);
-        if (finding) finding->offset = count[returns];
+    for (int returned = 0; returned < 2; ++returned) {
+        if (!count[returned]) continue;
+        Finding* finding = find_call(returned ? MISSED : SKIPPED, *(*worker.barrier->head)->site, first[returned]);
+        if (finding) finding->offset = count[returned];
     }
 }
 

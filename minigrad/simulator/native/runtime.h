@@ -62,6 +62,9 @@ struct alignas(64) Fiber {
     }
 };
 
+// The heights in the last page of its stack at which a Fiber lies, 64 bytes apart.
+constexpr size_t HEIGHTS = sizeof(Fiber) <= 1024 ? 48 : (4096 - sizeof(Fiber)) / 64;
+
 // A FIFO queue. An array rather than a list: the processor can prefetch without chasing pointers. It has room for twice
 // the fibers of a block, so that entries seldom move, and for two to prefetch beyond the end.
 struct Queue {

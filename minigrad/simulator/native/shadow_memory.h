@@ -58,7 +58,7 @@ struct Variable {
     uint64_t count;       // of cells
     uint32_t shift;       // a cell covers 2^shift bytes, the smallest access so far
     uint32_t shared;
-    uint32_t element, align, dims, extent[8];  // size and alignment of an element
+    uint32_t element, align, partial, dims, extent[8];  // of an element: size, alignment, may have parts that are unset
     char name[64];
 };
 
@@ -114,7 +114,8 @@ struct BlockWatch {
     uint32_t* clock;
     uint32_t (*vector_clock)[WARP];  // the clocks of its warp that a thread knows
     uint32_t* warp_ops;
-    bool* returns;                // of each thread: its last access was before a `return`
+    int* calls;                   // of each thread: functions with a barrier that have begun and not ended; -1: at the
+                                  // kernel's end
     Copies* copies;               // by thread; nullptr until the first asynchronous copy
     BlockClocks* releases_known;  // nullptr until the first fence or acquire
     Variable* own;                // its shared variables, with cells of their own, while it waits for its turn
