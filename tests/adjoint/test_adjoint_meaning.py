@@ -63,6 +63,27 @@ FORMS = {
         "__device__ void first(double* q, const double& b) { q[0] = 2 * b; q[1] *= b; }\n"
         "template <typename T> __device__ const T& larger(const T& a, const T& b) { return a > b ? a : b; }",
     ),
+    "temporaries, and references to them": kernel(
+        "V p{x[i], x[0]}; double t = x[i], s = V(p).up().a; const V& c = V(p); const V& d = W{p, 2}.v;\n"
+        "auto&& e = V{t, s}; const double& f = W{p, 2}.v.a; const double2& g = make_double2(t, s);\n"
+        "const V& h = i % 2 ? p : made(t); const double& k = i % 2 ? t : square(s); const double& l = +t;\n"
+        "s += into(V{t, s}, t) + into(V{V{p}}, p.a);\n"
+        "auto&& m = N{{t, p.b}, 2}; N n = m; n.q[0] *= s; e.up();\n"
+        "double u[2] = {t, t *= 2}; V z{t, ++t}; p.a = t = 9;\n"
+        "y[i] = s + c.a * c.b + d.a * d.b + e.a * e.b + f * g.x * g.y + h.a * h.b + k * k\n"
+        "  + l * m.q[0] * n.q[0] + changed(m) + u[0] * u[1] * z.a * z.b;",
+        "struct V { double a, b; __device__ V& up() { a *= 2; return *this; } }; struct W { V v; double z; };\n"
+        "struct N { double q[2], z; };\n__device__ V made(double v) { return V{v * v, v}; }\n"
+        "__device__ double square(double v) { return v * v; }\n"
+        "__device__ double into(const V& v, double& t) { t *= 3; return v.a * v.b; }\n"
+        "__device__ double changed(const N& v) { N n = v; n.q[0] = 5; return v.q[0] * n.q[1]; }",
+    ),
+    "pointers that turn to another array, and references to them": kernel(
+        "double w[8], s; for (int k = 0; k < 8; ++k) w[k] = x[k] * x[k]; const double *p = x, *q = w, *o = x;\n"
+        "swap(p, q); s = p[i] * q[i]; { swap(p, q); } auto turn = [&]() { q = x; }; turn(); const double*& r = p;\n"
+        "r = w; auto& t = o; t += i; y[i] = s * p[i] * q[i] * o[0];",
+        "__device__ void swap(const double*& p, const double*& q) { const double* o = p; p = q; q = o; }",
+    ),
     "members of an element whose index changes": kernel(
         "W o[2]; o[0].v.a = x[i]; o[0].v.b = 1; o[1].v.a = 2; o[1].v.b = x[0]; int k = 0; V& r = o[k].v; k = 1;\n"
         "r.a *= 3; move(o[k].v, k); y[i] = o[0].v.a * o[0].v.b + o[1].v.a * o[1].v.b * k;",
@@ -177,6 +198,10 @@ REFUSED = {
     "double t = x[i]; y[i] = t * twice(t);": "one side of this * reads t and the other one changes it; write two",
     "int k = 0; double q[2]; q[k++] = k; y[i] = q[0] * x[i];": "one side of this = reads k and the other one changes",
     "V v{x[i], 2}; const V& w = v; y[i] = v.get() * w.get();": "several functions V::get take these arguments",
+    "const double *p = x, *q = y; turn(p, q, i); y[i] = p[i];": "p points into two arrays in turn",
+    "const double *p = x, *q = y; leave(p, q, i); y[i] = p[i];": "p points into two arrays in turn",
+    "const double *p = x, *q = y; i % 2 && (p = q); y[i] = p[i];": "p points into two arrays in turn",
+    "double s = 0; for (const double* p = x; s < 2; p = y) s += p[i]; y[i] = s;": "p points into two arrays in turn",
     "T t = x[i]; y[i] = t;": f"T {SEVERAL}",
     "S s; s.v = x[i]; y[i] = s.v;": f"S {SEVERAL}",
     "C c; c.v = x[i]; C d = c; y[i] = d.v;": "C has a constructor of its own for copies; leave it out",
@@ -193,6 +218,8 @@ REFUSED = {
 AHEAD = (
     "__device__ double twice(double& v) { v *= 2; return v; }\n"
     "__device__ int counted(const double* p, int& k) { return ++k; }\n"
+    "__device__ void turn(const double*& p, const double* q, int i) { if (i % 2) { p = q; } }\n"
+    "__device__ void leave(const double*& p, const double* q, int i) { if (i % 2) return; p = q; }\n"
     "struct V { double a, b; __device__ double get() { return a * a; } __device__ double get() const { return b; } };\n"
     "namespace p { __device__ double g(double v) { return v; } typedef double T; struct S { double v; };\n"
     "  enum class E { a = 1 }; }\n"

@@ -204,5 +204,5 @@ def test_a_function_that_lacks_device_is_named():
     text = "float square(float v) { return v * v; }\n__global__ void k(float* y) { y[0] = square(3); }\n"
     with pytest.warns(UserWarning, match="code for the host is left out: square"):
         made = mg.kernel(text, "k")
-    with pytest.raises(CompileError, match="square is a function of the host. .* write __device__ in front of it"):
+    with pytest.raises(CompileError, match=r"square is a function of the host. .* write __device__ in front of it"):
         made(mg.zeros(1, device="sim"), grid=1, block=1)

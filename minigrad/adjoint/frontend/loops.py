@@ -35,7 +35,7 @@ def for_loop(parser: Any, pragma: str = "") -> list[Stmt]:
         condition: Expr = TRUE
         needed: list[Stmt] = []
         if tokens.next.text != ";":
-            value, needed = parser.isolated(parser.full)
+            value, needed = parser.isolated(parser.full, choice=True)
             condition = parser.number(value, token.place)
         tokens.expect(";")
         steps = [] if tokens.next.text == ")" else _steps(parser)
@@ -115,11 +115,9 @@ def _starts(parser: Any, place: Place) -> list[Stmt]:
 
 
 def _steps(parser: Any) -> list[Stmt]:
-    outer, parser.symbols.pending = parser.symbols.pending, []
     parser.discarded = True
-    parser.expressions()
+    found = parser.isolated(parser.expressions, choice=True)[1]
     parser.discarded = False
-    found, parser.symbols.pending = parser.symbols.pending, outer
     return found
 
 

@@ -328,7 +328,6 @@ static inline void inside(Variable& variable, uint64_t address, unsigned bytes, 
         refine(variable, __builtin_ctzll(offset | bytes));
     if (access == WRITE) note_progress(*watch.worker);
     Stamp now = stamp_now(pc, mode);
-    watch.returns[now.thread()] = false;  // that was a function
     Cell *cell = variable.cells + (offset >> variable.shift), *missing = nullptr;
     const Cell* last = variable.cells + ((offset + bytes - 1) >> variable.shift);
     bool some = false, fresh = !cell->write.epoch && access != WRITE && is_fresh(address, bytes);
