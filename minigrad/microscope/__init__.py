@@ -106,7 +106,7 @@ def inspect(
     that nobody has set, only statements that read and change it are seen (s += x, s = f(s, x), s++, if (x > s) s = x),
     and of an array of undefined memory (mg.empty) only elements of at least four bytes that are read and changed
     (y[i] += x, atomicAdd). With g++, a wrong alignment by a constant number of bytes, as in *(float*)((char*)p + 1), is
-    not seen, and a struct that is returned by its name, `G g; return g;`, is copied, where nvcc makes it in place.
+    not seen, nor, in a file with a destructor, the read of a struct that is handed over by value.
     With Clang, an index right behind its row is not seen where a whole struct is read or written there; and setting a
     bit-field reads it first: in undefined shared memory that is reported.
 

@@ -193,8 +193,8 @@ def unlike(value: float, kind: str, gpu: int, is_shift: bool) -> str:
     kind = re.findall(r"'(.*?)'", kind)[-1]
     if is_shift:
         return (
-            f"a shift of {kind} by {value:.0f} bits. A GPU shifts all bits out; this simulator, as x86 does, takes the "
-            "lowest bits of the number, and C++ leaves it open. Check the number of bits first."
+            f"a shift of {kind} by {value:.0f} bits. A GPU shifts all bits out; this simulator, as x86 does, may take "
+            "the lowest bits of the number, and C++ leaves it open. Check the number of bits first."
         )
     result = gpu % 2**64 if "unsigned" in kind else gpu
     return (

@@ -6,11 +6,11 @@ the counts, with either compiler.
 """
 
 import ctypes
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,6 @@ GCC = [
     "-fsanitize=bounds,float-cast-overflow,shift-exponent",
     "-fsanitize-recover=bounds,float-cast-overflow,shift-exponent", "-fsanitize-coverage=trace-pc",
     "--param", "tsan-instrument-func-entry-exit=0", VOLATILE,
-    "-fno-elide-constructors",  # a struct that is handed over by value is copied by a function, which is instrumented
 ]  # fmt: skip
 _HIDDEN = (
     "tsan-instrument-func-entry-exit=0", "tsan-instrument-atomics=0",
@@ -50,11 +49,18 @@ NEEDED = ("-Wl,-dead_strip",) if sys.platform == "darwin" else ("-Wl,--gc-sectio
 WRAP = () if sys.platform == "darwin" else tuple(f"-Wl,--wrap={name}" for name in ("memcpy", "memmove", "memset"))
 
 
-@cache
-def recipe() -> Recipe:
-    """The options of the checking build for this machine's compiler."""
-    is_clang = find_compiler().is_clang
-    return Recipe((*WATCHED, *(CLANG if is_clang else GCC)), (*NEEDED, *WRAP), not is_clang, note_updates=True)
+# With it GCC copies by a function, which is instrumented, a struct that is handed over by value; and also one that is
+# returned by its name, so that what has a destructor ends once more.
+COPIES = "-fno-elide-constructors"
+_DESTRUCTOR = re.compile(r"~\s*\w+\s*\(\s*\)[^;{}]*\{")
+
+
+def recipe(text: str) -> Recipe:
+    """The options of the checking build of a text for this machine's compiler."""
+    if find_compiler().is_clang:
+        return Recipe((*WATCHED, *CLANG), (*NEEDED, *WRAP), note_updates=True)
+    copies = () if _DESTRUCTOR.search(text) else (COPIES,)
+    return Recipe((*WATCHED, *GCC, *copies), (*NEEDED, *WRAP), evaluate_once=True, note_updates=True)
 
 
 # The enums and structs of shadow_memory.h and watched_launch.cpp.

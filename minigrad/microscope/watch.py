@@ -71,7 +71,7 @@ class Microscope:
         """The checking build of the whole file, which is not optimised and so takes little longer than a kernel; of a
         reader's file that of the kernel that is wanted, as the others may not compile here.
         """
-        return compile_file(source, defines, source.kernel, native.recipe())
+        return compile_file(source, defines, source.kernel, native.recipe(source.text))
 
     def store(self, module: CompiledFile, name: str, host: np.ndarray) -> np.ndarray:
         """Set a __constant__ or __device__ variable; a launch that resets them resets it to this."""

@@ -191,6 +191,24 @@ __global__ void k(const float2* x, int* y) {
     )
 
 
+def test_what_is_returned_by_name_ends_once():
+    text = """struct Guard {
+    int* p;
+    __device__ Guard(int* p) : p(p) { atomicAdd(p, 1); }
+    __device__ ~Guard() { atomicAdd(p, -1); }
+};
+__device__ Guard guarded(int* p) {
+    Guard guard(p);
+    return guard;
+}
+__global__ void k(int* y) {
+    Guard guard = guarded(y);
+    atomicAdd(y + 1, 1);
+}"""
+    y = np.zeros(2, np.int32)
+    assert mg.inspect(text, y, grid=1, block=8).ok and (y == [0, 8]).all()
+
+
 def test_a_vector_by_value_that_is_set_in_part():
     text = """__device__ float f(float2 v) { return v.x + v.y; }
 __global__ void k(float* y) {
