@@ -19,7 +19,15 @@ from minigrad.adjoint.decide.split import BlockExchange
 from minigrad.adjoint.differentiate.saved import LOST, Saved
 from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.ast import Assign, AtomicAdd, Barrier, Declare, For, If, Index, Jump, Stmt
-from minigrad.adjoint.language.dataflow import assigned_once, has_barrier, names_used, target_name, thread_axis, written
+from minigrad.adjoint.language.dataflow import (
+    assigned_once,
+    has_barrier,
+    has_shuffle,
+    names_used,
+    target_name,
+    thread_axis,
+    written,
+)
 from minigrad.adjoint.language.printer import expression
 from minigrad.adjoint.language.rewrite import bottom_up, copy_without, flatten, logical_not, map_loops
 from minigrad.adjoint.simplify import hoist, tidy
@@ -234,7 +242,7 @@ def finish(draft: Draft, launch: AdjointLaunch) -> None:
     pointers = {p.name for p in draft.facts.function.params if p.pointer}
     derived.replayed |= written(launch.body) & pointers - draft.facts.dropped
     if draft.facts.returned:
-        launch.body = returning(launch.body)
+        launch.body = returning(draft.facts, launch.body)
     local: list[Stmt] = [Declare(t.name, t.type, (t.size, *t.dims)) for t in tapes if t.size is not None]
     launch.body = [*local, *launch.body]
     derived.launches.append(launch)
@@ -244,14 +252,29 @@ def finish(draft: Draft, launch: AdjointLaunch) -> None:
     derived.strides |= {d: stride for d, stride in draft.strides.items() if d in launch.strided}
 
 
-def returning(body: list[Stmt]) -> list[Stmt]:
-    """`if (!c) return;` for an `if (c)` at the end with barriers in it, at which those that return do not count."""
-    last = body[-1] if body else None
-    if not isinstance(last, If) or last.orelse or not has_barrier([last]):
-        return body
-    if {s.name for s in last.then if isinstance(s, Declare)} & {s.name for s in body if isinstance(s, Declare)}:
-        return body
-    return [*body[:-1], If(logical_not(last.condition), [Jump("return")], [], last.place), *last.then]
+def returning(facts: KernelFacts, body: list[Stmt]) -> list[Stmt]:
+    """`if (!c) { rest; return; }` for `if (c) {...} rest` with barriers in it, where those that return do not count."""
+    for n, s in enumerate(body):
+        if not isinstance(s, If) or not has_barrier([s]) or s.condition.names <= facts.uniform:
+            continue
+        ahead, rest = body[:n], body[n + 1 :]
+        stay, leave, condition = s.then, s.orelse, logical_not(s.condition)
+        if has_barrier(leave):
+            stay, leave, condition = leave, stay, s.condition
+        together = has_barrier([*leave, *rest]) or has_shuffle([*leave, *rest])
+        if together or names_declared(stay) & names_declared([*ahead, *rest]):
+            place = next(t.place for t in flatten([s]) if isinstance(t, Barrier))
+            raise facts.file.error(
+                place, "threads that return ahead of this barrier have gradients to compute behind it. Leave out the "
+                "return, and put the statements between barriers that those threads shall not run into an if."
+            )  # fmt: skip
+        gone = If(condition, [*leave, *copy_without(rest, set()), Jump("return")], [], s.place)
+        return returning(facts, [*ahead, gone, *stay, *rest])
+    return body
+
+
+def names_declared(body: list[Stmt]) -> set[str]:
+    return {s.name for s in body if isinstance(s, Declare)}
 
 
 class Pass(NamedTuple):

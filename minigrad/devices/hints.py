@@ -1,6 +1,7 @@
 """Hints for Python programmers, appended to C++ compile errors."""
 
 import re
+from collections.abc import Container
 
 _FIRST = re.compile(r"^\S[^\n(]*\(\d+\): error: (.*)(?:\n    (.*))?$", re.M)
 # A pattern in the message (of g++, Clang or nvcc), a pattern in the source line, and the hint. The first match counts.
@@ -48,11 +49,17 @@ _HINTS = (
 )  # fmt: skip
 
 
-def hint(error: str) -> str:
-    """A line to append to a compiler's message, about its first error; empty if no hint fits."""
+def hint(error: str, host: Container[str] = ()) -> str:
+    """A line to append to a compiler's message, about its first error; empty if no hint fits.
+
+    host: the names of functions that were left out, as only the host can call them.
+    """
     found = _FIRST.search(error)
     if not found:
         return ""
     message, line = found.groups("")
+    called = set(re.findall(r"\w+(?=\()", line)) & set(re.findall(r"\w+", message))
+    if name := next((name for name in called if name in host), ""):
+        return f"\n{name} is a function of the host. For a kernel to call it, write __device__ in front of it."
     fits = (f"\n{text}" for says, has, text in _HINTS if re.search(says, message) and re.search(has, line.strip()))
     return next(fits, "")

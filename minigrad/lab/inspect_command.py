@@ -19,11 +19,12 @@ from minigrad.microscope import inspect
 WRONG = (ValueError, TypeError, ImportError, OSError, MemoryError, DeviceError, CompileError, LaunchError)
 EPILOG = """VALUE is a number, true, false, several numbers as 1,2,3 for a vector, null, the path of a .npy file, or
 DTYPE:SHAPE:FILL, as float32:1000:randn, int8:4x4:range or uint8:64, where FILL is zeros, ones, range, randn, rand or
-empty, by default zeros; empty is undefined memory, which the kernel must write before it reads. A struct is given by
-its members, as --arg p.dt=0.1 --arg p.x=float32:1000:randn; those without a value have the text's, or 0. An array of
-structs is struct:SHAPE:FILL, as --arg ps=struct:1000:randn, of which --arg ps.mass=1 sets a member. A __constant__ or
-__device__ variable is set by --constant table=float32:64:randn. Exit status: 0 nothing found but what is harmless, 1 a
-problem, 2 the file or the arguments do not fit."""
+empty, by default zeros; rand are numbers from 0 to 1, or whole ones below the number of elements; empty is undefined
+memory, which the kernel must write before it reads. A struct is given by its members, as --arg p.dt=0.1 --arg
+p.x=float32:1000:randn; those without a value have the text's, or 0. An array of structs is struct:SHAPE:FILL, as --arg
+ps=struct:1000:randn, of which --arg ps.mass=1 sets a member. A __constant__ or __device__ variable is set by
+--constant table=float32:64:randn. Exit status: 0 nothing found but what is harmless, 1 a problem, 2 the file or the
+arguments do not fit."""
 
 
 def add_to(commands: Any) -> None:

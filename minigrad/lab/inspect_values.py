@@ -147,6 +147,9 @@ class Values:
         if fill == "range":
             return np.arange(np.prod(extents)).astype(dtype).reshape(extents)
         if fill in ("randn", "rand"):
+            if fill == "rand" and dtype.kind in "iu":  # numbers of elements, for arrays of indices
+                most = min(prod(extents), np.iinfo(dtype).max + 1)
+                return self.rng.integers(0, most, extents, dtype=dtype)
             draw = self.rng.standard_normal if fill == "randn" else self.rng.random
             return np.asarray(draw(extents)).astype(dtype)
         return (np.ones if fill == "ones" else np.zeros)(extents, dtype)

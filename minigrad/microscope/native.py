@@ -93,7 +93,7 @@ class ShadowedVariable(ctypes.Structure):
         (U64, "start bytes"),
         (POINTER, "cells atomics"),
         (U64, "count"),
-        (U32, "shift shared element align dims"),
+        (U32, "shift shared element align partial dims"),
         (U32 * 8, "extent"),
         (ctypes.c_char * 64, "name"),
     )

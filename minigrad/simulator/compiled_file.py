@@ -112,7 +112,9 @@ def _built(source: Source, defines: Mapping[str, str], kernel: str, recipe: Reci
         except OSError as error:  # such as a function that is left out
             log, found = str(error), [undefined_function(source.name, str(error))]
         missing = translation.missing
-        raise RejectedText(found, translation.parts, lambda shown: compile_error(log, shown, missing))
+        raise RejectedText(
+            found, translation.parts, lambda shown: compile_error(log, shown, missing, source.host_names)
+        )
 
     (translation, library, path), source, reasons = build_without(source, built)
     left = [f"there is no file {name}" for name in dict.fromkeys(translation.missing)]

@@ -115,8 +115,10 @@ def faults(log: str, parts: Mapping[str, str], own: str) -> list[Rejection]:
     return found
 
 
-def compile_error(log: str, found: Iterable[Rejection], missing: Iterable[str] = ()) -> CompileError:
-    """The first of these errors as an exception; missing: headers that are not here."""
+def compile_error(
+    log: str, found: Iterable[Rejection], missing: Iterable[str] = (), host: Container[str] = ()
+) -> CompileError:
+    """The first of these errors as an exception; missing: headers that are not here; host: functions left out."""
     by_line: dict[str, list[str]] = {}
     for message in dict.fromkeys(fault.message for fault in found):
         by_line.setdefault(message.partition(": error: ")[0], []).append(message)
@@ -127,7 +129,7 @@ def compile_error(log: str, found: Iterable[Rejection], missing: Iterable[str] =
     headers = ", ".join(dict.fromkeys(missing))
     if headers and "inline PTX" not in words:
         words += f"\nThere is no file {headers}. Put what the kernel needs of it beside the text. {_HEADERS}"
-    return CompileError(words + hint(words))
+    return CompileError(words + hint(words, host))
 
 
 def undefined_function(file: str, message: str) -> Rejection:

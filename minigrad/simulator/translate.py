@@ -33,7 +33,7 @@ from minigrad.simulator.shared_memory import (
     macros,
     shared,
 )
-from minigrad.simulator.updates import returns, updates
+from minigrad.simulator.updates import ends, updates
 from minigrad.source import Source
 
 DEEPEST = 20  # times that a file may stand inside itself
@@ -182,7 +182,7 @@ def _edits(code: str, device: frozenset[str], evaluate_once: bool, note_updates:
     edits = [*_device(code, device), *_tokens(code)]
     if evaluate_once:
         edits += evaluations(code)
-    return [*edits, *updates(code), *returns(code)] if note_updates else edits
+    return [*edits, *updates(code), *ends(code)] if note_updates else edits
 
 
 def _tokens(code: str) -> list[Edit]:

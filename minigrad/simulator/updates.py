@@ -1,5 +1,5 @@
 """Notes for the microscope: of updates of a thread's own variables, as `s += x[i]`, so that it sees one that nobody has
-set; and of `return`, as a barrier waits for no thread that has returned.
+set; and of the ends of functions, which a thread that returns early does not reach, as a barrier does not wait for it.
 
 Noted are variables that a statement declares without a value, and parameters that are references.
 """
@@ -7,7 +7,7 @@ Noted are variables that a statement declares without a value, and parameters th
 import re
 from collections.abc import Iterator
 
-from minigrad.scan import DIRECTIVE, Edit, split, without_directives
+from minigrad.scan import Edit, end_of, split, without_directives
 
 _TYPE = r"(?!(?:return|goto|else|case|typedef|using|delete|throw|new|extern|static)\b)[A-Za-z_][\w:]*(?:<[^<>;]*>)?\s+"
 _DECLARATION = re.compile(rf"[;{{}})]\s*(?:{_TYPE})+([A-Za-z_][^;{{}}]*)(?=;)")
@@ -21,18 +21,34 @@ _COUNT = re.compile(rf"{_BEGIN}(?:\+\+|--)\s*{_PLACE}")
 _ASSIGNMENT = re.compile(rf"{_BEGIN}{_PLACE}\s*=(?!=)(?=(?P<value>[^;{{}}]*);)")
 # `if (x > m) m = x`, with the condition's parentheses two deep
 _CHOICE = re.compile(rf"\bif\s*\((?P<value>(?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)\s*\{{?\s*{_PLACE}\s*=(?!=)")
-_RETURN = re.compile(r"\breturn\s*;")
-_RETURN_OF_MACRO = re.compile(r"\breturn\s*$")  # the semicolon stands behind its use
+_PARAMS = r"\s*\((?:[^(){};]|\([^()]*\))*\)"
+_NAME = r"\b(?!(?:if|for|while|switch|catch|constexpr)\b)(?P<name>\w+)"
+_AFTER = r"\s*(?:(?:const|noexcept|mutable|override)\b\s*|->[^(){};]*)*\{"
+_FUNCTION = re.compile(rf"(?:{_NAME}(?:\s*\(\s*\))?{_PARAMS}|\](?:{_PARAMS})?){_AFTER}")  # or a lambda
+_BARRIER = re.compile(r"sync|barrier", re.I)  # or another word with that: the notes do no harm
+_LAST = re.compile(r"(?:^|[;{}])\s*(return\b[^;{}]*;)\s*$")
 
 
-def returns(code: str) -> Iterator[Edit]:
-    """`return;` -> `{ MINIGRAD_RETURNS return; }`, and as one statement at the end of a macro."""
-    for found in _RETURN.finditer(code):
-        yield *found.span(), "{ MINIGRAD_RETURNS return; }"
-    for line in DIRECTIVE.finditer(code):
-        for found in _RETURN_OF_MACRO.finditer(line[0]):
-            start = line.start() + found.start()
-            yield start, start + len("return"), "do { MINIGRAD_RETURNS return; } while (0)"
+def ends(code: str) -> Iterator[Edit]:
+    """Notes at the ends of kernels, and at both ends of other functions that contain a barrier or call one that does.
+
+    The end is ahead of a last `return`. A kernel of which a macro has the braces has no note: its threads return.
+    """
+    code = without_directives(code)
+    bodies = {found: code[found.end() : end_of(code, found.end(), "")] for found in _FUNCTION.finditer(code)}
+    words = {found: set(re.findall(r"\w+", body)) for found, body in bodies.items()}
+    inside = {found for found, body in bodies.items() if _BARRIER.search(body)}
+    while more := {found for found in bodies if words[found] & {each["name"] for each in inside}} - inside:
+        inside |= more
+    for found, body in bodies.items():
+        last = _LAST.search(body)
+        end = found.end() + (last.start(1) if last else len(body))
+        head = code[max(code.rfind(sign, 0, found.start()) for sign in ";{}") + 1 : found.start()]
+        if "__global__" in head:
+            yield end, end, "MINIGRAD_KERNEL_ENDS "
+        elif found in inside:
+            yield found.end(), found.end(), " MINIGRAD_CALLED"
+            yield end, end, "MINIGRAD_ENDS "
 
 
 def updates(code: str) -> Iterator[Edit]:

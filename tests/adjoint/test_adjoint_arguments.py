@@ -52,7 +52,7 @@ DEFAULTS = {
 def test_an_output_counts_where_the_data_decide_what_is_stored(body, wanted):
     text = f"{HEAD} {{ {I}{body} }}"
     if not wanted:
-        with pytest.raises(ValueError, match="no parameter of it reaches an output, so there is no gradient; it has x"):
+        with pytest.raises(ValueError, match=r"reaches an output other than .*, so there is no gradient; it has x"):
             mg.adjoint(text)
         return
     made = mg.adjoint(text)

@@ -317,3 +317,10 @@ def test_an_enum_class_of_a_header_in_a_struct_is_refused(tmp_path):
     (tmp_path / "k.cu").write_text(text)
     with pytest.raises(NotDifferentiable, match=r"P holds a Way, an enum of way\.h; make that member an int"):
         mg.adjoint(tmp_path / "k.cu")
+
+
+def test_braces_in_the_type_that_a_function_returns():
+    ahead = """namespace lists { template <typename T> struct Wrap {};
+template <typename T> __device__ auto rest(T) -> decltype(Wrap<T>{}) { return Wrap<T>{}; } }
+__device__ double square(double v) { return v * v; }"""
+    check(kernel("y[i] = square(x[i]);", ahead))

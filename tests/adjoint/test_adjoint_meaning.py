@@ -12,6 +12,26 @@ from minigrad.adjoint import NotDifferentiable
 
 V = "struct V { double a, b; };\n"
 FORMS = {
+    "a number has the type of what it is given to": kernel(
+        "auto a = double{3}; auto b = float(); auto c = double{}; b += 1; c += x[i]; const V& r = V{n + 2, 2};\n"
+        "y[i] = x[i] * (a / 2) * (b / 2) * c * ratio({3, 2}) * ratio(V{7, 2}) * r.x / r.y * (S{}.b / 2) * (S::k / 2)\n"
+        "* (C<7>::r / 2) * (unsigned{3} - 5 > 2 ? 2 : 3) * (A - 2 > 0 ? 2 : 5);",
+        "struct V { double x, y; }; struct S { double a = 5, b = a / 2; static constexpr double k = 1; };\n"
+        "template <int N> struct C { static constexpr double r = N; }; enum E : unsigned { A = 1 };\n"
+        "constexpr int n = 5; __device__ double ratio(const V& v) { return v.x / v.y; }",
+    ),
+    "sizes, and numbers that wrap around": kernel(
+        "y[i] = x[i] * (sizeof(V) + sizeof(B) * 1e2 + sizeof(E) * 1e4 + (sizeof(P) - 99 > 2) * 1e5) * x[i];\n"
+        "y[i] += x[i] * ((1 << 31) * 1e-9 + (unsigned char)300 + 0xffffffff + 2) + times<(1 << 31)>(x[i]);",
+        "struct P { float* a; float4 b; char c; }; struct V { double a[3]; short b; P p[2]; }; struct E {};\n"
+        "struct B : E { char a; double b; };\n"
+        "template <int N> __device__ double times(double v) { return v * N * 1e-9; }",
+    ),
+    "references to copies, and arrays of constants": kernel(
+        "double s[3] = {1.7, 2.9, x[i]}, a = 0; for (const int& v : s) a += v * x[i]; for (double& v : s) v *= x[i];\n"
+        "const double c[2][3] = {{1, x[i]}, {3, 4, 5}}; auto h = [=](int k) { return c[k][1] * c[0][k]; };\n"
+        "for (const auto& v : s) a += v * h(i % 2); y[i] = a;"
+    ),
     "pointers that may be none, and copies of memory": kernel(
         "double p, q; put(x[i], &p); put(x[i] * p, &p, &q); double r[3]; memcpy(r, x + i % 6, sizeof r);\n"
         "double s[2]; s[0] = p; s[1] = q; memcpy(r + 1, s, 2 * sizeof(double));\n"
@@ -39,6 +59,27 @@ FORMS = {
         "__device__ void scaled(V& v, const double& s) { v.a *= s; v.b *= s; }\n"
         "__device__ void first(double* q, const double& b) { q[0] = 2 * b; q[1] *= b; }\n"
         "template <typename T> __device__ const T& larger(const T& a, const T& b) { return a > b ? a : b; }",
+    ),
+    "temporaries, and references to them": kernel(
+        "V p{x[i], x[0]}; double t = x[i], s = V(p).up().a; const V& c = V(p); const V& d = W{p, 2}.v;\n"
+        "auto&& e = V{t, s}; const double& f = W{p, 2}.v.a; const double2& g = make_double2(t, s);\n"
+        "const V& h = i % 2 ? p : made(t); const double& k = i % 2 ? t : square(s); const double& l = +t;\n"
+        "s += into(V{t, s}, t) + into(V{V{p}}, p.a);\n"
+        "auto&& m = N{{t, p.b}, 2}; N n = m; n.q[0] *= s; e.up();\n"
+        "double u[2] = {t, t *= 2}; V z{t, ++t}; p.a = t = 9;\n"
+        "y[i] = s + c.a * c.b + d.a * d.b + e.a * e.b + f * g.x * g.y + h.a * h.b + k * k\n"
+        "  + l * m.q[0] * n.q[0] + changed(m) + u[0] * u[1] * z.a * z.b;",
+        "struct V { double a, b; __device__ V& up() { a *= 2; return *this; } }; struct W { V v; double z; };\n"
+        "struct N { double q[2], z; };\n__device__ V made(double v) { return V{v * v, v}; }\n"
+        "__device__ double square(double v) { return v * v; }\n"
+        "__device__ double into(const V& v, double& t) { t *= 3; return v.a * v.b; }\n"
+        "__device__ double changed(const N& v) { N n = v; n.q[0] = 5; return v.q[0] * n.q[1]; }",
+    ),
+    "pointers that turn to another array, and references to them": kernel(
+        "double w[8], s; for (int k = 0; k < 8; ++k) w[k] = x[k] * x[k]; const double *p = x, *q = w, *o = x;\n"
+        "swap(p, q); s = p[i] * q[i]; { swap(p, q); } auto turn = [&]() { q = x; }; turn(); const double*& r = p;\n"
+        "r = w; auto& t = o; t += i; y[i] = s * p[i] * q[i] * o[0];",
+        "__device__ void swap(const double*& p, const double*& q) { const double* o = p; p = q; q = o; }",
     ),
     "members of an element whose index changes": kernel(
         "W o[2]; o[0].v.a = x[i]; o[0].v.b = 1; o[1].v.a = 2; o[1].v.b = x[0]; int k = 0; V& r = o[k].v; k = 1;\n"
@@ -154,6 +195,10 @@ REFUSED = {
     "double t = x[i]; y[i] = t * twice(t);": "one side of this * reads t and the other one changes it; write two",
     "int k = 0; double q[2]; q[k++] = k; y[i] = q[0] * x[i];": "one side of this = reads k and the other one changes",
     "V v{x[i], 2}; const V& w = v; y[i] = v.get() * w.get();": "several functions V::get take these arguments",
+    "const double *p = x, *q = y; turn(p, q, i); y[i] = p[i];": "p points into two arrays in turn",
+    "const double *p = x, *q = y; leave(p, q, i); y[i] = p[i];": "p points into two arrays in turn",
+    "const double *p = x, *q = y; i % 2 && (p = q); y[i] = p[i];": "p points into two arrays in turn",
+    "double s = 0; for (const double* p = x; s < 2; p = y) s += p[i]; y[i] = s;": "p points into two arrays in turn",
     "T t = x[i]; y[i] = t;": f"T {SEVERAL}",
     "S s; s.v = x[i]; y[i] = s.v;": f"S {SEVERAL}",
     "C c; c.v = x[i]; C d = c; y[i] = d.v;": "C has a constructor of its own for copies; leave it out",
@@ -170,6 +215,8 @@ REFUSED = {
 AHEAD = (
     "__device__ double twice(double& v) { v *= 2; return v; }\n"
     "__device__ int counted(const double* p, int& k) { return ++k; }\n"
+    "__device__ void turn(const double*& p, const double* q, int i) { if (i % 2) { p = q; } }\n"
+    "__device__ void leave(const double*& p, const double* q, int i) { if (i % 2) return; p = q; }\n"
     "struct V { double a, b; __device__ double get() { return a * a; } __device__ double get() const { return b; } };\n"
     "namespace p { __device__ double g(double v) { return v; } typedef double T; struct S { double v; };\n"
     "  enum class E { a = 1 }; }\n"

@@ -198,3 +198,11 @@ def test_a_kernel_without_tunables_has_its_macros_from_defines():
     plain = mg.kernel('extern "C" __global__ void plain(float* y) { y[0] = 1; }', "plain")
     with pytest.raises(LaunchError, match=r"plain knows no TILE; .* macros are the defines= of mg.kernel"):
         plain.using(TILE=8)
+
+
+def test_a_function_that_lacks_device_is_named():
+    text = "float square(float v) { return v * v; }\n__global__ void k(float* y) { y[0] = square(3); }\n"
+    with pytest.warns(UserWarning, match="code for the host is left out: square"):
+        made = mg.kernel(text, "k")
+    with pytest.raises(CompileError, match=r"square is a function of the host. .* write __device__ in front of it"):
+        made(mg.zeros(1, device="sim"), grid=1, block=1)

@@ -121,6 +121,14 @@ def test_the_advice_for_missing_values_can_be_followed(run):
     assert run(*LAUNCH, *advice, text=STRUCTS.replace("    assert", "    // "))[0] == 0
 
 
+def test_whole_random_numbers_are_those_of_elements(run):
+    text = "__global__ void k(const unsigned char* i, float* y) { atomicAdd(&y[i[threadIdx.x]], 1.0f); }\n"
+    status, out, _ = run(*LAUNCH, *words("i=uint8:32:rand y=float32:32"), "--json", "-", text=text)
+    (adds,) = (row for row in json.loads(out)["lines"] if row["variable"] == "y")
+    assert status == 0 and 1 < adds["sectors"] <= 4
+    assert run(*LAUNCH, *words("i=uint8:32:rand y=float32:8"), text=text)[0] == 1
+
+
 def test_a_kernel_without_end_is_a_problem_and_counts_need_not_be(run):
     endless = "__global__ void k(float* x) { while (true) x[0] += 1; }\n"
     status, out, _ = run(

@@ -165,16 +165,30 @@ def test_the_address_of_the_struct_behind_a_row_is_no_index():
 
 
 def test_the_padding_of_a_struct_by_value_is_not_undefined():
-    text = """struct S { char c; int i; };  // as large as a float2
-__device__ int f(S s) { return s.c + s.i; }
+    """Nor are bits that belong to no member, and the longer member of a union."""
+    text = """struct Like2 { char c; int i; };  // as large as a float2
+struct alignas(8) Aligned { int i; char c; };
+struct alignas(2) Byte { char c; };
+union Either { float4 v; char c; };
+struct Bits { unsigned c : 12, d : 4; };
+template <typename S> __device__ int f(S s) { return s.c; }
 __global__ void k(const float2* x, int* y) {
-    __shared__ S s[8];
-    int t = threadIdx.x;
-    s[t].c = t, s[t].i = 2;
+    __shared__ Like2 s[8];
+    __shared__ Aligned a[8];
+    __shared__ Byte b[8];
+    __shared__ Either e[8];
+    __shared__ Bits bits[8];
+    __shared__ alignas(8) char bytes[64];
+    int t = threadIdx.x, o = 7 - t;
+    Aligned* in = (Aligned*)bytes;
+    s[t].c = t, s[t].i = 2, a[t].c = t, a[t].i = 2, b[t].c = t, e[t].c = t, bits[t].c = t, in[t].c = t, in[t].i = 2;
     __syncthreads();
-    y[t] = f(s[7 - t]);
+    y[t] = f(s[o]) + f(a[o]) + f(b[o]) + f(e[o]) + f(bits[o]) + f(in[o]);
 }"""
-    assert mg.inspect(text, np.zeros((8, 2), np.float32), np.zeros(8, np.int32), grid=1, block=8).ok
+    y = np.zeros(8, np.int32)
+    assert (
+        mg.inspect(text, np.zeros((8, 2), np.float32), y, grid=1, block=8).ok and (y == 6 * np.arange(7, -1, -1)).all()
+    )
 
 
 def test_a_vector_by_value_that_is_set_in_part():

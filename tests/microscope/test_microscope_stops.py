@@ -1,5 +1,8 @@
 """The microscope finds what stops a kernel: barriers that not all threads reach, endless loops, division by zero."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from watched_kernels import X, kernels, line_of, look, source
@@ -21,6 +24,9 @@ def test_a_barrier_that_threads_go_around(around):
 RETURNS = {
     "at once": "if (t >= 48) return;",
     "of a macro": "END(48);",
+    "of a value": "if (t >= 48) return (void)(y[t] = 2);",
+    "of a call": "if (t >= 48) return set(y + t);",
+    "before a destructor": "At at{y + t};\nif (t >= 48) return;",
     "of a branch": "if (t >= 48) { y[t] = 2; return; } else y[t] = 3;",
     "of a loop": "for (int i = 0; ; i++) { if (t >= 48 && i) return; if (i) break; }",
     "of a case": "switch (t / 48) { case 1: return; default: break; }",
@@ -30,7 +36,8 @@ RETURNS = {
 @pytest.mark.parametrize("returns", RETURNS.values(), ids=RETURNS)
 def test_a_barrier_that_threads_miss_by_returning_is_harmless(returns):
     text = source(f"int t = threadIdx.x;\n{returns}\n__syncthreads();  // missed\ny[t] = 1;")
-    text = f"#define END(n) if (threadIdx.x >= n) return\n{text}"
+    text = f"#define END(n) if (threadIdx.x >= n) return\n__device__ void set(float* p) {{ *p = 2; }}\n{text}"
+    text = f"struct At {{ float* p; __device__ ~At() {{ *p = 2; }} }};\n{text}"
     (problem,) = mg.inspect(text, X, X * 0, 1000, grid=1, block=64).problems
     assert (problem.kind, problem.line, problem.harmless) == ("missed-barrier", line_of(text, "missed"), True)
     assert problem.thread == (48, 0, 0) and "16 threads have returned without" in problem.message
@@ -44,15 +51,39 @@ def test_a_barrier_that_some_miss_by_returning_and_others_go_around():
 
 def test_a_function_that_has_returned_is_no_end_of_the_thread():
     text = "__device__ void f(float* y) {\nif (threadIdx.x > 9) return;\ny[threadIdx.x] = 2;\n}\n"
-    text += source("f(y);\nif (threadIdx.x < 8) __syncthreads();\ny[threadIdx.x + 64] = 1;")
+    text += source("if (threadIdx.x < 8) __syncthreads();\nf(y);")
     (problem,) = mg.inspect(text, X, X * 0, 1000, grid=1, block=32).problems
     assert (problem.kind, problem.thread, problem.harmless) == ("missed-barrier", (8, 0, 0), False)
 
 
-def test_a_function_that_returns_before_its_barrier_has_returned():
-    text = "__device__ void f(float* y, int n) {\nif (threadIdx.x >= n) return;\n__syncthreads();\ny[threadIdx.x] = 1;\n}\n"
-    (problem,) = mg.inspect(text + source("f(y, 48);"), X, X * 0, 1000, grid=1, block=64).problems
-    assert (problem.kind, problem.line, problem.harmless) == ("missed-barrier", 3, True)
+CALLED = """__device__ float sum(float v) {
+    v = __syncthreads_count(v > 0);  // here
+    if (threadIdx.x == 0) return 0;
+    return v;
+}
+__device__ void f(float* y, int n) {
+    auto twice = [&](int end) {
+        if (threadIdx.x >= end) return;
+        y[threadIdx.x] = 2 * sum(1);
+    };
+    @
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "body, harmless",
+    [
+        ("if (threadIdx.x >= n) return;\ny[threadIdx.x] = sum(1);", True),
+        ("y[threadIdx.x] = sum(1);\nif (threadIdx.x >= n) return;\ny[threadIdx.x] += sum(1);", True),
+        ("y[0] += 1;\ntwice(n);", True),
+        ("if (threadIdx.x < n) y[threadIdx.x] = sum(1);", False),
+    ],
+)
+def test_a_function_that_returns_before_its_barrier_has_returned(body, harmless):
+    text = CALLED.replace("@", body) + source("f(y, 48);")
+    found = [each for each in mg.inspect(text, X, X * 0, 1000, grid=1, block=64).problems if each.kind != "race"]
+    assert [(each.kind, each.line, each.harmless) for each in found] == [("missed-barrier", 2, harmless)]
 
 
 def test_a_missed_barrier_ranks_behind_what_follows_from_it():
@@ -143,3 +174,25 @@ else if (threadIdx.x == 96) f[2] = 1;"""
 def test_a_volatile_flag_within_a_block_may_be_waited_for_whoever_runs_first():
     body = "volatile float* flag = y;\nif (threadIdx.x == 0) {\n  while (*flag == 0) {}\n}\nelse if (threadIdx.x == 40) *flag = 1;"
     assert mg.inspect(source(body), X, np.zeros_like(X), 1000, grid=1, block=64).ok
+
+
+AFTER_AN_OVERFLOW = """
+import numpy as np
+import minigrad as mg
+head = "__global__ void k(const float* x, float* y, int n) { int t = threadIdx.x;"
+long = mg.kernel(head + " float a[4]; for (int i = 0; i < n; ++i) a[i] = i; y[t] = a[n / 2]; }", "k")
+next = mg.kernel(head + " y[t] = x[t]; }", "k")
+x, y = mg.zeros(8, device="sim"), mg.zeros(8, device="sim")
+for n in range(4, 100, 2):
+    try:
+        long(x, y, n, grid=1, block=8)
+    except mg.errors.KernelError:
+        pass
+    print(*mg.inspect(next, x, y, n, grid=1, block=8).problems, end="")
+"""
+
+
+def test_a_kernel_that_writes_past_its_local_array_does_not_accuse_the_next():
+    """What the runtime knows of the thread's stack may lie right above the array."""
+    done = subprocess.run([sys.executable, "-c", AFTER_AN_OVERFLOW], capture_output=True, text=True, check=True)
+    assert done.stdout == ""

@@ -193,6 +193,17 @@ sys.exit(pytest.main(["-q", "-x", "-c", "/dev/null", "-p", "no:nbval", "-p", "no
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_stacks_of_the_portable_runtime_are_known_to_the_microscope():
+    """A thread has more words there than fit into a page at every height."""
+    script = """
+import minigrad as mg
+text = "__global__ void k(float* y) { y[threadIdx.x] = blockIdx.x; __syncthreads(); y[threadIdx.x] += threadIdx.y; }"
+print(mg.inspect(text, mg.zeros(256, device="sim"), grid=1, block=256).problems)
+"""
+    done = python(script, MINIGRAD_PORTABLE="1")
+    assert done.stdout == "[]\n", done.stderr
+
+
 @pytest.mark.soak
 @pytest.mark.skipif(sys.platform == "darwin" or not shutil.which("g++"), reason="needs GCC's library as an archive")
 def test_the_runtime_brings_no_cpp_library(tmp_path):

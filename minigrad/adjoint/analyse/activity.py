@@ -27,7 +27,8 @@ def chosen(file: KernelFile, wrt: Any) -> tuple[str, ...]:
         if name in names[:n]:
             raise ValueError(f"wrt names {name!r} twice; each parameter has one gradient.")
     if not names:
-        why = "no parameter of it reaches an output" if wrt is None else "wrt is empty"
+        why = "no parameter of it reaches an output other than by comparisons, rounding and whole numbers"
+        why = why if wrt is None else "wrt is empty"
         raise ValueError(f"{kernel.name}: {why}, so there is no gradient; it has {', '.join(floats)}.")
     return tuple(names)
 

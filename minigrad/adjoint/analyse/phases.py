@@ -310,7 +310,8 @@ def check_shuffles(file: KernelFile) -> None:
 def check_barriers(file: KernelFile, divergence: Divergence) -> bool:
     """Reject barriers that some threads of a block, or a warp, might not reach; True if threads return ahead of them.
 
-    Threads that have returned do not count at a barrier. In the adjoint they skip all that lies behind, up to the end.
+    Threads that have returned do not count at a barrier; in the adjoint they first compute the gradients of what lies
+    ahead of their return.
     """
     kernel, around = file.kernel, "Move it out."
     ahead = "Leave out the return, and put the statements between barriers that those threads shall not run into an if."

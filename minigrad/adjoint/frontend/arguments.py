@@ -354,13 +354,13 @@ class ArgumentBinder(FileItems):
             return parser.frozen(with_type(pointer, b.kind), place, name)
         reached = others is None or self.reaches(parser, value, others)  # what it refers to may change in the function
         if isinstance(value, Struct):
-            if value.temporary and not b.reference:
-                return replace(value, temporary=False)
             if b.reference and is_target(value) and (not b.const or reached):
                 return parser.frozen(value, place)
             simple = all(isinstance(e, ast.Name | ast.Number) for e in numbers(value))
             kept = simple and b.const and (pure or not reached)
-            return value if kept else parser.copy(name or "passed", value.type, value, place)
+            if kept:
+                return replace(value, passing=False, temporary=False)
+            return parser.copy(name or "passed", value.type, value, place)
         if not is_expression(value):
             return value
         number = parser.number(value, place)

@@ -46,8 +46,7 @@ class AssignmentParser(DeclarationParser):
             place = p.place
             if p.pointer:
                 array = Elements(p.name, p.type, 1, const=p.const)
-                scope[p.name] = made = self.pointer_variable(p.name, p.type, Pointer(array), place)
-                made.depth += 1  # the body is a scope of its own
+                scope[p.name] = self.pointer_variable(p.name, p.type, Pointer(array), place)
             else:
                 copied = self.symbols.fresh(p.name, p.type, ast.Name(p.name, p.type), place)
                 scope[p.name] = self.symbols.declared[copied.name]
@@ -267,7 +266,7 @@ class AssignmentParser(DeclarationParser):
                 declared.value = ZERO
                 return Pointer(variable.array, variable.offset, moves=variable)
             same = pointer.array and variable.array and pointer.array.name == variable.array.name
-            if not same and pointer.array and variable.depth == len(self.symbols.scopes):  # it points there from now on
+            if not same and pointer.array and variable.choices == self.symbols.choices:  # it points there from now on
                 made = self.pointer_variable(variable.name, pointer.type, pointer, place)
                 variable.array, variable.offset = made.array, made.offset
                 return Pointer(variable.array, variable.offset, moves=variable)

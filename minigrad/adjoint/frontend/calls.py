@@ -7,12 +7,13 @@ from typing import Any
 
 from minigrad.adjoint.frontend import intrinsics
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS, LEFT_OUT, SHUFFLES, Group
+from minigrad.adjoint.frontend.macros import enumerator
 from minigrad.adjoint.frontend.structs import StructParser
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, arity, base_name, result_type
 from minigrad.adjoint.language.lexer import Token, way_out
-from minigrad.adjoint.language.rewrite import ZERO, constant, int_literal
+from minigrad.adjoint.language.rewrite import ZERO, constant, typed
 from minigrad.adjoint.language.values import (
     VECTORS,
     Braces,
@@ -74,7 +75,10 @@ class CallParser(StructParser):
     def argument(self) -> Value:
         if not self.tokens.accept("{"):
             return self.full()
-        return Braces(tuple(self.full() for _ in self.tokens.items("}")))  # type: ignore[return-value]
+        values: list[Value] = []
+        for _ in self.tokens.items("}"):
+            values.append(self.ordered(values, self.full))
+        return Braces(tuple(values))  # type: ignore[return-value]
 
     def leave_out(self, name: Token) -> None:
         """Step over the arguments of a call that computes nothing. Rejects those that change something."""
@@ -184,16 +188,18 @@ class CallParser(StructParser):
     def constructed(self, kind: Kind, token: Token) -> Value:
         """`float(x)`, `float4{a, b, c, d}` or `Complex(re, im)`."""
         if self.tokens.next.text == "{":
-            return self.braces(kind)
+            value = self.braces(kind)
+            return typed(self.number(value, token.place), kind) if isinstance(kind, str) else value
         self.tokens.expect("(")
         if isinstance(kind, str):
-            return self.close(self.converted(kind, 0, self.full(), token.place))
+            none = self.tokens.next.text == ")"
+            return self.close(typed(ZERO, kind) if none else self.converted(kind, 0, self.full(), token.place))
         arguments = [self.full() for _ in self.tokens.items(")")]
         return self.constructor(kind, arguments, token)
 
     def constructor(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
         if len(arguments) == 1 and isinstance(arguments[0], Struct) and arguments[0].type is kind:
-            return arguments[0]
+            return replace(arguments[0], passing=True)
         if kind.short in kind.methods and (self.is_constructed(kind, token) or arguments):
             return self.construct(kind, arguments, token)
         if not arguments:
@@ -222,18 +228,17 @@ class CallParser(StructParser):
             base = None if constructed else kind.base_at(len(values))
             n, inner = len(values), self.tokens.next.text == "{"
             if base and inner:
-                value: Any = self.braces(base)
+                value: Any = self.ordered(values, self.braces, base)
             elif inner and n < len(kind.members) and not constructed and kind.members[n].dims:
-                value = Braces(tuple(self.nested(kind.members[n].type)))
+                value = Braces(tuple(self.ordered(values, self.nested, kind.members[n].type)))
             else:
-                value = (
-                    self.braces(kind.members[n].type if n < len(kind.members) else "float") if inner else self.full()
-                )
+                own_kind = kind.members[n].type if n < len(kind.members) else "float"
+                value = self.ordered(values, *((self.braces, own_kind) if inner else (self.full,)))
             own = value.as_base(base) if base and isinstance(value, Struct) else None
             values += [own.members[m.name] for m in own.type.members] if own and own.type is base else [value]
             if self.tokens.next.text != "}":
                 self.tokens.expect(",")
-        if constructed and (values or self.is_constructed(kind, brace)):
+        if (constructed and (values or self.is_constructed(kind, brace))) or [v.type for v in values] == [kind]:
             return self.constructor(kind, values, brace)
         return self.filled(kind, values, place)
 
@@ -243,17 +248,16 @@ class CallParser(StructParser):
         self.tokens.expect("{")
         for _ in self.tokens.items("}"):
             row = isinstance(kind, str) and self.tokens.next.text == "{"
-            made.append(
-                self.nested(kind) if row else self.braces(kind) if self.tokens.next.text == "{" else self.full()
-            )
+            inner = not row and self.tokens.next.text == "{"
+            parse = (self.nested if row else self.braces, kind) if row or inner else (self.full,)
+            made.append(self.ordered(made, *parse))
         return made
 
     def filled(self, kind: StructType, values: list[Value], place: Place) -> Struct:
         if len(values) > len(kind.members):
             raise self.error(place, f"{kind} has {len(kind.members)} members; got {len(values)} values.")
         if any(m.dims for m in kind.members):
-            made = self.copy(kind.short.lower(), kind, None, place, values)
-            return replace(made, temporary=True)
+            return replace(self.copy(kind.short.lower(), kind, None, place, values), temporary=True)
         members: dict[str, Value] = {}
         for m, value in zip_longest(kind.members, values):
             value = self.initial(kind, m, members) if value is None and m.value else value
@@ -261,12 +265,11 @@ class CallParser(StructParser):
                 own = Pointer(None) if value is None else self.pointer(value, place)
                 members[m.name] = self.pointer_to(m.type, own, place)
             elif isinstance(m.type, StructType):
-                members[m.name] = (
-                    self.filled(m.type, [], place) if value is None else self.as_kind(value, m.type, place)
-                )
+                value = self.filled(m.type, [], place) if value is None else value
+                members[m.name] = self.as_kind(value, m.type, place)
             else:
-                members[m.name] = self.as_type(m.type, ZERO if value is None else self.number(value, place))
-        return Struct(kind, members)
+                members[m.name] = typed(ZERO if value is None else self.number(value, place), m.type)
+        return Struct(kind, members, passing=True)
 
     def set_member(self, member: Value, value: Any, place: Place) -> None:
         """Give a member its first value: an array those in braces, and zeros for the rest."""
@@ -306,7 +309,7 @@ class CallParser(StructParser):
             of = self.tokens.tokens[self.tokens.at - 3].text
             if of not in self.symbols.enums or name.text not in self.symbols.enums[of].values:
                 raise self.error(name.place, f"{of}::{name.text} is not known here; write its value.")
-            return int_literal(int(self.symbols.enums[of].values[name.text]))
+            return enumerator(int(self.symbols.enums[of].values[name.text]), kind)
         if name.text in kind.values:
             return kind.values[name.text]
         this = self.symbols.lookup("this")

@@ -46,7 +46,8 @@ class DeclarationParser(ExpressionParser):
                 after, before = found[n + 1].text, found[n - 1].text
                 if after in (*ASSIGNMENTS, "++", "--") or before in ("++", "--"):
                     return True
-                if passed and before in ("(", ",") and after in (",", ")"):
+                referred = (found[n - 3].text, before) == ("&", "=") and after in (",", ";")
+                if referred or (passed and before in ("(", ",") and after in (",", ")")):
                     return True
                 if before == "&" and after != "[" and found[n - 2].text in ("(", ",", "=", "return"):
                     return True
@@ -159,12 +160,13 @@ class DeclarationParser(ExpressionParser):
         if reference and (itself or isinstance(value, Elements | Struct)):
             scope[name.text] = self.frozen(value, name.place)
             return
+        if reference and isinstance(value, Pointer) and value.moves is not None:
+            scope[name.text] = value.moves
+            return
         if stars and isinstance(value, Struct) and self.conversions(value):  # operator T*()
             value = self.method(value, self.conversions(value)[0], [], name)
         if isinstance(value, Elements | Pointer):
             self.declare_pointer(name, with_type(self.pointer(value, name.place), kind or "void"), const)
-        elif isinstance(value, Struct) and value.temporary:
-            scope[name.text] = replace(value, temporary=False)
         elif isinstance(value, Struct):
             scope[name.text] = self.copy(name.text, value.type, value, name.place)
         else:
@@ -190,10 +192,10 @@ class DeclarationParser(ExpressionParser):
             array = replace(array, indices=tuple(self.simple(i, f"{name}_row", place) for i in array.indices))
         offset_type = common_type(pointer.offset.type)
         offset = self.symbols.fresh(name, offset_type, pointer.offset, place)
-        return PointerVariable(name, kind, array, offset, array.const, len(self.symbols.scopes))
+        return PointerVariable(name, kind, array, offset, array.const, self.symbols.choices)
 
     def frozen(self, value: Value, place: Place, name: str = "place", kept: dict[Expr, Expr] | None = None) -> Value:
-        """A target or a pointer whose indices do not change any more. kept: the variables that hold indices."""
+        """A target whose indices change no more; a temporary struct's copy. kept: the variables that hold indices."""
         known: dict[Expr, Expr] = {} if kept is None else kept
 
         def keep(e: Expr, what: str) -> Expr:
@@ -205,6 +207,8 @@ class DeclarationParser(ExpressionParser):
             return self.frozen(value, place, name, known)
 
         match value:
+            case ast.Name():
+                return replace(value, temporary=False)
             case ast.Index():
                 return replace(value, indices=tuple(keep(i, "_index") for i in value.indices))
             case ast.Ternary() if is_target(value):
@@ -217,6 +221,8 @@ class DeclarationParser(ExpressionParser):
                 return replace(value, array=array, offset=keep(value.offset, ""), moves=None)
             case Elements() if value.indices:
                 return replace(value, indices=tuple(keep(i, "_row") for i in value.indices))
+            case Struct() if not is_target(value):
+                return self.copy(value.type.short.lower(), value.type, value, place)
             case Struct() if value.whole is not None:
                 return part(value.whole).as_base(value.type)  # type: ignore[union-attr]
             case Struct() if value.origin is not None and value.origin.array is not None:
@@ -224,9 +230,9 @@ class DeclarationParser(ExpressionParser):
                 assert isinstance(origin, Pointer) and origin.array is not None
                 whole = origin.array.at(origin.offset, place)
                 return whole.as_base(value.type) if isinstance(whole, Struct) else whole
-            case Struct() if is_target(value):
+            case Struct():
                 members = {n: m if isinstance(m, Pointer) else part(m) for n, m in value.members.items()}
-                return replace(value, members=members)
+                return replace(value, members=members, temporary=False)
         return value
 
     def declare(self, variable: ast.Declare) -> ast.Declare:
@@ -338,10 +344,7 @@ class DeclarationParser(ExpressionParser):
             value = value and self.as_kind(value, kind, place)
             if value is not None and (not isinstance(value, Struct) or value.type is not kind):
                 raise self.error(place, f"{name.text} is a {kind} and is given another value.")
-            if value is not None and value.temporary:
-                scope[name.text] = replace(value, temporary=False)
-            else:
-                scope[name.text] = self.copy(name.text, kind, value, place)
+            scope[name.text] = self.copy(name.text, kind, value, place)
             return
         if unknown or tokens.next.text in ("=", "{"):
             raise self.error(place, f"set the elements of {name.text} one by one.")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from minigrad.adjoint.frontend import intrinsics, macros
 from minigrad.adjoint.frontend.calls import CHANGES, CallParser
@@ -23,6 +24,7 @@ from minigrad.adjoint.language.values import (
     PointerVariable,
     Struct,
     Value,
+    as_temporary,
     is_expression,
     is_target,
     leaves,
@@ -60,7 +62,7 @@ class ExpressionParser(CallParser):
             token = tokens.take()
             if op == tokens.next.text == "*" and tokens.next.place.column == token.place.column + 1:
                 raise self.error(token.place, f"** is no operator of C++; {POWER}.")
-            right, needed = self.isolated(lambda op=op: self.value(ast.PRECEDENCE[op]))  # type: ignore[misc]
+            right, needed = self.isolated(partial(self.value, ast.PRECEDENCE[op]), op in ("&&", "||"))
             if op in ("&&", "||"):
                 left, right = self.truth(left, place), self.truth(right, place)
             if needed and op in ("&&", "||"):
@@ -130,9 +132,9 @@ class ExpressionParser(CallParser):
 
     def ternary(self, condition: Expr, place: Place) -> Value:
         """A choice; a branch ahead of the statement where a side needs statements of its own."""
-        yes, needed = self.isolated(self.full)
+        yes, needed = self.isolated(self.full, choice=True)
         self.tokens.expect(":")
-        no, also = self.isolated(self.full)
+        no, also = self.isolated(self.full, choice=True)
         if isinstance(yes, Struct) and isinstance(no, Struct) and yes.type is no.type:
             if needed or also:
                 result = self.copy("chosen", yes.type, None, place)
@@ -141,7 +143,8 @@ class ExpressionParser(CallParser):
                 self.symbols.pending.append(ast.If(condition, needed, also, place))
                 return result
             condition = self.simple(condition, "chosen", place)
-            return self.zipped(yes, no, lambda a, b: ast.Ternary(condition, a, b, a.type))
+            made = self.zipped(yes, no, lambda a, b: ast.Ternary(condition, a, b, a.type))
+            return replace(made, passing=yes.passing or no.passing)
         if isinstance(yes, Elements | Pointer) and isinstance(no, Elements | Pointer):
             if (holds := known(condition)) is not None:  # w ? w + i : nullptr
                 self.symbols.pending += needed if holds else also
@@ -176,7 +179,9 @@ class ExpressionParser(CallParser):
             if token.text == "~" and is_float(operand.type):
                 raise self.error(token.place, "~ of a floating-point number has no meaning.")
             kind = "bool" if token.text == "!" else common_type(operand.type)
-            return operand if token.text == "+" else ast.Unary(token.text, operand, kind)
+            if token.text == "+":
+                return ast.Cast(kind, operand) if is_target(operand) else operand
+            return ast.Unary(token.text, operand, kind)
         if token.text in ("++", "--"):
             self.tokens.take()
             return self.step(self.unary(), token)
@@ -270,7 +275,12 @@ class ExpressionParser(CallParser):
             return value.type.values[name.text]
         if name.text not in value.members:
             raise self.error(name.place, f"{value.type} has no member {name.text}; it has {', '.join(value.members)}.")
-        return value.members[name.text]
+        found = value.members[name.text]
+        if value.passing and isinstance(found, Struct):
+            return replace(found, passing=True)
+        if value.passing and is_target(found):
+            return as_temporary(self.simple(self.number(found, name.place), name.text, name.place, True))
+        return found
 
     def pointer(self, value: Value, place: Place) -> Pointer:
         match value:
@@ -304,22 +314,6 @@ class ExpressionParser(CallParser):
                 return Pointer(value)
         raise self.error(place, "& takes a variable or an element.")
 
-    def is_constant(self, value: Value) -> bool:
-        """True for a variable or an element that is const, and for what lies behind a pointer to const."""
-        match value:
-            case Pointer():
-                behind = value.array or value.target
-                return behind is not None and self.is_constant(behind)
-            case Elements():
-                return value.const
-            case ast.Name() | ast.Index():
-                return self.is_const(value.name if isinstance(value, ast.Name) else value.array)
-        return isinstance(value, Struct) and any(map(self.is_constant, value.members.values()))
-
-    def is_const(self, name: str) -> bool:
-        symbol = self.symbols.declared.get(name) or self.symbols.parameters.get(name.partition("[")[0])
-        return symbol is not None and symbol.const
-
     def step(self, value: Value, token: Token, old: bool = False, postfix: bool = False) -> Value:
         """++x, or x++ with the value from before."""
         if isinstance(value, Struct):
@@ -332,15 +326,9 @@ class ExpressionParser(CallParser):
                 )
             else:
                 number = self.number(value, token.place)
-                before = self.simple(number, f"{name_of(number)}_old", token.place, True)
+                before = as_temporary(self.simple(number, f"{name_of(number)}_old", token.place, True))
         after = self.assign(value, token._replace(text=f"{token.text[0]}="), ONE, token.place)
         return before if old else after
-
-    def simple(self, e: Expr, name: str, place: Place, always: bool = False) -> Expr:
-        """An expression that keeps its value: in a new variable unless it is a number."""
-        if isinstance(e, ast.Number) or (isinstance(e, ast.Name) and not always and "." in e.name):
-            return e
-        return self.symbols.fresh(name, e.type, e, place)
 
     def operand(self) -> Value | PointerVariable:
         """A literal, a name, a call, a conversion, or an expression in parentheses."""

@@ -28,6 +28,7 @@ from minigrad.adjoint.language.values import (
     StructType,
     Value,
     alike,
+    as_temporary,
     is_expression,
 )
 from minigrad.adjoint.language.values import leaves as numbers
@@ -171,7 +172,7 @@ class Functions(ArgumentBinder):
         if item is None or item.owner is not kind:  # C++ writes it, or has it from a base
             self.set_parts(parser, made, {}, token, item.owner if item else None)
         arrays = any(isinstance(m, Elements) for m in made.members.values())
-        return replace(made, temporary=True) if arrays else made
+        return as_temporary(replace(made, temporary=True) if arrays else made)
 
     def inline(
         self, parser: Any, item: FunctionItem, arguments: list[Value], token: Token, explicit: list,
@@ -362,7 +363,7 @@ class Functions(ArgumentBinder):
         tokens.at = item.body
         symbols.bare += 1
         result = parser.result
-        body = parser.block()
+        body = parser.block(bool(jumps) and not single)
         symbols.bare -= 1
         if any(isinstance(s, ast.Jump) for s in flatten(body)):
             made = ast.Function("", "void", (), body, token.place, "", symbols.declared)
@@ -373,7 +374,7 @@ class Functions(ArgumentBinder):
             if reference:
                 return parser.frozen(parser.as_kind(parser.returned, kind, token.place), token.place)
             return self.value_of(parser, kind, parser.returned, token.place)
-        return ZERO if result is None else result
+        return ZERO if result is None else as_temporary(result)
 
     def value_of(self, parser: Any, kind: Kind | None, value: Value, place: Place) -> Value:
         value = parser.as_kind(value, kind, place)
@@ -383,11 +384,12 @@ class Functions(ArgumentBinder):
             if isinstance(number, ast.Number) and number.type == kind:
                 return number
             name = self.stack[-1].name if self.stack[-1].name.isidentifier() else "value"
-            return parser.symbols.fresh(f"{name}_value", kind, parser.converted_number(kind, number, place), place)
+            made = parser.symbols.fresh(f"{name}_value", kind, parser.converted_number(kind, number, place), place)
+            return as_temporary(made)
         if isinstance(value, Struct):
             arrays = {m.name for m in value.members.values() if isinstance(m, Elements)}
             own = {*arrays, *(n for e in numbers(value) for n in e.names)}
             if arrays and not own & self.outside[-1]:  # a variable of the function alone
                 return replace(value, temporary=True)
-            return parser.copy("result", value.type, value, place)
+            return as_temporary(parser.copy("result", value.type, value, place))
         return parser.frozen(parser.pointer_to(kind, value, place), place) if isinstance(value, Pointer) else value

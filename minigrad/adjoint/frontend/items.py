@@ -7,7 +7,7 @@ from typing import Any
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream, behind_arguments, template_parameters
-from minigrad.adjoint.language.rewrite import folded
+from minigrad.adjoint.language.rewrite import folded, typed
 from minigrad.adjoint.language.values import (
     GROUP,
     FunctionItem,
@@ -203,7 +203,7 @@ class FileItems:
                     found.append(Member(name.text, kind, tuple(dims), at, stars == 1, enum))
                 elif at and isinstance(kind, str) and not dims:
                     value, _ = parser.isolated(partial(parser.braces, kind) if tokens.next.text == "{" else parser.full)
-                    made.values[name.text] = folded(parser.as_type(kind, parser.number(value, name.place)))
+                    made.values[name.text] = folded(typed(parser.number(value, name.place), kind))
                 while tokens.next.text not in (",", ";", "}") and tokens.next.kind != "end":
                     tokens.at = (
                         behind_arguments(tokens.tokens, tokens.at, self.templates)
@@ -345,7 +345,7 @@ class FileItems:
         if found[n].text == "->":
             made.returns = n + 1
             while found[n].text not in ("{", ";") and found[n].kind != "end":
-                n += 1
+                n = (self._close(n) if found[n].text == "(" else n) + 1  # decltype(T{})
         if found[n].text == ":" and (made.owner is not None or made.within):  # members of a constructor
             while found[n].text != "{" or found[n - 1].kind == "name" or found[n - 1].text == ">":
                 n = self._close(n) if found[n].text in ("(", "{") else n

@@ -35,7 +35,7 @@ def for_loop(parser: Any, pragma: str = "") -> list[Stmt]:
         condition: Expr = TRUE
         needed: list[Stmt] = []
         if tokens.next.text != ";":
-            value, needed = parser.isolated(parser.full)
+            value, needed = parser.isolated(parser.full, choice=True)
             condition = parser.number(value, token.place)
         tokens.expect(";")
         steps = [] if tokens.next.text == ")" else _steps(parser)
@@ -83,7 +83,8 @@ def _over_elements(parser: Any, pragma: str, place: Place, start: int) -> ast.Fo
     parser.symbols.declared[own] = counter
     element, scope = array.at(number, place), parser.symbols.scopes[-1]
     outer, parser.symbols.pending = parser.symbols.pending, []
-    if reference or isinstance(element, Elements):
+    converted = not isinstance(element, Struct) and kind not in (None, element.type)  # the reference is to a copy
+    if (reference and not converted) or isinstance(element, Elements):
         scope[name.text] = parser.as_kind(element, kind, place)
     elif isinstance(element, Struct):
         element = parser.as_kind(element, kind, place)
@@ -114,11 +115,9 @@ def _starts(parser: Any, place: Place) -> list[Stmt]:
 
 
 def _steps(parser: Any) -> list[Stmt]:
-    outer, parser.symbols.pending = parser.symbols.pending, []
     parser.discarded = True
-    parser.expressions()
+    found = parser.isolated(parser.expressions, choice=True)[1]
     parser.discarded = False
-    found, parser.symbols.pending = parser.symbols.pending, outer
     return found
 
 

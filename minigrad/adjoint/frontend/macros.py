@@ -1,14 +1,18 @@
 """Numbers by other names: macros, enumerators, literals, limits and sizes of types, formulas; numbers in memory."""
 
+import re
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any
 
 from minigrad.adjoint.frontend.symbols import CHARS, FLOATS_AS, SymbolTable
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import BYTES, TYPES, Cast, Expr, Name, Number, Place, is_float
+from minigrad.adjoint.language.ast import BYTES, TYPES, UNSIGNED, Cast, Expr, Name, Number, Place, is_float
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
-from minigrad.adjoint.language.rewrite import ZERO, constant, count_up, int_literal, int_value, rescaled
-from minigrad.adjoint.language.values import Elements, Enum, Kind, Pointer, StructType
+from minigrad.adjoint.language.rewrite import SUFFIXES, ZERO, constant, count_up, fits, int_literal, int_value, rescaled
+from minigrad.adjoint.language.values import VECTORS, Elements, Enum, Kind, Pointer, StructType
+
+LAID_OUT = re.compile(r"\b(alignas|__align__|__attribute__|virtual)\b")  # otherwise than members follow one another
 
 
 def typed_macros(
@@ -60,7 +64,7 @@ def enumeration(parser: Any, typedef: bool, twice: Callable[[str, Place], None])
     scoped = tokens.accept("class") or tokens.accept("struct")
     place, name = tokens.next.place, tokens.take().text if tokens.next.kind == "name" else ""
     kind = parser.scalar_type() if tokens.accept(":") else "int"
-    values: dict[str, Expr] = {}
+    values, numbers = dict[str, Expr](), dict[str, str]()
     if tokens.next.text == ";":  # declared ahead
         return []
     tokens.expect("{")
@@ -72,22 +76,31 @@ def enumeration(parser: Any, typedef: bool, twice: Callable[[str, Place], None])
             with symbols.scope() as scope:
                 scope.update(values)
                 e = parser.expression()
-            given = constant(e) if int_value(e) is None else int_value(e)
+            given = constant(e) if (n := int_value(e)) is None else n
             if given is None:
                 raise tokens.error(at, f"the number of {own} is not known here; write it as a literal.")
             value = given - 1
         value += 1
-        values[own] = number = int_literal(value)
+        if not fits(value, kind):
+            raise tokens.error(
+                tokens.next.place, f"{own} is no {kind}; give the enum a type: enum : unsigned {{ ... }}."
+            )
+        values[own], numbers[own] = number, _ = enumerator(value, kind), str(value)
         if inside.setdefault(own, number) != number:
             twice(own, tokens.next.place)
     name = tokens.take().text if typedef and tokens.next.kind == "name" else name
     if not name:
         return [] if scoped else [*values]
     symbols.types[-1][name] = kind
-    made = Enum(kind, scoped, {n: str(int_value(e)) for n, e in values.items()}, place.file)
+    made = Enum(kind, scoped, numbers, place.file)
     if symbols.enums.setdefault(name, made) != made:
         twice(name, place)
     return [name, *([] if scoped else values)]
+
+
+def enumerator(value: int, kind: str) -> Expr:
+    """A number of an enum of this type."""
+    return int_literal(value, kind if kind in SUFFIXES else "int")
 
 
 def character(parser: Any, token: Token) -> Expr:
@@ -136,13 +149,42 @@ def sizeof(parser: Any) -> Expr:
         while tokens.accept("*"):
             kind = "size_t"
         tokens.expect(")")
-    members = [m.type for m in kind.members] if isinstance(kind, StructType) else [kind]
-    if not all(isinstance(m, str) and m in BYTES and m != "real" for m in members) or len(set(members)) > 1:
+    if (placed := _placed(kind)) is None:
         raise parser.error(place, f"the bytes of {kind} are not known here; write their number.")
-    made: Expr = Number(str(sum(BYTES[str(m)] for m in members)), "size_t")
+    made: Expr = int_literal(_size(placed), "size_t")
     for extent in dims:
         made = ast.Binary("*", made, extent, "size_t")
     return made
+
+
+def _placed(kind: Kind) -> tuple[int, int] | None:
+    """Where the last member of a type ends, and at multiples of how many bytes it begins; None where that is not known.
+
+    A base is placed as a member is where nothing is left at its end, which C++ gives to what follows in some cases.
+    """
+    if isinstance(kind, str):
+        return None if kind == "real" or kind not in BYTES else (BYTES[kind], BYTES[kind])
+    if LAID_OUT.search(kind.text):
+        return None
+    parts = [(_placed(base), 1) for base in kind.bases if base.members]
+    if any(placed and placed[0] != _size(placed) for placed, _ in parts):
+        return None
+    end, align = 0, 1
+    for m in kind.members[sum(len(base.members) for base in kind.bases) :]:
+        count = prod(constant(d) or 0 for d in m.dims)
+        parts.append(((8, 8) if m.pointer else _placed(m.type) if count else None, count))
+    for placed, count in parts:
+        if placed is None:
+            return None
+        end = -(-end // placed[1]) * placed[1] + _size(placed) * count
+        align = max(align, placed[1])
+    count = len(kind.members)
+    return end, min(align * (count & -count), 16) if VECTORS.get(kind.name) is kind else align
+
+
+def _size(placed: tuple[int, int]) -> int:
+    end, align = placed
+    return -(-max(end, 1) // align) * align
 
 
 def literal(text: str) -> ast.Number:
@@ -151,8 +193,12 @@ def literal(text: str) -> ast.Number:
         return ast.Number(repr(float.fromhex(low.rstrip("f"))), "float" if low.endswith("f") else "double")
     if low.startswith("0x") or not any(c in low for c in ".ef"):
         wide = "l" in low
-        kind = ("unsigned long long" if wide else "unsigned") if "u" in low else "long long" if wide else "int"
-        return ast.Number(text, kind)
+        value, decimal = int(low.rstrip("ul"), 0), not low.startswith("0x")
+        kinds = [k for k in SUFFIXES if "u" not in low or k in UNSIGNED]
+        kinds = ["int", *kinds] if "u" not in low else kinds
+        kinds = [k for k in kinds if not (wide and k in ("int", "unsigned"))]
+        kinds = [k for k in kinds if not (decimal and "u" not in low and k in UNSIGNED)]
+        return ast.Number(text, next(k for k in kinds if fits(value, k)))
     return ast.Number(text.rstrip("lL"), "float" if low.endswith("f") else "double")
 
 

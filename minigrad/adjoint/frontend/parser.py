@@ -260,14 +260,14 @@ class StatementParser(AssignmentParser):
             why = f"the call of {token.text} as a statement is outside the subset; {way_out(token.text)}."
             raise self.error(token.place, why)
 
-    def condition(self) -> tuple[Expr, list[Stmt]]:
-        """A condition in parentheses, and the statements ahead of it."""
+    def condition(self, loop: bool = False) -> tuple[Expr, list[Stmt]]:
+        """A condition in parentheses, and the statements ahead of it. loop: they run again."""
         self.tokens.expect("(")
         place = self.tokens.next.place
         if self.begins_declaration():
-            value, needed = self.isolated(self.declared_condition)
+            value, needed = self.isolated(self.declared_condition, loop)
         else:
-            value, needed = self.isolated(self.full)
+            value, needed = self.isolated(self.full, loop)
         self.tokens.expect(")")
         return self.truth(value, place), needed
 
@@ -314,7 +314,7 @@ class StatementParser(AssignmentParser):
 
     def while_loop(self) -> list[Stmt]:
         tokens, start, token = self.tokens, self.tokens.at, self.tokens.take()
-        condition, needed = self.condition()
+        condition, needed = self.condition(True)
         text, body = tokens.line_since(start), self.block(True)
         if needed:
             body, condition = [*needed, leave(condition, token.place), *body], ast.Number("true", "bool")
@@ -324,7 +324,7 @@ class StatementParser(AssignmentParser):
         tokens, token = self.tokens, self.tokens.take()
         body = self.block(True)
         tokens.expect("while")
-        condition, needed = self.condition()
+        condition, needed = self.condition(True)
         tokens.expect(";")
         if known(condition) is False and not leaves(body, ("break", "continue")):
             return body

@@ -1,6 +1,7 @@
 """Structs and vectors: values made of braces and constructors, copied and stored member by member."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import zip_longest
 from math import prod
 from typing import Any
@@ -72,7 +73,7 @@ class StructParser(TypeParser):
 
     def converted(self, kind: Kind, stars: int, value: Value, place: Place, reference: bool = False) -> Value:
         if isinstance(value, Struct) and value.type is kind and not stars:
-            return value
+            return value if reference else replace(value, passing=True)
         if stars:
             pointer = self.pointer_to(kind, self.pointer(value, place), place)
             if stars == 1 and pointer.array and pointer.type == "void":
@@ -151,6 +152,8 @@ class StructParser(TypeParser):
 
         bare: a constructor sets them.
         """
+        if value is not None and value.temporary:  # it belongs to this name from now on
+            return replace(value, temporary=False)
         if value is not None and self.functions:
             self.functions.check_copied(self, kind, "", place)
         if isinstance(value, Bits):
@@ -225,9 +228,6 @@ class StructParser(TypeParser):
 
     def store(self, target: Value, value: Value, place: Place) -> None:
         raise NotImplementedError  # the parser of statements has it
-
-    def frozen(self, value: Value, place: Place, name: str = "place", kept: dict[Expr, Expr] | None = None) -> Value:
-        raise NotImplementedError  # the parser of declarations has it
 
     def copy_array(self, name: str, m: "object", own: Value | None, place: Place) -> Elements:
         raise NotImplementedError  # the parser of statements has it

@@ -3,14 +3,17 @@
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import TYPES, Expr, Place, Stmt, base_name, unused_name
+from minigrad.adjoint.language.dataflow import names_in, written
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
 from minigrad.adjoint.language.values import (
     NOTHING,
     VECTORS,
+    Braces,
     Elements,
     Enum,
     Kind,
@@ -20,6 +23,7 @@ from minigrad.adjoint.language.values import (
     StructType,
     Value,
     is_expression,
+    leaves,
 )
 from minigrad.kernels.types import plain
 
@@ -277,14 +281,54 @@ class TypeParser:
         struct = isinstance(kind, StructType)
         return Pointer(replace(array, name=f"{array.name}[]" if struct else array.name, type=kind, joint="."))
 
-    def isolated(self, parse: Callable[[], Value]) -> tuple[Value, list[Stmt]]:
-        """A value, and the statements that it needs, which do not join the pending ones."""
+    def isolated(self, parse: Callable[[], Value], choice: bool = False) -> tuple[Value, list[Stmt]]:
+        """A value, and the statements that it needs, which do not join the pending ones. choice: some skip it."""
         outer, self.symbols.pending = self.symbols.pending, []
+        self.symbols.choices += choice
         try:
             value = parse()
             return value, self.symbols.pending
         finally:
             self.symbols.pending = outer
+            self.symbols.choices -= choice
+
+    def ordered(self, values: list, parse: Callable[..., Any], *arguments: Any) -> Any:
+        """The next value in braces, which may change what those ahead of it read: these are kept in variables."""
+        value, needed = self.isolated(partial(parse, *arguments))
+
+        def kept(v: Any) -> Any:
+            if isinstance(v, list | Braces):
+                return [*map(kept, v)] if isinstance(v, list) else Braces(tuple(map(kept, v.values)))
+            if isinstance(v, Elements | Pointer) or not written(needed) & names_in(leaves(v)):
+                return v
+            new = replace(v, passing=True) if isinstance(v, Struct) else self.simple(v, "first", ast.NOWHERE)
+            return self.frozen(new, ast.NOWHERE)
+
+        values[:] = map(kept, values)
+        self.symbols.pending += needed
+        return value
+
+    def simple(self, e: Expr, name: str, place: Place, always: bool = False) -> Expr:
+        """An expression that keeps its value: in a new variable unless it is a number."""
+        if isinstance(e, ast.Number) or (isinstance(e, ast.Name) and not always and "." in e.name):
+            return e
+        return self.symbols.fresh(name, e.type, e, place)
+
+    def is_constant(self, value: Value) -> bool:
+        """True for a variable or an element that is const, and for what lies behind a pointer to const."""
+        match value:
+            case Pointer():
+                behind = value.array or value.target
+                return behind is not None and self.is_constant(behind)
+            case Elements():
+                return value.const
+            case ast.Name() | ast.Index():
+                return self.is_const(value.name if isinstance(value, ast.Name) else value.array)
+        return isinstance(value, Struct) and any(map(self.is_constant, value.members.values()))
+
+    def is_const(self, name: str) -> bool:
+        symbol = self.symbols.declared.get(name) or self.symbols.parameters.get(name.partition("[")[0])
+        return symbol is not None and symbol.const
 
     def assign(self, target: Value, op: Token, value: Value, place: Place) -> Value:
         """Append the assignment to the pending statements; its value is the target."""
@@ -316,6 +360,9 @@ class TypeParser:
     def conversion(self, value: Struct, place: Place) -> Expr:
         raise NotImplementedError  # the parser of calls has it
 
+    def frozen(self, value: Value, place: Place, name: str = "place", kept: dict[Expr, Expr] | None = None) -> Value:
+        raise NotImplementedError  # the parser of declarations has it
+
     def full(self) -> Value:
         raise NotImplementedError
 
@@ -329,9 +376,6 @@ class TypeParser:
         raise NotImplementedError
 
     def pointer(self, value: Value, place: Place) -> Pointer:
-        raise NotImplementedError
-
-    def simple(self, e: Expr, name: str, place: Place, always: bool = False) -> Expr:
         raise NotImplementedError
 
     def holder(self, name: str) -> Struct | StructType | None:

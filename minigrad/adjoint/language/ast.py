@@ -29,8 +29,7 @@ CONSTANTS = {
     **dict.fromkeys(("M_E", "M_LN2", "M_LN10", "M_LOG2E", "M_LOG10E"), "double"),
 }  # fmt: skip
 
-# Derivatives of the functions of one operand x, by the name without suffix f; y is the value of the function. Those of
-# "" are 0 everywhere.
+# Derivatives of functions of one operand x, by the name without suffix f; y is the value. Those of "" are 0 everywhere.
 DERIVATIVES = {
     "exp": "y", "exp2": "y * 0.6931471805599453", "expm1": "y + 1", "log": "1 / x", "log2": "1.4426950408889634 / x",
     "log10": "0.4342944819032518 / x", "log1p": "1 / (1 + x)", "sin": "cos(x)", "cos": "-sin(x)",
@@ -154,6 +153,7 @@ class Name(Expression):
     name: str
     type: str
     place: Place = field(default=NOWHERE, compare=False)
+    temporary: bool = field(default=False, compare=False, repr=False)  # a value that has no name in the text
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,8 @@ def simple(s: ast.Declare | ast.Assign | ast.AtomicAdd | ast.CallStmt) -> str:
     """A statement of one line, without its semicolon."""
     match s:
         case ast.Declare():
-            words = f"{'__shared__ ' if s.shared else ''}{'const ' if s.const else ''}{s.type} "
+            const = s.const and s.values != ()  # else assignments follow, of its first values
+            words = f"{'__shared__ ' if s.shared else ''}{'const ' if const else ''}{s.type} "
             value = f" = {expression(s.value)}" if s.value is not None else ""
             values = f" = {{{', '.join(map(expression, s.values))}}}" if s.values is not None else ""
             return words + s.name + "".join(f"[{expression(d)}]" for d in s.dims) + value + values

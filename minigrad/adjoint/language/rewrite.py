@@ -128,6 +128,9 @@ def copy_without(body: list[Stmt], drop: set[int]) -> list[Stmt]:
 
 
 ONE, ZERO = ast.Number("1", "int"), ast.Number("0", "int")
+SUFFIXES = {"unsigned": "u", "long long": "ll", "unsigned long long": "ull", "size_t": "ull"}  # of literals
+RANGES = ast.LIMITS | {"int": (-(2**31), 2**31 - 1), "unsigned": (0, 2**32 - 1), "long long": (-(2**63), 2**63 - 1)}
+RANGES |= dict.fromkeys(("unsigned long long", "size_t"), (0, 2**64 - 1))
 FLIPPED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
 
@@ -141,7 +144,10 @@ def numeric_value(e: Expr) -> float | None:
     if (operand := unnegated(e)) is not None:
         inner = numeric_value(operand)
         return None if inner is None else -inner
-    return numeric_value(e.operand) if isinstance(e, ast.Cast) else e.value if isinstance(e, ast.Number) else None
+    if isinstance(e, ast.Cast):
+        inner = numeric_value(e.operand)
+        return inner if is_float(e.type) or (isinstance(inner, int) and fits(inner, e.type)) else None
+    return e.value if isinstance(e, ast.Number) else None
 
 
 def int_value(e: Expr) -> int | None:
@@ -150,9 +156,15 @@ def int_value(e: Expr) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def int_literal(value: int) -> Expr:
-    made = ast.Number(str(abs(value)), "int")
-    return made if value >= 0 else ast.Unary("-", made, "int")
+def fits(value: int, kind: str) -> bool:
+    """True where a whole number of this type can have the value: C++ wraps others around, or leaves them undefined."""
+    least, most = RANGES[kind]
+    return least <= value <= most
+
+
+def int_literal(value: int, kind: str = "int") -> Expr:
+    made = ast.Number(f"{abs(value)}{SUFFIXES.get(kind, '')}", kind)
+    return made if value >= 0 else ast.Unary("-", made, kind)
 
 
 def as_float(e: Expr, kind: str) -> Expr:
@@ -162,6 +174,13 @@ def as_float(e: Expr, kind: str) -> Expr:
     if isinstance(e, ast.Number) and e.text.isdigit() and kind != "real":
         return ast.Number(f"{e.text}.0{'f' if kind == 'float' else ''}", kind)
     return ast.Cast(kind, e)
+
+
+def typed(e: Expr, kind: str) -> Expr:
+    """The number as one of this type, wherever it is written: 3.0 for the 3 that a double is given."""
+    if e.type == kind:
+        return e
+    return as_float(e, kind) if kind in ("float", "double") and not is_float(e.type) else ast.Cast(kind, e)
 
 
 def split_constant(e: Expr) -> tuple[Expr, int]:
@@ -293,15 +312,20 @@ def replace_parts(e: Expr, new: Callable[[Expr], Expr | None]) -> Expr:
 def folded(e: ast.Expr) -> ast.Expr:
     """A constant as one number."""
     value = constant(e)
-    return e if value is None or isinstance(e, ast.Number) else ast.Number(str(value), e.type)
+    return e if value is None or isinstance(e, ast.Number) else int_literal(value, e.type)
 
 
 def constant(e: ast.Expr | None) -> int | None:
-    """The value of a whole number, and of sums, products and the like of these that are not negative."""
+    """The value of a whole number, and of sums, products and the like of these, where no part is negative or wraps."""
+    value = None if e is None or is_float(e.type) else _constant(e)
+    return value if e is not None and value is not None and fits(value, e.type) else None
+
+
+def _constant(e: ast.Expr) -> int | None:
     match e:
-        case ast.Number() if not ast.is_float(e.type):
+        case ast.Number():
             return int(e.text.rstrip("uUlL"), 0) if e.text[0].isdigit() else None
-        case ast.Cast() if not ast.is_float(e.type):
+        case ast.Cast():
             return constant(e.operand)
         case ast.Binary(op="+" | "-" | "*" | "/" | "<<" | "|"):
             a, b = constant(e.left), constant(e.right)

@@ -112,6 +112,7 @@ class Struct:
     origin: "Pointer | None" = None  # its address, where it is an element of an array
     whole: "Struct | None" = None  # the object of which it is the part that is a base
     temporary: bool = False  # its variables belong to no name yet
+    passing: bool = False  # a temporary of C++ that is written as the values it is made of; it is no target
 
     def seen_as(self, base: StructType) -> "Struct":
         """The part of it that is the struct `base`, which its own type extends."""
@@ -162,7 +163,7 @@ class Elements:
     def parts(self, place: ast.Place) -> "list[Value]":
         """All its elements, or parts, along its first axis."""
         extent = self.left[0]
-        return [self.at(ast.Number(str(n), "int"), place) for n in range(int(extent.text))]  # type: ignore[union-attr]
+        return [self.at(ast.Number(str(n), "int"), place) for n in range(constant(extent) or 0)]
 
     def element(self, place: ast.Place) -> "Value":
         if not isinstance(self.type, StructType):
@@ -213,8 +214,9 @@ class PointerVariable:
     array: Elements | None
     offset: ast.Name
     const: bool = False
-    depth: int = -1  # of the scopes around its declaration: there it may turn to another array
-    choices: int = 0  # the branches and loops around its declaration
+    choices: int = (
+        0  # the branches and loops around its declaration: outside of further ones it may turn to another array
+    )
     asked: bool = False  # before it has had an array, whether it has one
 
 
@@ -300,12 +302,27 @@ def is_target(value: "Value | None") -> bool:
     """True for variables and elements, and for a choice of two of one type: what can be assigned."""
     match value:
         case ast.Ternary():
-            return value.yes.type == value.no.type and is_target(value.yes) and is_target(value.no)
+            sides = (value.yes, value.no)
+            one_type = value.yes.type == value.no.type
+            return one_type and all(is_target(v) and not getattr(v, "temporary", False) for v in sides)
+        case Struct(passing=True):
+            return False
         case Bits():
             return all(map(is_target, value.numbers))
         case Struct():
             return all(isinstance(m, Elements | Pointer) or is_target(m) for m in value.members.values())
     return isinstance(value, ast.Name | ast.Index)
+
+
+def as_temporary(value: Value, temporary: bool = True) -> Value:
+    """The variables that hold the value of a call, which has no name; or those that a reference names after all."""
+    match value:
+        case ast.Name():
+            return replace(value, temporary=temporary)
+        case Struct():
+            members = {name: as_temporary(m, temporary) for name, m in value.members.items()}
+            return replace(value, members=members)
+    return value
 
 
 def leaves(value: Value) -> Iterator[Expr]:

@@ -2,8 +2,8 @@
 
 import re
 import subprocess
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Container, Mapping
+from functools import cache, partial
 from pathlib import Path
 
 from minigrad.devices import caches
@@ -163,9 +163,13 @@ def explain(source: Source, log: str) -> Exception:
             faults.append(Rejection(f"{found[1]}({number}): error: {found[3]}\n    {shown}", [(found[1], number)]))
     if not faults:
         return CompileError(log.strip() + hint(log.strip()))
-    return RejectedText(faults, {each.name: each.text for each in [*source.chain, *headers(source)]}, _shown)
+    return RejectedText(
+        faults,
+        {each.name: each.text for each in [*source.chain, *headers(source)]},
+        partial(_shown, host=source.host_names),
+    )
 
 
-def _shown(faults: list[Rejection]) -> CompileError:
+def _shown(faults: list[Rejection], host: Container[str]) -> CompileError:
     message = "\n".join(dict.fromkeys(fault.message for fault in faults))
-    return CompileError(message + hint(message))
+    return CompileError(message + hint(message, host))

@@ -17,6 +17,9 @@ struct dim3 {
 
 namespace minigrad {
 
+// Read from an absent lane: NaN in every floating type, and not that of fresh memory.
+constexpr uint64_t NOBODY = 0x7ffe7ffe7ffe7ffe;
+
 // A place in a kernel's text where threads wait.
 struct Site {
     const char* what;
@@ -84,8 +87,8 @@ minigrad::Finish minigrad_load_matrices, minigrad_load_transposed, minigrad_mma_
 int minigrad_next_thread();  // the thread has returned: become another of the block, or return 0
 void minigrad_place(minigrad::Slot* slot, size_t bytes);
 // Of a watched kernel: its shared and __device__ variables, with the size and alignment of an element and the extents,
-// which end with a 0; and its atomics.
-void minigrad_describe(const char* name, char* start, size_t bytes, unsigned element, unsigned align,
+// which end with a 0; and its atomics. partial: an element may be copied with parts that nobody has set.
+void minigrad_describe(const char* name, char* start, size_t bytes, unsigned element, unsigned align, int partial,
                        const uint32_t* extent);
 // zones: red zones next to a __device__ variable, as large as the variable.
 void minigrad_describe_device(const char* name, char* start, size_t bytes, unsigned element, unsigned align,
@@ -96,7 +99,7 @@ void minigrad_note_fence(int device);
 // Before an update of a variable; pattern: the byte with which the compiler fills one that is not set.
 void minigrad_note_update(const volatile void* at, size_t bytes, unsigned pattern, const char* name, const char* file,
                           int line);
-void minigrad_note_return();
+void minigrad_note_call(int change);  // 1 at the start of a function with a barrier, -1 at its end; 0 at the kernel's
 void minigrad_note_index(unsigned extent, const char* array, const char* file, int line);  // that is the extent
 void minigrad_note_copy(void* to, size_t bytes);  // an asynchronous copy, of which the value has just been written
 void minigrad_note_commit();                      // the copies since the last one are a group

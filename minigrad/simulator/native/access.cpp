@@ -306,7 +306,7 @@ RARE static void outside(uint64_t address, unsigned bytes, Access access, int nu
 static void outside_variables(uint64_t address, unsigned bytes, Access access, uint32_t pc) {
     if (!watch.worker) return;  // a file is being loaded, and the host's variables are set
     const Fiber& fiber = *watch.worker->current;
-    if (address - reinterpret_cast<uint64_t>(fiber.stack) < STACK_PAGES * page_size()) return;
+    if (address - reinterpret_cast<uint64_t>(fiber.stack()) < STACK_PAGES * page_size()) return;
     if (address - reinterpret_cast<uint64_t>(watch.worker) < sizeof(Worker)) return;  // the operands of a shuffle
     if (access == WRITE) note_progress(*watch.worker);
     if (beside_device(address)) return outside(address, bytes, access, nearest_device(address), pc);
@@ -316,11 +316,6 @@ static void outside_variables(uint64_t address, unsigned bytes, Access access, u
         return outside(address, bytes, access, nearest_shared(address), pc);
     if (in_kernel_file(reinterpret_cast<void*>(address))) benign = page;
     else outside(address, bytes, access, wrapped(address), pc);
-}
-
-// True for the copy of a struct that is as large as a vector: its elements have no alignment of that size.
-static inline bool is_struct(const Variable& variable, unsigned bytes) {
-    return variable.align < bytes && variable.align < variable.element;
 }
 
 template <Access access>
@@ -333,7 +328,6 @@ static inline void inside(Variable& variable, uint64_t address, unsigned bytes, 
         refine(variable, __builtin_ctzll(offset | bytes));
     if (access == WRITE) note_progress(*watch.worker);
     Stamp now = stamp_now(pc, mode);
-    watch.returns[now.thread()] = false;  // that was a function
     Cell *cell = variable.cells + (offset >> variable.shift), *missing = nullptr;
     const Cell* last = variable.cells + ((offset + bytes - 1) >> variable.shift);
     bool some = false, fresh = !cell->write.epoch && access != WRITE && is_fresh(address, bytes);
@@ -341,7 +335,7 @@ static inline void inside(Variable& variable, uint64_t address, unsigned bytes, 
         if (check<access>(variable, cell, now)) some = true;
         else if (!missing) missing = cell;
     } while (++cell <= last);
-    if (access != WRITE && variable.shared && missing && !(some && (mode == COPY || is_struct(variable, bytes))))
+    if (access != WRITE && variable.shared && missing && !(some && (mode == COPY || variable.partial)))
         uninitialised(variable, missing, access, pc);
     if (!variable.shared) update<access>(variable, address, bytes, now, fresh);
     if (access != READ && __builtin_expect(watch.doubts, 0)) begin_doubts(address, bytes);

@@ -85,10 +85,8 @@ static Fiber* new_fiber(Worker& worker) {
              worker.threads);
     // The Fiber lies above its stack, at a different height in the page for each: else all compete for the same cache
     // lines.
-    size_t shift = worker.made * 7 % 48 * 64;
-    Fiber* fiber = reinterpret_cast<Fiber*>(stack + size - sizeof(Fiber) - shift);
-    fiber->stack = stack;
-    return fiber;
+    size_t shift = worker.made * 7 % HEIGHTS * 64;
+    return reinterpret_cast<Fiber*>(stack + size - sizeof(Fiber) - shift);
 }
 
 static void make_fiber(Worker& worker) {

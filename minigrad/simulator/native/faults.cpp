@@ -104,7 +104,7 @@ static void on_fault(int signal, siginfo_t* info, void* context) {
     }
     Cause cause = signal == SIGFPE ? DIVISION : signal == SIGSEGV || signal == SIGBUS ? ACCESS : ILLEGAL;
     uint64_t address = reinterpret_cast<uint64_t>(info->si_addr);
-    if (cause == ACCESS && in_or_near(address, worker->current->stack, 0, GUARD)) cause = STACK_OVERFLOW;
+    if (cause == ACCESS && in_or_near(address, worker->current->stack(), 0, GUARD)) cause = STACK_OVERFLOW;
     if (cause == ACCESS && in_or_near(address, worker->shared, SHARED_ROOM, wide_guard())) {
         cause = SHARED_ACCESS;
         address -= reinterpret_cast<uint64_t>(worker->shared + SHARED_ROOM);

@@ -152,8 +152,13 @@ MINIGRAD_HOOK void minigrad_note_update(const volatile void* at, size_t bytes, u
     if (bytes < sizeof word || memcmp(const_cast<const void*>(at), &word, sizeof word)) return;
     find_call(UNSET, {name, file, line}, watch.worker->current->thread.index);
 }
-// Called before `return`, be it of the kernel or of a function, after which the thread may go on.
-MINIGRAD_HOOK void minigrad_note_return() { watch.returns[watch.worker->current->thread.index] = true; }
+// A `return` skips the end of its function. So a thread that comes to the kernel's end, with no function begun and not
+// ended, has left none early that has a barrier.
+MINIGRAD_HOOK void minigrad_note_call(int change) {
+    int& calls = watch.calls[watch.worker->current->thread.index];
+    calls += change;
+    if (!change && !calls) calls = -1;
+}
 MINIGRAD_HOOK void minigrad_note_fence(int device) { on_fence(device); }
 
 MINIGRAD_HOOK void __sanitizer_cov_trace_pc() {

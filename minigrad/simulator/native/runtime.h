@@ -37,6 +37,7 @@ constexpr uint32_t CANARY = 0x7fff7fff;
 // rows: stacks 2^m pages apart would all compete for one row.
 constexpr size_t STACK_PAGES = 33;
 
+size_t page_size();
 struct Worker;
 
 // A stack, and the CUDA thread that runs on it. When the thread returns, the fiber takes another thread, so a kernel
@@ -48,12 +49,21 @@ struct alignas(64) Fiber {
     bool unsettled;    // the block does not count these, or thread.more, yet
     Thread thread;
     Site own;  // the copy that `site` points to where it is not static
-    char* stack;
     // state at an earlier poll of memory that has not changed; see barrier.cpp
     uint64_t state, since;  // since: Worker::progress at that time
     unsigned polls;
     bool stuck;
+
+    // The start of the stack, which ends with the page that the Fiber lies in. It is no member: a kernel that wrote past
+    // the end of a local array may have changed the Fiber, and all members but this would be set anew.
+    char* stack() const {
+        uint64_t last = reinterpret_cast<uint64_t>(this) / page_size();
+        return reinterpret_cast<char*>((last + 1 - STACK_PAGES) * page_size());
+    }
 };
+
+// The heights in the last page of its stack at which a Fiber lies, 64 bytes apart.
+constexpr size_t HEIGHTS = sizeof(Fiber) <= 1024 ? 48 : (4096 - sizeof(Fiber)) / 64;
 
 // A FIFO queue. An array rather than a list: the processor can prefetch without chasing pointers. It has room for twice
 // the fibers of a block, so that entries seldom move, and for two to prefetch beyond the end.
@@ -206,7 +216,6 @@ Context* take_turn(Worker& worker);
 Context* begin_another(Worker& worker);
 Fiber* take_spare_fiber();
 // memory.cpp
-size_t page_size();
 char* map_guarded(size_t bytes, size_t guard);
 size_t wide_guard();  // of buffers and shared memory
 

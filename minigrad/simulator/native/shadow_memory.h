@@ -58,7 +58,7 @@ struct Variable {
     uint64_t count;       // of cells
     uint32_t shift;       // a cell covers 2^shift bytes, the smallest access so far
     uint32_t shared;
-    uint32_t element, align, dims, extent[8];  // size and alignment of an element
+    uint32_t element, align, partial, dims, extent[8];  // of an element: size, alignment, may have parts that are unset
     char name[64];
 };
 
@@ -73,7 +73,7 @@ struct Finding {
     uint32_t other_access, other_pc, other_block, other_thread;
     int32_t line, column;
     int64_t offset;    // in bytes from the variable's start, or the address; of INDEX the index; of MISSED, SKIPPED the
-                       // threads; of UNLIKE a GPU's result
+                       // threads; of UNLIKE a GPU's result; of UNNAMED the value
     const char* file;  // of INDEX and of all from MISSED on, with line and column; the other kinds have a pc
     const char* type;  // of INDEX: of the array, as 'float [8]'; of UNSET the name; of UNLIKE the type; else the call
     uint32_t differs;  // of a RACE of two writes: some wrote another value; of UNLIKE: it is a shift
@@ -114,7 +114,8 @@ struct BlockWatch {
     uint32_t* clock;
     uint32_t (*vector_clock)[WARP];  // the clocks of its warp that a thread knows
     uint32_t* warp_ops;
-    bool* returns;                // of each thread: its last access was before a `return`
+    int* calls;                   // of each thread: functions with a barrier that have begun and not ended; -1: at the
+                                  // kernel's end
     Copies* copies;               // by thread; nullptr until the first asynchronous copy
     BlockClocks* releases_known;  // nullptr until the first fence or acquire
     Variable* own;                // its shared variables, with cells of their own, while it waits for its turn
@@ -194,7 +195,7 @@ void watch_block(Worker& worker);
 void watch_turn(Worker& worker);
 void watch_barrier();
 void watch_missed_barrier(Worker& worker);
-void watch_shuffle(Worker& worker, const Warp& warp, unsigned lanes);
+void watch_shuffle(Worker& worker, Warp& warp, unsigned lanes);
 void end_doubts();
 void watch_warp(unsigned warp, unsigned lanes, const char* what);
 AtomicCell* make_atomics(Variable& variable);

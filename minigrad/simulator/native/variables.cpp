@@ -73,12 +73,12 @@ static Variable named(const char* name, char* start, size_t bytes, unsigned elem
 
 // Add a variable of shared memory, when the first thread of the launch reaches its declaration.
 static void add_shared(const char* name, char* start, size_t bytes, unsigned element, unsigned align,
-                       const uint32_t* extent) {
+                       bool partial, const uint32_t* extent) {
     Worker& worker = *watch.worker;
     worker.critical = 1;
     if (watch.variables == MAX_VARIABLES) fail(SYSTEM, nullptr, 0, "more than %u arrays", MAX_VARIABLES);
     Variable& variable = watch.variable[watch.variables] = named(name, start, bytes, element, align, extent);
-    variable.shared = 1;
+    variable.shared = 1, variable.partial = partial;
     if (!make_cells(variable)) fail(SYSTEM, nullptr, 0, "the system has no memory to watch %s", name);
     size_t size = (bytes + 15) / 16 * 16, at = start - worker.shared, end = at + 2 * size;
     for (at -= size; at < end && at < SHARED_ROOM; at += 16) watch.slot[at / 16] = watch.variables;
@@ -119,11 +119,11 @@ using namespace minigrad;
 
 // A watched kernel describes its __shared__ variables as it reaches them; 0 bytes: the dynamic one.
 MINIGRAD_EXPORT void minigrad_describe(const char* name, char* start, size_t bytes, unsigned element,
-                                       unsigned align, const uint32_t* extent) {
+                                       unsigned align, int partial, const uint32_t* extent) {
     if (!bytes) bytes = watch.dynamic;
     for (unsigned i = watch.buffers; i < watch.variables; ++i)
         if (watch.variable[i].start == start) return;
-    add_shared(name, start, bytes, element, align, extent);
+    add_shared(name, start, bytes, element, align, partial, extent);
 }
 
 // And its __device__ variables when its file is loaded, for good.

@@ -40,7 +40,7 @@ static void new_epoch() {
 // The arrays that a BlockWatch points to, in one piece of memory.
 struct BlockArrays {
     uint32_t clock[MAX_THREADS], vector_clock[MAX_THREADS][WARP], warp_ops[MAX_THREADS];
-    bool returns[MAX_THREADS];
+    int calls[MAX_THREADS];
     Variable own[MAX_VARIABLES];
 };
 
@@ -48,7 +48,7 @@ static void make_arrays() {
     BlockArrays* arrays = static_cast<BlockArrays*>(calloc(1, sizeof(BlockArrays)));
     if (!arrays) fail(SYSTEM, nullptr, 0, "the system has no memory to watch %d blocks at once", int(launch.blocks));
     watch.clock = arrays->clock, watch.vector_clock = arrays->vector_clock, watch.warp_ops = arrays->warp_ops;
-    watch.own = arrays->own, watch.returns = arrays->returns;
+    watch.own = arrays->own, watch.calls = arrays->calls;
     watch.dirty = true;
     watch.epoch = watch.block << EPOCH_BITS;
 }
@@ -94,7 +94,7 @@ void watch_block(Worker& worker) {
     watch.block = worker.place;
     watch.recording = number_of(watch.block) < watch.blocks && !watch.full;
     new_epoch();
-    memset(watch.returns, 0, MAX_THREADS);
+    memset(watch.calls, 0, MAX_THREADS * sizeof *watch.calls);
     watch.block_epochs[watch.block] = watch.first_epoch = watch.epoch;
     if (watch.release_state) reset_block_clocks();
     if (watch.copies) forget_copies();

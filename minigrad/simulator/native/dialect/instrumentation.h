@@ -34,12 +34,19 @@ template <class T> struct ArrayType<T[]> : ArrayType<T> {};
 template <class T> struct Size { static constexpr size_t bytes = sizeof(T); };
 template <class T> struct Size<T[]> { static constexpr size_t bytes = 0; };
 
+// True for what is copied whole though parts may be unset: a class or a union, with padding or a member without a value;
+// and bytes, as anything may lie there. A vector has no such parts.
+template <class T, class = T> struct Partial {
+    static constexpr bool is = __is_class(T) || __is_union(T) || sizeof(T) == 1;
+};
+template <class T> struct Partial<T, typename T::minigrad_vector> { static constexpr bool is = false; };
+
 template <class T>
 static void describe(const char* name, char* start) {
     uint32_t extent[9] = {};
     ArrayType<T>::extents(extent);
     using Element = typename ArrayType<T>::Element;
-    minigrad_describe(name, start, Size<T>::bytes, sizeof(Element), alignof(Element), extent);
+    minigrad_describe(name, start, Size<T>::bytes, sizeof(Element), alignof(Element), Partial<Element>::is, extent);
 }
 
 // A __device__ variable, reported when its file is loaded. Unoptimised compilers place variables of one section in the
@@ -84,7 +91,9 @@ MINIGRAD_UNWATCHED constexpr unsigned unset(const volatile void*) { return 0xfe;
     typedef decltype((__VA_ARGS__)) minigrad_array;                                                       \
     if constexpr (minigrad::Extent<minigrad_array>::of)                                                   \
         minigrad::check_index<minigrad_array>(minigrad_index, #__VA_ARGS__, __FILE__, __LINE__);
-#define MINIGRAD_RETURNS minigrad_note_return();
+#define MINIGRAD_CALLED minigrad_note_call(1);
+#define MINIGRAD_ENDS minigrad_note_call(-1);
+#define MINIGRAD_KERNEL_ENDS minigrad_note_call(0);
 #define MINIGRAD_NOTE_SHARED(T, name, start) minigrad::describe<T>(name, start)
 #define MINIGRAD_NOTE_DEVICE(name)                                                                        \
     MINIGRAD_NOTE_CONSTANT(name)                                                                          \

@@ -28,9 +28,9 @@ struct AlignmentCheck {
 
 #define MINIGRAD_VECTORS(T, name, two, four)                                                              \
     struct name##1 { T x; };                                                                              \
-    struct alignas(two) name##2 { T x, y; MINIGRAD_CHECKED(two) };                                        \
+    struct alignas(two) name##2 { using minigrad_vector = name##2; T x, y; MINIGRAD_CHECKED(two) };       \
     MINIGRAD_THREE(T, name)                                                                               \
-    struct alignas(four) name##4 { T x, y, z, w; MINIGRAD_CHECKED(four) };                                \
+    struct alignas(four) name##4 { using minigrad_vector = name##4; T x, y, z, w; MINIGRAD_CHECKED(four) }; \
     MINIGRAD_INLINE constexpr name##1 make_##name##1(T x) { return {x}; }                                 \
     MINIGRAD_INLINE constexpr name##2 make_##name##2(T x, T y) { return {x, y}; }                         \
     MINIGRAD_INLINE constexpr name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                 \
