@@ -302,7 +302,7 @@ def _set_defaults(place: str, param: Param, made: np.ndarray, given: Iterable[st
                 member = Param(name, kind, False, False, inner)
                 _set_defaults(f"{place}: its member {name}", member, flat[n : n + 1].reshape(()))
             continue
-        numbers = [number(each) for each in split(text.strip("{} ")) if each]
+        numbers: Any = [number(each) for each in split(text.strip("{} ")) if each]
         if not text or None in numbers or (inner and numbers) or made[name].size < len(numbers):
             by = "" if re.search(r"'|::\d", text) else f", {name} = {text}" if text else ", in a constructor"
             raise TypeError(f"{place}: {param.type} gives {name} a value of its own{by}; give one here.")
