@@ -124,7 +124,7 @@ def _gives_values(text: str, struct: str) -> bool:
         return False
     close = matching(text, head.end() - 1, "()")
     free = all("=" in each for each in split(text[head.end() : close]) if each)
-    return free and bool(re.match(r"\s*(?:noexcept\s*)?(?:$|:|\{\s*[^}\s])", text[close + 1 :]))
+    return free and bool(re.match(r"\s*(?:noexcept\s*(?:\([^()]*\)\s*)?)?(?:$|:|\{\s*[^}\s])", text[close + 1 :]))
 
 
 def _declarators(kind: str, declared: str) -> Iterator[tuple[str, str]]:
@@ -178,14 +178,24 @@ def argument(name: str, kind: str, value: str) -> str:
     return f"using {name} = {value}; " if kind in ("class", "typename") else f"constexpr {kind} {name} = {value}; "
 
 
-def defaults(members: tuple) -> Iterator[tuple[str, str]]:
-    """The values of members in the text, those of bases too; "" where a constructor gives some."""
+def defaults(members: tuple) -> dict[str, str]:
+    """The values of members in the text, those of bases too; "" where a constructor may give another."""
+    found: dict[str, str] = {}
     for kind, declarator, inner in members:
         if kind == "default":
             name, _, value = declarator.partition(" = ")
-            yield name, value or "a constructor's"
+            found |= {name: value} if name else {}
         elif not declarator:
-            yield from defaults(inner)
+            found |= defaults(inner)
+    return found | dict.fromkeys(fields(members) if ("default", "", ()) in members else (), "")
+
+
+def fields(members: tuple) -> dict[str, tuple]:
+    """The members by name, those of bases too: type, declarator, and the members of that type."""
+    found: dict[str, tuple] = {}
+    for each in (each for each in members if each[0] not in (*MARKS, "?")):
+        found |= {re.findall(r"\w+", each[1])[0]: each} if each[1] else fields(each[2])
+    return found
 
 
 def number(text: str) -> float | int | bool | None:
@@ -193,11 +203,13 @@ def number(text: str) -> float | int | bool | None:
     if (word := text.strip()) in ("true", "false", "nullptr", "NULL"):
         return word == "true"
     plain = re.fullmatch(
-        r"([-+]?(?:0[xX][\da-fA-F]+|[\d']+))[uUlL]*|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[fFlL]?", word
+        r"([-+]?(?:0[xX][\da-fA-F']+|0[bB][01']+|0[0-7']*|[1-9][\d']*))[uUlL]*|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[fFlL]?",
+        word,
     )
     if not plain:
         return None
-    return int(plain[1].replace("'", ""), 0) if plain[1] else float(plain[2])
+    whole = re.sub(r"^([-+]?0)(?=\d)", r"\1o", plain[1].replace("'", "")) if plain[1] else ""
+    return int(whole, 0) if whole else float(plain[2])
 
 
 def _alignment(found: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ from minigrad.devices.array import Array
 from minigrad.devices.dtypes import dtype_of, is_bfloat16
 from minigrad.errors import LaunchError, short
 from minigrad.kernels.types import ELEMENTS, plain
-from minigrad.members import MARKS, defaults, number
+from minigrad.members import MARKS, defaults, fields, number
 from minigrad.scan import split
 from minigrad.source import Param
 
@@ -291,10 +291,10 @@ def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tup
 
 def _set_defaults(place: str, param: Param, made: np.ndarray, given: Iterable[str] = ()) -> None:
     """Members of which none is given get the text's values. Raises TypeError for a value that is no number there."""
-    said = dict(defaults(param.members))
+    said = defaults(param.members)
     for name, (kind, declarator, inner) in fields(param.members).items():
-        text = said.get(name, said.get(""))
-        if name in given or not (text or inner):
+        text = said.get(name)
+        if name in given or (text is None and not inner):
             continue
         if text is None:
             flat = made[name].reshape(-1)
@@ -302,19 +302,14 @@ def _set_defaults(place: str, param: Param, made: np.ndarray, given: Iterable[st
                 member = Param(name, kind, False, False, inner)
                 _set_defaults(f"{place}: its member {name}", member, flat[n : n + 1].reshape(()))
             continue
-        numbers = [number(each) for each in split(text.strip("{} ")) if each]
-        if None in numbers or (inner and numbers) or made[name].size < len(numbers):
-            by = f"{name} = {text}" if name in said else "in a constructor"
-            raise TypeError(f"{place}: {param.type} gives {name} a value of its own, {by}; give one here.")
+        numbers: Any = [number(each) for each in split(text.strip("{} ")) if each]
+        if not text or None in numbers or (inner and numbers) or made[name].size < len(numbers):
+            by = "" if re.search(r"'|::\d", text) else f", {name} = {text}" if text else ", in a constructor"
+            raise TypeError(f"{place}: {param.type} gives {name} a value of its own{by}; give one here.")
+        base = made.dtype[name].base
+        if base.kind in "iu":  # as C++ converts: -1 is the largest unsigned number
+            numbers = np.array([int(each) % 256**base.itemsize for each in numbers], f"u{base.itemsize}").view(base)
         made[name].reshape(-1)[: len(numbers)] = numbers  # an array's other elements are 0
-
-
-def fields(members: tuple) -> dict[str, tuple]:
-    """The members by name, those of bases too: type, declarator, and the members of that type."""
-    found: dict[str, tuple] = {}
-    for each in (each for each in members if each[0] not in (*MARKS, "?")):
-        found |= {re.findall(r"\w+", each[1])[0]: each} if each[1] else fields(each[2])
-    return found
 
 
 def tensors(value: Any) -> Iterator[Any]:

@@ -11,6 +11,7 @@ from minigrad.devices.dtypes import dtype_of
 from minigrad.kernels import structs
 from minigrad.kernels.types import BFLOATS, ELEMENTS, plain
 from minigrad.lab.undefined import undefined
+from minigrad.members import fields
 from minigrad.source import Param
 
 FILLS = ("zeros", "ones", "range", "randn", "rand", "empty")
@@ -158,7 +159,7 @@ class Values:
 def members(param: Param) -> dict[str, Param]:
     """The members of a struct as parameters, by their dotted names."""
     found = {}
-    for own, (kind, declarator, inner) in structs.fields(param.members).items():
+    for own, (kind, declarator, inner) in fields(param.members).items():
         extents, pointer = "".join(re.findall(r"\[.*", declarator)), declarator.startswith("*")
         found[f"{param.name}.{own}"] = Param(f"{param.name}.{own}", kind.rstrip(" *") + extents, pointer, False, inner)
     return found

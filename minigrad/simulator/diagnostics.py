@@ -40,7 +40,14 @@ _ON_A_GPU = (
     ("declared", r"\b__(?:shfl\w*|ballot|any|all)\b(?<!_sync)",
      "since CUDA 9 it ends in _sync and begins with the mask of its lanes: __shfl_down_sync(0xffffffff, x, 1)."),
 )  # fmt: skip
-_ALONE = ("inline PTX", *(why for *_, why in _ON_A_GPU if "only on a GPU" in why))  # other errors only follow from it
+# What the translation puts ahead of a function does not compile, as a name that it uses is a type or several functions.
+_TWO_THINGS = re.compile(r"argument to 'decltype' must be|'decltype' cannot resolve address|\bminigrad::Outer<")
+_SHARED = re.compile(r"\b__shared__\b[^;]*?\b(\w+)\s*(?:\[[^;]*)?;")
+_ALONE = (
+    "inline PTX",
+    "one name",
+    *(why for *_, why in _ON_A_GPU if "only on a GPU" in why),
+)  # other errors only follow from it
 _OWN = re.compile(r"\bminigrad(?:_|::)")
 _UNKNOWN = re.compile(r"'__\w+' was not declared|undeclared identifier '__\w+'")
 # An error inside a header names the line that uses the header: GCC before the error, Clang and macros after it.
@@ -162,6 +169,8 @@ def _message(file: str, number: int, words: str, parts: Mapping[str, str]) -> st
         words = f"there is no file {found[1]}."
     elif why := _only_on_a_gpu(words, number, parts.get(file, "")):
         words = f"{words}\n    {why}" if "_sync" in why else why
+    elif _TWO_THINGS.search(words) and (both := _two_things(file, number, parts)):
+        words = both
     elif _UNKNOWN.search(words):
         end = "" if words.endswith("?") else "."
         words += f"{end} If it is a function of CUDA, the simulator does not have it: it runs only on a GPU."
@@ -174,6 +183,20 @@ def _only_on_a_gpu(words: str, number: int, text: str) -> str:
     line = lines[number - 1] if 0 < number <= len(lines) else ""
     found = (why for said, used, why in _ON_A_GPU if re.search(said, words) and re.search(used, line))
     return next(found, "")
+
+
+def _two_things(file: str, number: int, parts: Mapping[str, str]) -> str:
+    """The sentence about a shared variable that is named from this line on."""
+    behind = "\n".join(parts.get(file, "").splitlines()[number - 1 :])
+    for name, text in parts.items():
+        for each in _SHARED.finditer(text):
+            if re.search(rf"\b{each[1]}\b", behind):
+                line = text.count("\n", 0, each.start()) + 1
+                return (
+                    f"the __shared__ variable {each[1]}, {name}({line}), and something else here have one name, "
+                    "and which is meant is not known; give one of the two another name."
+                )
+    return ""
 
 
 def _quoted(file: str, number: int, parts: Mapping[str, str], words: str) -> str:

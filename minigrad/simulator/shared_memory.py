@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
+from minigrad.errors import CompileError
 from minigrad.scan import (
     Edit,
     apply,
@@ -33,6 +34,7 @@ _STRUCT = re.compile(r"(?:struct|class|union)\b")
 _NESTED = r"\((?:[^()]|\([^()]*\))*\)"
 # Up to its body; one that captures by reference sees the variables themselves.
 _LAMBDA = re.compile(rf"\[(?!\s*&\s*[],])[^][]*\]\s*(?:{_NESTED})?\s*(?:(?:mutable|__\w+__)\s*)*(?:->[\w\s:*&<>]+)?\{{")
+_USINGS = re.compile(r"(?:\s*using\s[\w\s:]+;)*")  # `using namespace a;`, `using a::s;`
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\([^)\n]*\))?[ \t]+((?:\\\n|[^\n])*)", re.M)
 _BRACKET = r"\s*\("
 
@@ -96,7 +98,8 @@ def in_functions(source: Source, code: str, scopes: list[Scope], inner: list[Sco
         used = [n for n in outer if _uses(code[start:stop], source.standing_for({n})) and not _declared(head, n)]
         seen = [f'typedef decltype({n}) minigrad_{n}_seen; auto&& minigrad_{n}_here = minigrad::here({n}, "{n}"); '
                 for n in used]  # fmt: skip
-        edits += _around(start, stop, seen, [f"auto&& {n} = minigrad_{n}_here; " for n in used])
+        behind = _USINGS.match(code, start).end()  # type: ignore[union-attr]
+        edits += _around(behind, stop, seen, [f"auto&& {n} = minigrad_{n}_here; " for n in used])
         for found in _LAMBDA.finditer(code, start, stop):
             ahead = code[start : found.start()].rstrip()
             if re.search(r"[\w)\]]$", ahead) and not ahead.endswith("return"):
@@ -146,15 +149,39 @@ def in_heads(code: str, scopes: list[Scope]) -> list[Edit]:
     if not known:
         return edits
     bodies = [(start, stop) for _, start, stop in _bodies(code, 0, len(code))]
-    for found in re.finditer(rf"(?<![\w.])(?P<space>(?:\w+\s*)?::\s*)?(?P<name>{'|'.join(known)})\b(?!\s*\()", code):
-        word = (found["space"] or "").rstrip(": ")
-        named = found["space"] is not None and (not word or re.search(rf"\bnamespace\s+{word}\b", code))
+    space = r"(?<![\w.])(?P<space>(?:(?:(?!return\b)\w+\s*)?::\s*)+)?"
+    for found in re.finditer(rf"{space}(?P<name>{'|'.join(known)})\b(?!\s*\()", code):
+        word = re.sub(r".*?(\w*)[\s:]*$", r"\1", found["space"] or "", flags=re.S)
+        named = found["space"] is not None and (not word or re.search(rf"\bnamespace\s+[\w\s:]*\b{word}\b", code))
         inside = any(start <= found.start() < stop for start, stop in bodies)
         ahead = code[max(0, found.start() - 300) : found.start()]
         named = named and not re.search(r"\busing\s*$", ahead)
-        set_here = not inside and re.search(r"(?:=\s*|\)\s*:[^;{}]*)$", ahead)
+        set_here = not inside and re.search(r"(?:=\s*|\)\s*:[^;{}]*|\bsizeof[\s(*&]*)$", ahead)
         if known[found["name"]] < found.start() and (named or (set_here and found["space"] is None)):
             edits.append((*found.span(), f'minigrad::here({found[0]}, "{found["name"]}")'))
+    return edits
+
+
+def in_types(source: Source, code: str, scopes: list[Scope]) -> list[Edit]:
+    """`decltype(s)` is the variable's type, not the reference's. Raises CompileError where it is not known."""
+    edits: list[Edit] = []
+    known = {name for _, pairs in scopes for name in pairs}
+    if not known or "decltype" not in (whole := "\n".join(map(blank, source.texts))):
+        return edits
+    its = rf"(?:[\w:\s]*::\s*)?(?P<name>{'|'.join(source.standing_for(known))})\s*"
+    makes = "|".join(re.findall(r"#[ \t]*define[ \t]+(\w+)\((?:\\\n|[^\n])*\bdecltype\b", whole)) or "(?!)"
+    copies = rf"\bdecltype\s*\(\s*auto\s*\)\s*\w+\s*[=({{]\s*{its}[;)}}]"
+    passes = rf"\b(?:{makes})\s*\((?:[^;()]*,)?\s*{its}[,)]"
+    named = re.compile(rf"\bdecltype\s*\(\s*{its}\)")
+    for found in (*named.finditer(code), *re.finditer(copies, code), *re.finditer(passes, code)):
+        name = found["name"]
+        other = rf"[\w>]\s*&&?\s*{name}\s*[=,;:){{(]|\(\s*&\s*{name}\s*\)\s*\["  # a reference of that name
+        if found.re is not named or name not in known or re.search(other, whole):
+            line = code.count("\n", 0, found.start()) + 1
+            raise CompileError(
+                f"{source.name}({line}): write the type of the __shared__ variable in place of {found[0]}."
+            )
+        edits += [(found.start(), found.start(), "minigrad::declared<"), (found.end(), found.end(), ">")]
     return edits
 
 

@@ -29,6 +29,7 @@ from minigrad.simulator.shared_memory import (
     declarations,
     in_functions,
     in_heads,
+    in_types,
     inside_function,
     macros,
     shared,
@@ -117,6 +118,7 @@ def _translate(source: Source, here: Path, translation: Translation, part: bool 
     edits += _includes(source, text, code, here, translation, outer, scopes)
     edits += in_functions(source, code, [*scopes, *outer], inner)
     edits += in_heads(code, [*scopes, *outer])
+    edits += in_types(source, code, [*scopes, *outer, *inner])
     translation.shared.update(pair for _, pairs in outer for pair in pairs.items())
     chunks, at = [], 0
     for start, stop, replacement in sorted(edits):

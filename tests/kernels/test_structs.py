@@ -354,6 +354,12 @@ GIVEN = [  # a struct, an expression of p, the members given, and its value or t
     ("struct S { float h, q; S() : h(2), q{1} {} explicit S(float a, float b = 2) : h(a), q{b} {} };",
      "p.h + p.q", {"h": 1, "q": 4}, 5),
     ("struct S { float h, q; __device__ S() {} };", "p.h + p.q", {"h": 1}, 1),
+    ("struct S { float a = 1, q; S() noexcept(true) : a(3) {} };", "p.a", {"q": 1}, "a value of its own, in a constr"),
+    ("struct A { float v; A() : v(2) {} }; struct S : A { float a = 3; };", "p.v + p.a", {"v": 1}, 4),
+    ("enum class E { X, Y = 2 }; struct S { E e = E::Y; };", "(int)p.e", {}, "e a value of its own; give one here"),
+    ("struct S { int c = 'x'; };", "p.c", {}, "S gives c a value of its own; give one here"),
+    ("struct S { unsigned a = -1; unsigned char b = 300; int c = 010, d = -0b101; };",
+     "(p.a == ~0u) * 1000 + p.b * 10 + p.c + p.d", {}, 1443),
     ("#define HD(T) __device__ __host__ T\nstruct S { HD(float) two() const; float h; };\n"
      "__device__ float S::two() const { return 2 * h; }", "p.two()", {"h": 4}, 8),
     ("#define HD(T) __device__ __host__ T\nstruct S { HD(float) two() const { return 2 * h; } float h; };",

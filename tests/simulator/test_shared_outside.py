@@ -169,6 +169,13 @@ HIDDEN = [  # where another variable has the name of shared memory, the declarat
      "{ float q[s] = {a, a}; return q[0] + q[1]; } };", f"{START} y[i] = P().f(x[i]) + s;"),
     ("__shared__ float s;", f"{START} float a = x[i]; for (int s = 0; s < 1; ++s) a += x[i]; auto g = [](float s) "
      "{ return s; }; auto f = [=]() { return g(a) + s; }; y[i] = f();"),
+    ("", f"__shared__ float s; {START} decltype(s) v = s; v += x[i]; __syncthreads(); y[i] = s + 2 * (v - 7);"),
+    ("namespace a { namespace b { __shared__ float s; } } namespace c = a::b; ",
+     START.replace(" s ", " a::b::s ") + " decltype(c::s) v = c::s; v += x[i]; __syncthreads(); y[i] = a::b::s + 2 * (v - 7);"),
+    ("namespace a { __shared__ float s; } __shared__ float s;", f"using a::s; {START} if (!i) ::s = 9; y[i] = 2 * x[i] + s;"),
+    ("namespace a { __shared__ float s; }", f"using namespace a; {START} y[i] = 2 * x[i] + s;"),
+    ("__shared__ float t[7]; constexpr int N = sizeof(t) / sizeof(t[0]), B = sizeof t;",
+     "int i = threadIdx.x; y[i] = 2 * x[i] + N + B - 28;"),
 ]  # fmt: skip
 
 
@@ -178,6 +185,34 @@ def test_another_variable_hides_shared_memory_of_its_name(declared, body):
     y = mg.zeros(32, device="sim")
     mg.kernel(text, "k")(mg.tensor(X, device="sim"), y, grid=1, block=32)
     assert (y.numpy() == 2 * X + 7).all()
+
+
+@pytest.mark.parametrize(
+    "use", ["decltype(auto) v = s;", "float& r = y[i]; { float& s = r; decltype(s) v = s; }", "SAME(v, s);"]
+)
+def test_a_type_that_is_not_known_is_refused(use):
+    text = (
+        "#define SAME(a, b) decltype(b) a = b\n__shared__ float s;\n__global__ void k(float* y) {\nint i = 0;\n"
+        + use
+        + " }"
+    )
+    with pytest.raises(CompileError, match=r"k\.cu\(5\): write the type of the __shared__ variable in place of"):
+        mg.kernel(text, "k")(mg.zeros(1, device="sim"), grid=1, block=1)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "struct s { float v; }; __device__ float g(float a) { s x{a}; return x.v; }",
+        "__device__ float s(int); __device__ float s(float a); __device__ float g(float a) { return s(a); }",
+    ],
+)
+def test_a_name_of_two_things_is_told(other):
+    text = "__shared__ float s;\nnamespace q { " + other + " }\n__global__ void k(float* y) { s = 1; y[0] = q::g(s); }"
+    with pytest.raises(
+        CompileError, match=r"k\.cu\(2\): error: the __shared__ variable s, k\.cu\(1\), .* another name"
+    ):
+        mg.kernel(text, "k")(mg.zeros(1, device="sim"), grid=1, block=1)
 
 
 def test_a_lambda_that_takes_one_of_two_variables_of_a_name_is_refused():

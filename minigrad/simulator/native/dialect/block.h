@@ -68,8 +68,8 @@ MINIGRAD_INLINE T& dynamic_shared(const char* name) {
 #define MINIGRAD_TWO_NAMES "a lambda takes two variables of one name; give the __shared__ one a name of its own"
 
 // Outside of functions a `__shared__` variable is an object of this type, which is never made: C++ looks the name up, and
-// `here` is the block's variable where it is one. slot: of a static one.
-template <class T, Slot* slot> struct Outer {};
+// `here` is the block's variable where it is one. slot: of a static one. It has no size, which would be another than T's.
+template <class T, Slot* slot> struct Outer;
 template <class Seen> struct Place {
     static_assert(sizeof(Seen) < 0, MINIGRAD_TWO_NAMES);
     static Seen& at(const char*);
@@ -84,6 +84,12 @@ template <class T, Slot* slot>
 MINIGRAD_INLINE T& here(Outer<T, slot>&, const char* name) { return Place<Outer<T, slot>>::at(name); }
 template <class T>
 MINIGRAD_INLINE constexpr T here(T&& other, const char*) { return static_cast<T&&>(other); }
+
+// What decltype says of a name that may be a reference into shared memory.
+template <class T> struct Declared { using type = T; };
+template <class T> struct Declared<T&> { using type = T; };
+template <class T, Slot* slot> struct Declared<Outer<T, slot>> { using type = T; };
+template <class T> using declared = typename Declared<T>::type;
 
 template <class A, class B> constexpr bool same = false;
 template <class A> constexpr bool same<A, A> = true;
