@@ -212,6 +212,9 @@ REFUSED = {
     'V v{x[i], 2}; printf("%f", v.get()); y[i] = v.a;': "printf is left out, and get may change something",
     'int n = 0; printf("%d", atomicAdd(&n, 1)); y[i] = x[n];': "printf is left out, and atomicAdd may change something",
     "int k = 0; assert(counted(x, k) > 0); y[i] = k * x[i];": "assert is left out, and counted may change something",
+    "y[i] = x[i] * sizeof(L);": "the bytes of L are not known here; write their number.",
+    "extern __shared__ char s[]; V* v = (V*)s; int* c = (int*)(v + 2); y[i] = c[i];": "a pointer to V is cast to int*; "
+    "cast that of s, with an offset in bytes.",
     "y[i] = k(x[i]);": "k takes arguments of other types",
     "y[i] = K[0] * x[i];": "N has several meanings in this file, and constants or types are made of it",
 }  # fmt: skip
@@ -228,6 +231,7 @@ AHEAD = (
     "struct C { double v; C() = default; __device__ C(const C& o) : v(2 * o.v) {}\n"
     "  __device__ C& operator=(const C& o) { v = 3 * o.v; return *this; } };\nstruct H { C c; };\n"
     "struct D { double v; __device__ ~D() { v = 0; } };\n__device__ double k(V v) { return v.a; }\n"
+    "struct __align__(16) L { float a; };\n"
     "#define N 2\nconst double K[1] = {N};\n#undef N\n#define N 3\n"
 )
 

@@ -13,6 +13,7 @@ from minigrad.adjoint.language.rewrite import SUFFIXES, ZERO, constant, count_up
 from minigrad.adjoint.language.values import VECTORS, Elements, Enum, Kind, Pointer, StructType
 
 LAID_OUT = re.compile(r"\b(alignas|__align__|__attribute__|virtual)\b")  # otherwise than members follow one another
+PACKED = re.compile(r"#\s*pragma\s+pack\b|\b_Pragma\b")
 
 
 def typed_macros(
@@ -149,7 +150,8 @@ def sizeof(parser: Any) -> Expr:
         while tokens.accept("*"):
             kind = "size_t"
         tokens.expect(")")
-    if (placed := _placed(kind)) is None:
+    packed = isinstance(kind, StructType) and PACKED.search(tokens.text)
+    if (placed := _placed(kind)) is None or packed:
         raise parser.error(place, f"the bytes of {kind} are not known here; write their number.")
     made: Expr = int_literal(_size(placed), "size_t")
     for extent in dims:
@@ -224,6 +226,9 @@ def shared_as(parser: Any, kind: Kind, pointer: Pointer, place: Place) -> Pointe
     known = whole in symbols.dynamic and whole in symbols.declared
     if not known or len(kinds) != 1 or "real" in {*kinds, pointer.type}:
         return pointer
+    if isinstance(pointer.type, StructType):
+        why = f"a pointer to {pointer.type} is cast to {own}*; cast that of {whole}, with an offset in bytes."
+        raise parser.error(place, why)
     declared = symbols.declared[whole]
     as_bits = isinstance(kind, StructType) or pointer.type in FLOATS_AS.get(own, ())
     untyped = declared.type in CHARS or (own != declared.type and not as_bits and pointer.offset == ZERO)
