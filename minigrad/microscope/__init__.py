@@ -99,12 +99,14 @@ def inspect(
     part of a dynamic shared array (`b = s + n`) for the next, as parts have no extent in the source; one that leaves a
     __device__ array by a pointer for the next of the same declaration, or where the array is static or const; an unset
     member of a shared struct that is copied whole and has other members set, and unset bytes of a shared array of bytes
-    that is read as another type; two calls of one function with a barrier,
-    in both branches of an if; different masks of the lanes of one shuffle, where no lane is left to wait for; a value
-    that a shuffle reads from a lane that is not in the mask, as it may remain unused, except where a float or double
-    that was computed from it is written to an array (`inactive-lane`). Of a thread's own variable that nobody has set,
-    only statements that read and change it are seen (s += x, s = f(s, x), s++, if (x > s) s = x), and of an array of
-    undefined memory (mg.empty) only elements of at least four bytes that are read and changed (y[i] += x, atomicAdd).
+    that is read as another type; two calls of one function with a barrier, in both branches of an if; different masks
+    of the lanes of one shuffle, where no lane is left to wait for; a value that a shuffle reads from a lane that is not
+    in the mask, as it may remain unused, except where a float or double that was computed from it by arithmetic is
+    written to an array (`inactive-lane`): fmaxf and fminf drop it, and halves are not seen. Of a thread's own variable
+    that nobody has set, only statements that read and change it are seen (s += x, s = f(s, x), s++, if (x > s) s = x),
+    and of an array of undefined memory (mg.empty) only elements of at least four bytes that are read and changed
+    (y[i] += x, atomicAdd). With g++, a wrong alignment by a constant number of bytes, as in *(float*)((char*)p + 1), is
+    not seen, and a struct that is returned by its name, `G g; return g;`, is copied, where nvcc makes it in place.
     With Clang, an index right behind its row is not seen where a whole struct is read or written there; and setting a
     bit-field reads it first: in undefined shared memory that is reported.
 

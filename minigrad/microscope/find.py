@@ -106,24 +106,32 @@ class Finder:
         source = self.at(finding.block, finding.other_thread)[1] if finding.other_thread < prod(self.block) else None
         kind, message = "returned-lane", advice.returned_lane(what, where[1], source)
         if finding.kind == ProblemKind.UNNAMED:
-            if not self._of_nobody:  # the value remains unused, as that of the upper half in a sum by halves
+            if not (made := self._made_of(finding.offset)):  # it remains unused, as that of a sum's upper half
                 return None
-            lane = finding.other_thread % WARP
-            kind, message = "inactive-lane", advice.inactive_lane(what, where[1], lane, self._of_nobody)
+            kind, message = "inactive-lane", advice.inactive_lane(what, where[1], finding.other_thread % WARP, made)
         return Problem(kind, message, *place, None, None, None, *where, count=finding.count)
 
-    @cached_property
-    def _of_nobody(self) -> str:
-        """An element that the kernel has set to NaN as a shuffle brings it from a lane that gave nothing, or to what a
-        sum or a product made of it; empty: there is none.
+    def _made_of(self, value: int) -> str:
+        """An element that the kernel has set to this NaN, which a shuffle brought from a lane that gave nothing, or to
+        what a sum or a product made of it; empty: there is none.
         """
-        for number, group in enumerate(self.groups):
-            for name, array in ((name, array.numpy()) for name, array in group if array.dtype.kind == "f"):
-                alike = np.isin(np.abs(array.ravel()).view(f"u{array.itemsize}"), _nobody(array.dtype))
-                written = _last_writes(number, array, self.seen)["epoch"] > 0
-                for element in np.flatnonzero(alike & written)[:1]:
-                    return f"{name}[{element}]"
+        for name, bits, elements in self._nans:
+            for element in elements[np.isin(bits, _as_floats(value, bits.itemsize))][:1]:
+                return f"{name}[{element}]"
         return ""
+
+    @cached_property
+    def _nans(self) -> list[tuple[str, np.ndarray, np.ndarray]]:
+        """By array: the bits of each NaN that the kernel has written, also to a member of a struct, and its element."""
+        found = []
+        for number, group in enumerate(self.groups):
+            for name, array in ((name, array.numpy()) for name, array in group if array.dtype.kind in "fV"):
+                sizes = (array.itemsize,) if array.dtype.kind == "f" else (4, 8)
+                for size in (each for each in sizes if each >= 4 and array.itemsize % each == 0):
+                    words = np.ascontiguousarray(array).reshape(-1).view(f"f{size}")
+                    at = np.flatnonzero(np.isnan(words) & (_last_writes(number, words, self.seen)["epoch"] > 0))
+                    found.append((name, np.abs(words[at]).view(f"u{size}"), at * size // array.itemsize))
+        return found
 
     def _race(self, me: Access, finding: Finding, at: str, variable: Variable | None, element: int | None) -> Problem:
         """A race of a read and a write is described from the reader's side, whichever came first."""
@@ -210,10 +218,10 @@ class Finder:
         return [Problem("nan", message, *place.fields, name, element, "write", *where, count=bad.size)]
 
 
-def _nobody(dtype: np.dtype) -> np.ndarray:
-    """The bits of NOBODY of warp.h in a dtype, also converted from another."""
-    each = [np.frombuffer(b"\xfe\x7f" * 4, kind)[:1].astype(dtype) for kind in ("f2", "f4", "f8")]
-    return np.concatenate(each).view(f"u{dtype.itemsize}")
+def _as_floats(value: int, size: int) -> np.ndarray:
+    """The bits of floats of that size that 8 bytes, or the lower 4, are, also converted from the other size."""
+    given = np.array([value], "<u8")
+    return np.concatenate([given.view(kind)[:1].astype(f"f{size}") for kind in ("<f4", "<f8")]).view(f"u{size}")
 
 
 def _last_writes(number: int, array: np.ndarray, seen: Observations) -> np.ndarray:

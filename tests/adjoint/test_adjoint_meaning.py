@@ -15,9 +15,12 @@ FORMS = {
     "a number has the type of what it is given to": kernel(
         "auto a = double{3}; auto b = float(); auto c = double{}; b += 1; c += x[i]; const V& r = V{n + 2, 2};\n"
         "y[i] = x[i] * (a / 2) * (b / 2) * c * ratio({3, 2}) * ratio(V{7, 2}) * r.x / r.y * (S{}.b / 2) * (S::k / 2)\n"
-        "* (C<7>::r / 2) * (unsigned{3} - 5 > 2 ? 2 : 3) * (A - 2 > 0 ? 2 : 5);",
+        "* (C<7>::r / 2) * (unsigned{3} - 5 > 2 ? 2 : 3) * (A - 2 > 0 ? 2 : 5)\n"
+        "* most<3>(x[i]) * U<unsigned, 3>::v;",
         "struct V { double x, y; }; struct S { double a = 5, b = a / 2; static constexpr double k = 1; };\n"
         "template <int N> struct C { static constexpr double r = N; }; enum E : unsigned { A = 1 };\n"
+        "template <unsigned N> __device__ double most(double v) { return v * (N - 5 > 2 ? 2 : 3); }\n"
+        "template <class T, T N, T M = N - 5> struct U { static constexpr int v = M > 2 ? 2 : 3; };\n"
         "constexpr int n = 5; __device__ double ratio(const V& v) { return v.x / v.y; }",
     ),
     "sizes, and numbers that wrap around": kernel(

@@ -115,6 +115,23 @@ def test_a_value_of_a_lane_that_is_not_in_the_mask_may_remain_unused(use):
     ]
 
 
+def test_a_value_of_a_lane_that_is_not_in_the_mask_is_of_its_shuffle():
+    """The sum by halves leaves such values unused; the other shuffle's is written, to a member of a struct."""
+    text = """struct P { float3 at; double m; };
+__global__ void k(const float* x, float* y, P* p) {
+    float v = x[threadIdx.x];
+    if (threadIdx.x < 4)
+        for (int o = 2; o; o /= 2) v += __shfl_down_sync(0xf, v, o);
+    if (threadIdx.x == 0) y[0] = v;
+    if (threadIdx.x < 16) p[threadIdx.x].MEMBER += __shfl_down_sync(0xffff, v, 16);  // wrong
+}"""
+    for member in ("at.y", "m"):
+        p = np.zeros(16, np.dtype([("at", "f4", 3), ("m", "f8")], align=True))
+        (problem,) = mg.inspect(text.replace("MEMBER", member), X, X * 0, p, grid=1, block=32).problems
+        assert (problem.kind, problem.line) == ("inactive-lane", line_of(text, "wrong"))
+        assert "p[0] was made of such a value" in problem.message
+
+
 def test_nan_of_the_input_is_of_no_lane():
     body = "float v = x[threadIdx.x];\nif (threadIdx.x < 4) v += __shfl_down_sync(0xf, v, 2);\nif (threadIdx.x < 2) y[threadIdx.x] = v;"
     assert mg.inspect(source(body), X * np.nan, X * 0, 0, grid=1, block=32).ok

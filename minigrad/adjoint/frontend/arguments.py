@@ -231,25 +231,22 @@ class ArgumentBinder(FileItems):
         """The arguments of a function's template, entered into the scope."""
         symbols, starts = parser.symbols, self._commas(item)
         types, scope = symbols.types[-1], symbols.scopes[-1]
-        for (is_type, name, _), given in zip(item.template, explicit, strict=False):
-            if is_type != isinstance(given, str | StructType):
+        for (number, name, _), given in zip(item.template, explicit, strict=False):
+            if bool(number) == isinstance(given, str | StructType):
                 raise parser.error(token.place, f"the argument {name} of the template {item.name} does not fit.")
-            (types if is_type else scope)[name] = given
+            (scope if number else types)[name] = given
         stops = [*(s - 1 for s in starts[1:]), self._close(item.params)]
         for start, stop, a in zip(starts, stops, arguments, strict=False):
             self.deduce(item, self.tokens.tokens[start:stop], a.type, types, scope)
-        for is_type, name, default in item.template:
-            if name in types or name in scope:
-                continue
-            if not default:
+        for number, name, default in item.template:
+            if not (default or name in types or name in scope):
                 raise parser.error(token.place, f"the argument {name} of the template {item.name} is not known here; "
                                    f"write {item.name}<...>.")  # fmt: skip
-            self.tokens.at = default
-            if is_type:
-                types[name] = parser.expect_type()
-            else:
-                scope[name] = parser.value(ast.PRECEDENCE["<"])
-        return tuple((types if is_type else scope)[name] for is_type, name, _ in item.template)
+            own = self.template_argument(
+                parser, (number, name, default), {}, (scope if number else types).get(name), token
+            )
+            (scope if number else types)[name] = own
+        return tuple((scope if number else types)[name] for number, name, _ in item.template)
 
     def bind(self, parser: Any, item: FunctionItem, arguments: list[Value], token: Token) -> None:
         symbols, starts = parser.symbols, self._commas(item)
@@ -288,9 +285,9 @@ class ArgumentBinder(FileItems):
         else:
             pairs = [(text, kind) for text in texts]
         for text, given in pairs:
-            for is_type, name, _ in item.template:
-                into = types if is_type else scope
-                if name == text and name not in into and is_type == isinstance(given, str | StructType):
+            for number, name, _ in item.template:
+                into = scope if number else types
+                if name == text and name not in into and bool(number) != isinstance(given, str | StructType):
                     into[name] = given
 
     def parameter(self, parser: Any, start: int) -> Bound:

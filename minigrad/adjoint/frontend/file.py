@@ -17,7 +17,6 @@ from minigrad.adjoint.language.ast import TYPES, Declare, Expr, Function, Place
 from minigrad.adjoint.language.dataflow import called, merge_copies, names_used
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream, cut, template_parameters
 from minigrad.adjoint.language.preprocessor import Find, tokenize
-from minigrad.adjoint.language.rewrite import folded
 from minigrad.adjoint.language.values import VECTORS, Elements, Enum, FunctionItem, StructTemplate, StructType
 
 QUALIFIERS = (
@@ -337,7 +336,7 @@ class FileParser:
         parser.symbols.types.append({})
         self.functions.space = item.space
         for own, kind, value in template:
-            self.bind(own, kind, value)
+            self.bind(item, own, kind, value)
         tokens.at = item.params
         made = parser.function(tokens.tokens[item.start].place, name, "void")
         assert made is not None
@@ -378,7 +377,7 @@ class FileParser:
             tokens.at = at + 1
             self.statements.function(found[at].place, name, "void")
 
-    def bind(self, name: str, kind: str, value: str) -> None:
+    def bind(self, item: FunctionItem, name: str, kind: str, value: str) -> None:
         """A template's parameter, with its argument, whose tokens join those of the file."""
         tokens, parser, start = self.tokens, self.statements, len(self.tokens.text) + 1
         tokens.text += f"\n{value}"
@@ -393,4 +392,6 @@ class FileParser:
             self.symbols.types[-1][name] = parser.expect_type()
         else:
             name = name.strip("(*&").partition(")")[0].strip()  # of `double (*F)(double)`
-            self.symbols.scopes[-1][name] = folded(parser.expression()) if value[:1].isdigit() else parser.full()
+            given = parser.expression() if value[:1].isdigit() else parser.full()
+            own = next((p for p in item.template if p[1] == name), (0, name, 0))
+            self.symbols.scopes[-1][name] = self.functions.template_argument(parser, own, {}, given, tokens.next)

@@ -16,6 +16,7 @@ from minigrad.adjoint.language.values import (
     StructTemplate,
     StructType,
     Value,
+    alike,
     is_expression,
 )
 
@@ -98,10 +99,9 @@ class FileItems:
         if template is None:
             raise parser.error(token.place, f"no {name} of this file takes these arguments.")
         if not found:
-            for n, (is_type, own, default) in enumerate(template.parameters):
-                if n >= len(given):
-                    given.append(self.default(parser, bound, is_type, own, default, token))
-                bound[own] = given[n]
+            for n, parameter in enumerate(template.parameters):
+                found = self.template_argument(parser, parameter, bound, given[n] if n < len(given) else None, token)
+                bound[parameter[1]], given[n : n + 1] = found, [found]
         key = f"{name}<{', '.join(map(_shown, given))}>"
         if key not in self.structs:
             types = {own: v for own, v in bound.items() if isinstance(v, str | StructType)}
@@ -111,18 +111,21 @@ class FileItems:
             self.define(made, template.brace, bool(template.arguments))
         return self.structs[key]
 
-    def default(self, parser: Any, bound: dict, is_type: bool, own: str, at: int, token: Token) -> Any:
-        """The default of a template's parameter."""
-        if not at:
+    def template_argument(self, parser: Any, parameter: tuple, bound: dict, given: Any, token: Token) -> Any:
+        """The argument that is given or the default, of the parameter's own type. bound: the parameters ahead of it."""
+        number, own, default = parameter
+        if given is None and not default:
             raise parser.error(token.place, f"the argument {own} of this template is missing.")
         parser.symbols.types.append({n: v for n, v in bound.items() if isinstance(v, str | StructType)})
         parser.symbols.scopes.append({n: v for n, v in bound.items() if not isinstance(v, str | StructType)})
-        before, self.tokens.at = self.tokens.at, at
-        found = parser.expect_type() if is_type else parser.value(ast.PRECEDENCE["<"])
+        before, self.tokens.at = self.tokens.at, default
+        if given is None:
+            given = parser.value(ast.PRECEDENCE["<"]) if number else parser.expect_type()
+        kind = parser.type_length(number)[0] if number else None
         self.tokens.at = before
         parser.symbols.types.pop()
         parser.symbols.scopes.pop()
-        return found
+        return folded(typed(given, kind)) if isinstance(kind, str) and is_expression(given) else given
 
     def specialized(self, parser: Any, template: StructTemplate, given: list) -> dict[str, Any] | None:
         """The parameters of a specialization by name; None where the arguments do not fit it."""
@@ -140,7 +143,7 @@ class FileItems:
                 elif isinstance(value, str | StructType):
                     if (kind := parser.accept_type()) is not value and kind != value:
                         return None
-                elif parser.value(ast.PRECEDENCE["<"]) != value:
+                elif not alike((parser.value(ast.PRECEDENCE["<"]),), (value,)):
                     return None
                 self.tokens.accept(",")
             return bound if self.tokens.next.text == ">" else None
@@ -243,8 +246,8 @@ class FileItems:
                 if special or not given or words[1::2] != [name for _, name, _ in given]:
                     why = f"{made.short}::{item.name} is not for all arguments of the template; write it in the struct."
                     raise self.tokens.error(self.tokens.tokens[item.start].place, why)
-            for (is_type, name, _), value in zip(given, made.arguments, strict=False):
-                known: dict = made.types if is_type else made.values
+            for (number, name, _), value in zip(given, made.arguments, strict=False):
+                known: dict = made.values if number else made.types
                 if known.setdefault(name, value) != value:
                     self.twice(name, self.tokens.tokens[item.start].place)
             template = [] if len(item.templates) < 1 + bool(given) else item.templates[-1]
@@ -292,7 +295,7 @@ class FileItems:
 
     def function_item(self, start: int, owner: StructType | None = None) -> FunctionItem | None:
         """The function whose definition begins at a token; None where another item does."""
-        found, n, templates = self.tokens.tokens, start, list[list[tuple[bool, str, int]]]()
+        found, n, templates = self.tokens.tokens, start, list[list[tuple[int, str, int]]]()
         while found[n].text == "template":
             parameters, n = template_parameters(found, n + 1)
             templates.append(parameters)

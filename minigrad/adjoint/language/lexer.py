@@ -232,9 +232,12 @@ def _not_decimal(line: str, number: str) -> str:
     return f"{number} is octal in C++; write it in decimal, without the 0 in front." if octal else ""
 
 
-def template_parameters(found: list[Token], n: int) -> tuple[list[tuple[bool, str, int]], int]:
-    """`<typename T, int N = 4>`: its parameters, and the token behind it."""
-    made, depth = list[tuple[bool, str, int]](), 1
+def template_parameters(found: list[Token], n: int) -> tuple[list[tuple[int, str, int]], int]:
+    """`<typename T, int N = 4>`: its parameters, and the token behind it.
+
+    Of each the token of its type, 0 where it is a type itself; its name; the token of its default, 0 where it has none.
+    """
+    made, depth, start = list[tuple[int, str, int]](), 1, 0
     n += 1
     words: list[Token] = []
     default = 0
@@ -244,13 +247,15 @@ def template_parameters(found: list[Token], n: int) -> tuple[list[tuple[bool, st
         if depth <= 0 or (text == "," and depth == 1):
             if words:
                 pointed = [b for a, b in pairwise(words) if a.text in ("*", "&") and b.kind == "name"]  # double (*F)()
-                made.append((words[0].text in ("typename", "class"), (pointed or words)[-1].text, default))
+                is_type = words[0].text in ("typename", "class")
+                made.append((0 if is_type else start, (pointed or words)[-1].text, default))
             words, default = [], 0
             if depth <= 0:
                 return made, n + 1
         elif text == "=" and depth == 1:
             default = n + 1
         elif not default:
+            start = start if words else n
             words.append(found[n])
         n += 1
     return made, n

@@ -163,6 +163,8 @@ def fits(value: int, kind: str) -> bool:
 
 
 def int_literal(value: int, kind: str = "int") -> Expr:
+    if kind == "bool":
+        return ast.Number("true" if value else "false", kind)
     made = ast.Number(f"{abs(value)}{SUFFIXES.get(kind, '')}", kind)
     return made if value >= 0 else ast.Unary("-", made, kind)
 

@@ -245,15 +245,13 @@ class FunctionItem:
     start: int
     params: int
     body: int
-    template: list[tuple[bool, str, int]] = field(
-        default_factory=list
-    )  # a type or a number, name, default's token or 0
+    template: list[tuple[int, str, int]] = field(default_factory=list)  # as lexer.template_parameters has them
     owner: StructType | None = None
     kernel: bool = False
     scopes: tuple[list, list] | None = None  # of a lambda: the variables and types known where it stands
     returns: int = 0  # of a lambda: the token of its type, if it has one; of a conversion: that of its type
     counts: int = 0  # of its parameters
-    templates: list[list[tuple[bool, str, int]]] = field(default_factory=list)  # those of its struct, and its own
+    templates: list[list[tuple[int, str, int]]] = field(default_factory=list)  # those of its struct, and its own
     special: int = 0  # of `template <> double f<double>(`: the token of the <
     within: str = ""  # of a method with a body outside: its struct
     arguments: int = 0  # and the < behind that name
@@ -270,7 +268,7 @@ class StructTemplate:
     arguments: the token of the < behind its name where it is a specialization, else 0.
     """
 
-    parameters: list[tuple[bool, str, int]]
+    parameters: list[tuple[int, str, int]]
     brace: int
     text: str
     arguments: int = 0

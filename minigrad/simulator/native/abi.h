@@ -17,6 +17,9 @@ struct dim3 {
 
 namespace minigrad {
 
+// Read from an absent lane: NaN in every floating type, and not that of fresh memory.
+constexpr uint64_t NOBODY = 0x7ffe7ffe7ffe7ffe;
+
 // A place in a kernel's text where threads wait.
 struct Site {
     const char* what;

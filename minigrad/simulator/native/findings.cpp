@@ -37,16 +37,19 @@ static Finding* find(ProblemKind kind, Access access, int variable, uint32_t pc,
     return finding;
 }
 
-// The same for a place where threads wait, with the call's own file and line.
-static Finding* find_call(ProblemKind kind, const Site& site, unsigned thread) {
+// The same for a place where threads wait, with the call's own file and line. either: set to the known one, too.
+static Finding* find_call(ProblemKind kind, const Site& site, unsigned thread, Finding** either = nullptr) {
     for (unsigned i = 0; i < watch.found; ++i) {
         Finding& known = watch.findings[i];
-        if (known.kind == kind && known.line == site.line && !strcmp(known.file, site.file))
+        if (known.kind == kind && known.line == site.line && !strcmp(known.file, site.file)) {
+            if (either) *either = &known;
             return ++known.count, nullptr;
+        }
     }
     Finding* finding = add_finding(kind, thread);
     if (!finding) return nullptr;
     finding->file = site.file, finding->line = site.line, finding->type = site.what;
+    if (either) *either = finding;
     return finding;
 }
 
@@ -65,14 +68,18 @@ void watch_missed_barrier(Worker& worker) {
     }
 }
 
-// The lane reads from one that its mask names and that is no more, or from one that is not in its mask.
-void watch_shuffle(Worker& worker, const Warp& warp, unsigned lanes) {
+// The lane reads from one that its mask names and that is no more, or from one that is not in its mask: then it gets
+// NaN as of an absent lane, with the number of the finding, so that the result shows which shuffle it came from.
+void watch_shuffle(Worker& worker, Warp& warp, unsigned lanes) {
     unsigned base = (&warp - worker.warps) * WARP;
     for (unsigned i = 0; i < WARP; ++i) {
         unsigned from = warp.argument[i];
         if (!(lanes >> i & 1) || lanes >> from & 1) continue;
-        Finding* finding = find_call(warp.mask[i] >> from & 1 ? RETURNED : UNNAMED, *warp.lane[i]->site, base + i);
+        bool named = warp.mask[i] >> from & 1;
+        Finding *either = nullptr, *finding = find_call(named ? RETURNED : UNNAMED, *warp.lane[i]->site, base + i, &either);
         if (finding) finding->other_thread = base + from, finding->other_block = finding->block;
+        if (named || !either) continue;
+        either->offset = warp.value[i] = NOBODY ^ (either - watch.findings) % 32 * 0x0000000200000002;
     }
 }
 

@@ -73,7 +73,7 @@ struct Finding {
     uint32_t other_access, other_pc, other_block, other_thread;
     int32_t line, column;
     int64_t offset;    // in bytes from the variable's start, or the address; of INDEX the index; of MISSED, SKIPPED the
-                       // threads; of UNLIKE a GPU's result
+                       // threads; of UNLIKE a GPU's result; of UNNAMED the value
     const char* file;  // of INDEX and of all from MISSED on, with line and column; the other kinds have a pc
     const char* type;  // of INDEX: of the array, as 'float [8]'; of UNSET the name; of UNLIKE the type; else the call
     uint32_t differs;  // of a RACE of two writes: some wrote another value; of UNLIKE: it is a shift
@@ -195,7 +195,7 @@ void watch_block(Worker& worker);
 void watch_turn(Worker& worker);
 void watch_barrier();
 void watch_missed_barrier(Worker& worker);
-void watch_shuffle(Worker& worker, const Warp& warp, unsigned lanes);
+void watch_shuffle(Worker& worker, Warp& warp, unsigned lanes);
 void end_doubts();
 void watch_warp(unsigned warp, unsigned lanes, const char* what);
 AtomicCell* make_atomics(Variable& variable);

@@ -23,8 +23,8 @@ static bool complete(Worker& worker, Warp& warp, unsigned mask) {
         if (warp.finish[i] != warp.finish[first])
             disagree(warp, mask, first, i);
     }
-    if (watch.on && !strncmp(warp.lane[first]->site->what, "__shfl", 6)) watch_shuffle(worker, warp, lanes);
     warp.finish[first](warp.value, warp.argument, lanes);
+    if (watch.on && !strncmp(warp.lane[first]->site->what, "__shfl", 6)) watch_shuffle(worker, warp, lanes);
     warp.waiting &= ~lanes;
     note_progress(worker);
     if (watch.on) watch_warp(&warp - worker.warps, lanes, warp.lane[first]->site->what);

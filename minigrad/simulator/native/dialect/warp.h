@@ -4,9 +4,6 @@
 
 namespace minigrad {
 
-// Read from an absent lane: NaN in every floating type, and not that of fresh memory.
-constexpr uint64_t NOBODY = 0x7ffe7ffe7ffe7ffe;
-
 MINIGRAD_INLINE uint64_t exchange(unsigned mask, uint64_t value, unsigned argument, Finish* finish, const char* name,
                                   const char* file, int line) {
     WarpOperand operand = {mask, argument, value, finish};
