@@ -17,6 +17,8 @@ RIGHT = {
     "extents of the launch": f"{RAW}double* s = (double*)raw; int* n = (int*)(s + blockDim.x);\n"
     f"double* u = reinterpret_cast<double*>(n + blockDim.x); u[i] = x[i];{USE} y[i] *= u[7 - i];",
     "memory declared as numbers": f"{SHARED}int* n = (int*)&s[64];{USE}",
+    "pairs ahead of whole numbers": f"{RAW}double2* v = (double2*)raw; int* n = (int*)(v + blockDim.x); n[i] = 7 - i;\n"
+    "v[i] = make_double2(x[i], x[0]); __syncthreads(); y[i] = v[n[i]].x * v[i].y * v[i].x;",
     "a function": f"{RAW}put((double*)raw, (int*)(raw + 256), i, x[i]); __syncthreads();\n"
     "y[i] = ((double*)raw)[7 - i] * ((int*)(raw + 256))[i];",
     "three types": f"{RAW}double* s = (double*)raw; unsigned char* c = (unsigned char*)(s + 8);\n"

@@ -87,6 +87,8 @@ class StructParser(TypeParser):
             if stars == 1 and (pointer.array is None or pointer.type == kind or str(pointer.type) == str(kind)):
                 return pointer
             if stars == 1 and pointer.array:
+                if isinstance(seen := pointer.array, VectorView):  # back to the numbers
+                    pointer = seen.base.moved(times(ast.Number(str(seen.count), "int"), pointer.offset))  # type: ignore
                 pointer = shared_as(self, kind, pointer, place)
                 if isinstance(kind, str) and pointer.type == kind:
                     return pointer
@@ -107,11 +109,10 @@ class StructParser(TypeParser):
     def viewed(self, kind: StructType, pointer: Pointer, place: Place) -> Pointer:
         """`reinterpret_cast<float4*>(x)`: elements of x, several at a time."""
         array = pointer.array
-        kinds = {m.type for m in kind.members}
-        count = len(kind.members)
-        if kinds != {pointer.type} and kind.name in VECTORS:
-            count = count * BYTES.get(str(kind.members[0].type), 0) // BYTES.get(str(pointer.type), 5)
-        elif kinds != {pointer.type}:
+        same = {m.type for m in kind.members} == {pointer.type}
+        if not same and kind.name in VECTORS:
+            count = len(kind.members) * BYTES.get(str(kind.members[0].type), 0) // BYTES.get(str(pointer.type), 5)
+        elif not same:
             count = 0
         else:
             count = prod(map(element_count, kind.members)) and sum(map(element_count, kind.members))
@@ -286,7 +287,6 @@ class VectorView(Elements):
         object.__setattr__(self, "count", count)
 
     def at(self, index: Expr, place: Place) -> Value:
-
         base, kind, count = self.base, self.type, self.count  # type: ignore[attr-defined]
         first = plus(base.offset, times(ast.Number(str(count), "int"), index))
         if any(m.dims for m in kind.members):  # type: ignore[union-attr]
