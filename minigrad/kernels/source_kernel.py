@@ -35,7 +35,8 @@ class SourceKernel(Kernel):
     def constant(self, name: str, value: Any) -> None:
         """Set a __constant__ or __device__ variable for the launches that follow: an array of its size, or a number.
 
-        It is this kernel's own value: another kernel of the file has another copy. Raises ValueError.
+        It is this kernel's own: another kernel of the file has another copy, also of what a kernel writes into one.
+        Raises ValueError.
         """
         require(f"mg.kernel {self.name}: constant", name, str, "a variable's name")
         words = "|".join(self.source.standing_for({"__constant__", "__device__"}))

@@ -203,7 +203,6 @@ def test_a_type_that_is_not_known_is_refused(use):
 @pytest.mark.parametrize(
     "other",
     [
-        "struct s { float v; }; __device__ float g(float a) { s x{a}; return x.v; }",
         "__device__ float s(int); __device__ float s(float a); __device__ float g(float a) { return s(a); }",
     ],
 )
