@@ -33,7 +33,10 @@ _NO_EXTENT = re.compile(r"\[\s*\]")
 _STRUCT = re.compile(r"(?:struct|class|union)\b")
 _NESTED = r"\((?:[^()]|\([^()]*\))*\)"
 # Up to its body; one that captures by reference sees the variables themselves.
-_LAMBDA = re.compile(rf"\[(?!\s*&\s*[],])[^][]*\]\s*(?:{_NESTED})?\s*(?:(?:mutable|__\w+__)\s*)*(?:->[\w\s:*&<>]+)?\{{")
+_SAID = r"(?:(?:mutable|noexcept|constexpr|__\w+__)\s*)*"
+_LAMBDA = re.compile(
+    rf"\[(?!\s*&\s*[],])[^][]*\]\s*(?:<[^;{{}}]*?>\s*)?{_SAID}(?:{_NESTED})?\s*{_SAID}(?:->[\w\s:*&<>]+)?\{{"
+)
 _USINGS = re.compile(r"(?:\s*using\s[\w\s:]+;)*")  # `using namespace a;`, `using a::s;`
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\([^)\n]*\))?[ \t]+((?:\\\n|[^\n])*)", re.M)
 _BRACKET = r"\s*\("
@@ -114,7 +117,13 @@ def in_functions(source: Source, code: str, scopes: list[Scope], inner: list[Sco
                 for name, place in ({n: outer[n] for n in used} | own).items()
                 if _declared(around, name) <= last_set.get(name, 0) and not _uses(found[0], {name})
             }
-            words = [f"{place} " for n, place in places.items() if _uses(code[first:last], source.standing_for({n}))]
+            named = [n for n in [*used, *own] if _uses(code[first:last], source.standing_for({n}))]
+            words = [f"{places[n]} " for n in named if n in places]
+            if re.match(
+                r"\[\s*=", found[0]
+            ):  # what looks like a declaration of the name must be one: a copy is no reference
+                ours = [n for n in named if n not in places and not _uses(found[0], {n})]
+                words += [f"static_assert(!minigrad::is_reference<decltype({n})>, MINIGRAD_TWO_NAMES); " for n in ours]
             edits += _around(first, last, words)
     return edits
 
@@ -133,12 +142,16 @@ def _open(code: str) -> str:
     return code
 
 
+_NO_TYPES = "return|goto|else|case|delete|throw|new|using|typedef|if|while|for|switch|do|and|or|not|sizeof"
+_CONDITION = re.compile(r"\b(?:if|while|switch)\s*\((?:[^(){};=]|[=!<>]=|\([^()]*\))*\)")  # that declares nothing
+
+
 def _declared(code: str, name: str) -> int:
     """The offset behind the last declaration of a name in open scopes; 0: there is none."""
-    kinds = (
-        r"(?!(?:return|goto|else|case|delete|throw|new|using|typedef)\b)(?:[A-Za-z_][\w:]*(?:\s*<[^;{}()]*>)?[\s*&]+)+"
-    )
-    found = re.finditer(rf"(?:^|[;{{}}(<,:])\s*{kinds}(?:[^;{{}}()]*,[\s*&]*)?{name}(?=\s*(?:[=;,[({{:)>]|$))", code)
+    code = _CONDITION.sub(lambda found: " " * len(found[0]), code)
+    kinds = rf"(?!(?:{_NO_TYPES})\b)(?:[A-Za-z_][\w:]*(?:\s*<[^;{{}}()]*>)?[\s*&]+)+"
+    begin = r"(?:^|[;{}(,:]|\btemplate\s*<)"
+    found = re.finditer(rf"{begin}\s*{kinds}(?:[^;{{}}()]*,[\s*&]*)?{name}(?=\s*(?:[=;,[({{:)>]|$))", code)
     return max((each.end() for each in found), default=0)
 
 

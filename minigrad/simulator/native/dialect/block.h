@@ -93,6 +93,8 @@ template <class T> using declared = typename Declared<T>::type;
 
 template <class A, class B> constexpr bool same = false;
 template <class A> constexpr bool same<A, A> = true;
+template <class A> constexpr bool is_reference = false;
+template <class A> constexpr bool is_reference<A&> = true;
 // The offset of parameter number `which` in CUDA's parameter buffer: the next multiple of its alignment.
 template <class... P>
 constexpr size_t parameter_offset(size_t which) {
