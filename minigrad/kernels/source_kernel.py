@@ -40,14 +40,20 @@ class SourceKernel(Kernel):
         """
         require(f"mg.kernel {self.name}: constant", name, str, "a variable's name")
         words = "|".join(self.source.standing_for({"__constant__", "__device__"}))
-        declared = re.search(rf"\b(?:{words})\b([^;]*?)\b{re.escape(name)}\b", "\n".join(self.source.texts))
+        ahead = rf"((?:\b(?:const|constexpr|static)\s+)*\b(?:{words})\b(?:[^;(){{}}]|\([^(){{}}]*\)|=\s*{{[^;]*?}})*?)"
+        declared = re.search(rf"{ahead}\b{re.escape(name)}\b(?!\s*[()])", "\n".join(self.source.texts))
         if not declared:
             raise ValueError(f"{self.source.name} has no __constant__ or __device__ variable {name}.")
         host = np.array(value.numpy() if hasattr(value, "numpy") else value)
-        first = [word for word in declared[1].partition(",")[0].split() if word not in ("static", "const", "volatile")]
+        said = re.sub(rf"\b(?:{words})\b|\([^()]*\)", " ", re.split(r"[=,\[]", declared[1])[0]).split()
+        if {"const", "constexpr"} & {*said} and "*" not in declared[1]:
+            raise ValueError(f"{name} is const: it keeps the value that the text gives it.")
+        if host.dtype.hasobject:
+            raise ValueError(f"{name} takes a number, an array, or for a struct a record of NumPy; got {short(value)}.")
+        first = [word for word in said if word not in ("static", "volatile", "__align__", "alignas")]
         kind = " ".join(first[:-1] if "," in declared[1] else first)
         dtype = ELEMENTS.get(plain(self.source.aliases.get(kind, kind)), (None, 1))[0]
-        if dtype is not None and host.dtype in map(np.dtype, (bool, int, float)):  # as Python's own numbers are
+        if dtype is not None and host.dtype != dtype and host.dtype.kind in "biuf":
             with np.errstate(all="ignore"):
                 same = dtype.kind == "f" or (host.astype(dtype) == host).all()
             if not same:

@@ -57,7 +57,7 @@ def test_the_microscope_sees_them():
     ("name", "value", "message"),
     [
         ("tables", 1, r"look\.cu has no __constant__ or __device__ variable tables\."),
-        ("table", [1.0, 2.0], r"table has 16 bytes; 2 of float64 are 16|table has 16 bytes"),
+        ("table", [1.0, 2.0], r"table has 16 bytes; 3 of float32 are 12"),
         ("table", np.zeros(5, np.float32), r"table has 16 bytes; 5 of float32 are 20\. Give its own dtype\."),
     ],
 )
@@ -71,15 +71,22 @@ def test_a_value_that_does_not_fit_is_rejected(name, value, message):
 
 
 def test_a_number_becomes_the_type_of_its_variable(kernel_device):
-    text = "typedef double wide_t;\n__constant__ float a, b;\n__device__ wide_t c;\n__constant__ short d[2];\n"
+    text = (
+        "__device__ float f(float a) { return a; }\ntypedef double wide_t;\n__constant__ float e = 1, a, b;\n"
+        "__device__ wide_t c;\n__constant__ short d[2];\n__constant__ const int fixed = 3;\n"
+    )
     k = mg.kernel(text + "__global__ void k(double* y) { y[0] = 1000 * a + 100 * b + 10 * c + d[1]; }", "k")
     y = mg.zeros(1, device=kernel_device, dtype="float64")
-    for name, value in {"a": 3, "b": True, "c": 2, "d": [0, 7]}.items():
+    for name, value in {"a": np.int32(3), "b": True, "c": 2, "d": [0, 7]}.items():
         k.constant(name, value)
     k(y, grid=1, block=1)
     assert y.item() == 3127
     with pytest.raises(ValueError, match=r"d is short; list \[0, 70000\] does not fit"):
         k.constant("d", [0, 70000])
+    with pytest.raises(ValueError, match="fixed is const: it keeps the value that the text gives it"):
+        k.constant("fixed", 4)
+    with pytest.raises(ValueError, match="a takes a number, an array, or for a struct a record of NumPy; got dict"):
+        k.constant("a", {"x": 1})
 
 
 def test_kernels_of_one_text_have_values_of_their_own(kernel_device):
