@@ -213,8 +213,8 @@ REFUSED = {
     'int n = 0; printf("%d", atomicAdd(&n, 1)); y[i] = x[n];': "printf is left out, and atomicAdd may change something",
     "int k = 0; assert(counted(x, k) > 0); y[i] = k * x[i];": "assert is left out, and counted may change something",
     "y[i] = x[i] * sizeof(L);": "the bytes of L are not known here; write their number.",
-    "extern __shared__ char s[]; V* v = (V*)s; int* c = (int*)(v + 2); y[i] = c[i];": "a pointer to V is cast to int*; "
-    "cast that of s, with an offset in bytes.",
+    "extern __shared__ char s[]; V* v = (V*)s; int* c = (int*)(v + 2); y[i] = c[i];": "s is read as int, "
+    "and nothing is stored in it as int; convert the numbers, as by __float_as_int.",
     "y[i] = k(x[i]);": "k takes arguments of other types",
     "y[i] = K[0] * x[i];": "N has several meanings in this file, and constants or types are made of it",
 }  # fmt: skip
