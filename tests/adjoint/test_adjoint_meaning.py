@@ -212,6 +212,8 @@ REFUSED = {
     'V v{x[i], 2}; printf("%f", v.get()); y[i] = v.a;': "printf is left out, and get may change something",
     'int n = 0; printf("%d", atomicAdd(&n, 1)); y[i] = x[n];': "printf is left out, and atomicAdd may change something",
     "int k = 0; assert(counted(x, k) > 0); y[i] = k * x[i];": "assert is left out, and counted may change something",
+    "double u = 1, v = 2; double& r = i % 2 ? next(u) : v; r = x[i]; y[i] = u * v;": "this is one of two places, of "
+    "which one has statements; write a branch for each.",
     "y[i] = x[i] * sizeof(L);": "the bytes of L are not known here; write their number.",
     "extern __shared__ char s[]; V* v = (V*)s; int* c = (int*)(v + 2); y[i] = c[i];": "s is read as int, "
     "and nothing is stored in it as int; convert the numbers, as by __float_as_int.",
@@ -219,6 +221,7 @@ REFUSED = {
     "y[i] = K[0] * x[i];": "N has several meanings in this file, and constants or types are made of it",
 }  # fmt: skip
 AHEAD = (
+    "__device__ double& next(double& v) { v *= 2; return v; }\n"
     "__device__ double twice(double& v) { v *= 2; return v; }\n"
     "__device__ int counted(const double* p, int& k) { return ++k; }\n"
     "__device__ void turn(const double*& p, const double* q, int i) { if (i % 2) { p = q; } }\n"

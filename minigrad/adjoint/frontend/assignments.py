@@ -285,6 +285,8 @@ class AssignmentParser(DeclarationParser):
             for side in (target.yes, target.no):
                 self.check_writable(side)  # type: ignore[arg-type]
             return
+        if isinstance(target, ast.Name):
+            self.as_place(target, target.place)
         name = target_name(target)
         declared = self.symbols.declared.get(name)
         if declared is not None:

@@ -208,7 +208,7 @@ class DeclarationParser(ExpressionParser):
 
         match value:
             case ast.Name():
-                return replace(value, temporary=False)
+                return self.as_place(value, place)
             case ast.Index():
                 return replace(value, indices=tuple(keep(i, "_index") for i in value.indices))
             case ast.Ternary() if is_target(value):

@@ -138,6 +138,8 @@ class ExpressionParser(CallParser):
         if isinstance(yes, Struct) and isinstance(no, Struct) and yes.type is no.type:
             if needed or also:
                 result = self.copy("chosen", yes.type, None, place)
+                if is_target(yes) and is_target(no):
+                    self.symbols.chosen |= {e.name for e in leaves(result) if isinstance(e, ast.Name)}
                 needed = [*needed, *self.stores(result, yes, place)]
                 also = [*also, *self.stores(result, no, place)]
                 self.symbols.pending.append(ast.If(condition, needed, also, place))
@@ -162,10 +164,18 @@ class ExpressionParser(CallParser):
         if not needed and not also:
             return ast.Ternary(condition, first, second, kind)
         chosen = self.symbols.fresh("chosen", kind, ZERO, place)
+        if is_target(first) and is_target(second):
+            self.symbols.chosen.add(chosen.name)
         needed = [*needed, ast.Assign(chosen, "=", first, place)]
         also = [*also, ast.Assign(chosen, "=", second, place)]
         self.symbols.pending.append(ast.If(condition, needed, also, place))
         return chosen
+
+    def as_place(self, value: ast.Name, place: Place) -> ast.Name:
+        """The variable, where it is one in C++, too: to be written, or to be referred to."""
+        if value.name in self.symbols.chosen:
+            raise self.error(place, "this is one of two places, of which one has statements; write a branch for each.")
+        return replace(value, temporary=False)
 
     def unary(self) -> Value:
         """An operand, with its signs and negations."""

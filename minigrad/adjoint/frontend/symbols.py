@@ -50,7 +50,7 @@ class SymbolTable:
         self.in_header, self.counters = False, set[str]()  # in the start of a loop; the names declared there
         self.joined: set[str] = set()  # those of blocks on their own, whose statements join those around them
         self.bare = 0  # such blocks around the cursor
-        self.choices = 0  # branches and loops around it
+        self.choices, self.chosen = 0, set[str]()  # branches and loops around it; values of one of two places
         self.parameters: dict[str, ast.Parameter] = {}  # of the function being parsed
         self.function = ""  # the name of the function being parsed
         self.pending: list[Stmt] = []  # statements that an expression needs ahead of its own statement
