@@ -33,6 +33,7 @@ _C_HEADER = re.compile(
 )
 _SIGHT = re.compile(r"\S")
 _WORD = re.compile(r"[A-Za-z_]\w*")
+NO_TYPE = "return|goto|else|case|typedef|using|delete|throw|new"  # words that begin no declaration of a variable
 _NOT_HOST = re.compile(
     r"(?:(?:typedef|using|namespace|struct|class|union|enum|static_assert|asm|template)\b|extern\s*[\"t])"
 )

@@ -203,21 +203,23 @@ def unlike(value: float, kind: str, gpu: int, is_shift: bool) -> str:
     )
 
 
+def _threads_have(count: int) -> str:
+    return f"{count} threads have" if count > 1 else "1 thread has"
+
+
 def missed_barrier(call: str, count: int, thread: Dim3) -> str:
-    threads = f"{count} threads have" if count > 1 else "1 thread has"
     return (
-        f"{threads} returned without reaching {call}; the first is {thread}. A barrier does not wait for threads that "
-        "have returned; but they load nothing for the others. If they should, let no thread return before it: what it "
-        "must not touch goes into a guard, as in if (i < n)."
+        f"{_threads_have(count)} returned without reaching {call}; the first is {thread}. A barrier does not wait for "
+        "threads that have returned; but they load nothing for the others. If they should, let no thread return before "
+        "it: what it must not touch goes into a guard, as in if (i < n)."
     )
 
 
 def skipped_barrier(call: str, count: int, thread: Dim3) -> str:
-    threads = f"{count} threads have" if count > 1 else "1 thread has"
     return (
-        f"{threads} gone around {call} to the end of the kernel; the first is {thread}. A barrier that some threads of "
-        "the block reach, and others skip, is undefined. Move it out of the condition or the loop, so that all threads "
-        "reach it equally often; those with nothing more to do may also return before it."
+        f"{_threads_have(count)} gone around {call} to the end of the kernel; the first is {thread}. A barrier that "
+        "some threads of the block reach, and others skip, is undefined. Move it out of the condition or the loop, so "
+        "that all threads reach it equally often; those with nothing more to do may also return before it."
     )
 
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from minigrad.errors import CompileError
 from minigrad.scan import (
+    NO_TYPE,
     Edit,
     apply,
     bare,
@@ -142,14 +143,15 @@ def _open(code: str) -> str:
     return code
 
 
-_NO_TYPES = "return|goto|else|case|delete|throw|new|using|typedef|if|while|for|switch|do|and|or|not|sizeof"
 _CONDITION = re.compile(r"\b(?:if|while|switch)\s*\((?:[^(){};=]|[=!<>]=|\([^()]*\))*\)")  # that declares nothing
 
 
 def _declared(code: str, name: str) -> int:
     """The offset behind the last declaration of a name in open scopes; 0: there is none."""
     code = _CONDITION.sub(lambda found: " " * len(found[0]), code)
-    kinds = rf"(?!(?:{_NO_TYPES})\b)(?:[A-Za-z_][\w:]*(?:\s*<[^;{{}}()]*>)?[\s*&]+)+"
+    kinds = (
+        rf"(?!(?:{NO_TYPE}|if|while|for|switch|do|and|or|not|sizeof)\b)(?:[A-Za-z_][\w:]*(?:\s*<[^;{{}}()]*>)?[\s*&]+)+"
+    )
     begin = r"(?:^|[;{}(,:]|\btemplate\s*<)"
     found = re.finditer(rf"{begin}\s*{kinds}(?:[^;{{}}()]*,[\s*&]*)?{name}(?=\s*(?:[=;,[({{:)>]|$))", code)
     return max((each.end() for each in found), default=0)

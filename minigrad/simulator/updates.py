@@ -7,9 +7,9 @@ Noted are variables that a statement declares without a value, and parameters th
 import re
 from collections.abc import Iterator
 
-from minigrad.scan import Edit, end_of, split, without_directives
+from minigrad.scan import NO_TYPE, Edit, end_of, split, without_directives
 
-_TYPE = r"(?!(?:return|goto|else|case|typedef|using|delete|throw|new|extern|static)\b)[A-Za-z_][\w:]*(?:<[^<>;]*>)?\s+"
+_TYPE = rf"(?!(?:{NO_TYPE}|extern|static)\b)[A-Za-z_][\w:]*(?:<[^<>;]*>)?\s+"
 _DECLARATION = re.compile(rf"[;{{}})]\s*(?:{_TYPE})+([A-Za-z_][^;{{}}]*)(?=;)")
 _UNSET = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*")
 _REFERENCE = re.compile(r"[(,]\s*(?!const\b)[\w:]+\s*&\s*(\w+)\s*(?=[,)])")

@@ -183,8 +183,8 @@ class Accumulate:
         near, far = offsets(own), offsets(values)
         if near and far:
             return (own, near) if equal_ones(near[1]) == equal_ones(far[1]) else (values, far)
-        known = set().union(*(site.facts.fixed for site in sites[:1]))
-        return (own, near) if near and not known & {n for term in near[0] for n in term} else (values, far)
+        known = sites[0].facts.fixed.keys()
+        return (own, near) if near and known.isdisjoint(n for term in near[0] for n in term) else (values, far)
 
     def row(self, site: SumSite, how: str, why: str) -> Choice:
         """A row of the table. A plain sum moves the element twice; an atomic does so in L2 or shared memory."""

@@ -126,9 +126,9 @@ def limit(parser: Any) -> Expr:
     short = {"float": "FLT", "double": "DBL"}.get(kind, kind.upper())
     words = {"max": f"{short}_MAX", "min": f"{short}_MIN", "epsilon": f"{short}_EPSILON", "infinity": "INFINITY",
              "quiet_NaN": "NAN"}  # fmt: skip
-    found = "-" if name == "lowest" and is_float(kind) else words.get(name, "")
-    if found == "-":
-        return ast.Unary("-", ast.Name(f"{short}_MAX", kind, place), kind)
+    if name == "lowest" and is_float(kind):
+        return ast.Unary("-", ast.Name(words["max"], kind, place), kind)
+    found = words.get(name, "")
     if found not in ast.CONSTANTS:
         raise parser.error(place, f"std::numeric_limits<{kind}>::{name} is not known here; write its value.")
     return ast.Name(found, ast.CONSTANTS[found], place)
@@ -226,9 +226,6 @@ def shared_as(parser: Any, kind: Kind, pointer: Pointer, place: Place) -> Pointe
     known = whole in symbols.dynamic and whole in symbols.declared
     if not known or len(kinds) != 1 or "real" in {*kinds, pointer.type}:
         return pointer
-    if isinstance(pointer.type, StructType):
-        why = f"a pointer to {pointer.type} is cast to {own}*; cast that of {whole}, with an offset in bytes."
-        raise parser.error(place, why)
     declared = symbols.declared[whole]
     as_bits = isinstance(kind, StructType) or pointer.type in FLOATS_AS.get(own, ())
     untyped = declared.type in CHARS or (own != declared.type and not as_bits and pointer.offset == ZERO)
