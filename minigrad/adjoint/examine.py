@@ -24,15 +24,16 @@ EXAMINED = 4096  # most threads of a launch that is searched for races
 ROUNDED = {2: 0.1, 4: 3e-4, 8: 1e-8}  # by bytes of a float: the root of its epsilon, for sums in another order
 
 
-def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> bool:
-    """Run a small launch on `sim` under the microscope, on copies; True if it ran.
+def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> dict[str, Array] | None:
+    """Run a small launch on `sim` under the microscope, on copies: the arrays that it leaves; None if it did not run.
 
-    NotDifferentiable at a race; KernelError at what would stop the launch; a warning of what leaves its values open.
+    NotDifferentiable at a race; KernelError at what would stop the launch; a warning, and no arrays, at what leaves
+    their values open.
     kinds: the `dtype.kind`s of arguments that decide which elements the kernel touches; `seen` holds the launches
     already examined, by grid, block, shapes and the content of these arguments.
     """
     if run.threads > EXAMINED or any(a.device.is_gpu for a in run.arrays.values()):
-        return False
+        return None
     values = {name: a.numpy() for name, a in run.arrays.items()}
     for name, v in run.scalars.items():
         numbers = {own: n for own, n in v.items() if not isinstance(n, Array | Tensor)} if isinstance(v, Mapping) else v
@@ -40,10 +41,11 @@ def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> 
     hashes = [(name, a.shape, sha256(a.tobytes()).digest()) for name, a in values.items() if a.dtype.kind in kinds]
     key = (run.grid, run.block, run.shared, *hashes, *(a.shape for a in run.arrays.values()))
     if key in seen:
-        return False
+        return None
     from minigrad.microscope import inspect
 
-    args = arguments(kernel, run, {name: copied(a) for name, a in run.arrays.items()})
+    after = {name: copied(a) for name, a in run.arrays.items()}
+    args = arguments(kernel, run, after)
     for problem in inspect(kernel, *args, grid=run.grid, block=run.block, shared=run.shared, blocks=0).problems:
         if problem.kind == "race":
             why = f"the kernel has a race and so no gradient: {problem.message}"
@@ -53,8 +55,9 @@ def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> 
             raise KernelError(repr(problem), kernel.name, problem.kind, problem.variable, *where)
         if not problem.harmless:
             warnings.warn(f"{kernel.name} has a problem, so its gradients may be wrong, too: {problem}", stacklevel=3)
+            after = {}
     seen.add(key)
-    return True
+    return after
 
 
 def arguments(kernel: Kernel, run: PrimalLaunch, arrays: Mapping[str, Array]) -> list[Any]:
@@ -65,18 +68,25 @@ def arguments(kernel: Kernel, run: PrimalLaunch, arrays: Mapping[str, Array]) ->
     return [known.get(p.name) for p in kernel.signature.params]
 
 
-def check_reading(kernel: Kernel, as_read: Kernel, entry: Entry, run: PrimalLaunch) -> None:
-    """Run the kernel, and the kernel as it was read, on copies. NotDifferentiable where they store other values."""
+def check_reading(
+    kernel: Kernel, as_read: Kernel, entry: Entry, run: PrimalLaunch, after: dict[str, Array] | None
+) -> None:
+    """Run the kernel as it was read, on copies. NotDifferentiable where it stores other values than the kernel.
+
+    after: the arrays that the kernel leaves, empty where these are left to chance; None to run it here.
+    """
     function = run.file.kernel
-    if set(CLOCKS) & read(function.body):
-        return
     stored = {name for name in map(own_name, written(function.body)) if name in run.arrays}
-    own, other = ({n: copied(a) if n in stored else a for n, a in run.arrays.items()} for _ in range(2))
-    kernel(*arguments(kernel, run, own), grid=run.grid, block=run.block, shared=run.shared)
-    known = {**other, **run.scalars}
+    if after == {} or set(CLOCKS) & read(function.body):
+        return
+    if after is None:
+        after = {name: copied(a) if name in stored else a for name, a in run.arrays.items()}
+        kernel(*arguments(kernel, run, after), grid=run.grid, block=run.block, shared=run.shared)
+    own = {name: copied(a) if name in stored else a for name, a in run.arrays.items()}
+    known = {**own, **run.scalars}
     as_read(*(known[p.name] for p in entry.params), grid=run.grid, block=run.block)
     for name in sorted(stored):
-        a, b = own[name].numpy(), other[name].numpy()
+        a, b = after[name].numpy(), own[name].numpy()
         if (found := difference(a, b)) is not None:
             at, member, x, y = found
             writes = [s for s in flatten(function.body) if isinstance(s, ast.Assign | ast.AtomicAdd)]
