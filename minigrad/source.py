@@ -242,11 +242,11 @@ class Source:
     def device_words(self) -> frozenset[str]:
         return self.words or self.standing_for(_ON_DEVICE)
 
-    def standing_for(self, words: Collection[str]) -> frozenset[str]:
-        """The words, and the macros of the text whose values have any of them."""
+    def standing_for(self, words: Collection[str], said: re.Pattern[str] | None = None) -> frozenset[str]:
+        """The words, and the macros of the text whose values have any of them, or what the pattern says."""
         found = set(words)
         for name, value in (each for text in self._texts for each in _MACRO.findall(text)):
-            found |= {name} if found & set(_WORD.findall(value)) else set()
+            found |= {name} if found & set(_WORD.findall(value)) or (said and said.search(value)) else set()
         return frozenset(found)
 
     @property
