@@ -83,7 +83,8 @@ class SourceKernel(Kernel):
             if missing:
                 raise TypeError(
                     f"{self.name}: {param} has a type that is not known here, and there is no file "
-                    f"{', '.join(missing)}. Put it beside {self.source.name}, or write what the kernel needs of it into the text."
+                    f"{', '.join(missing)}. Put it beside {self.source.name}, or write what the kernel needs of it "
+                    "into the text."
                 )
 
     def run(self, args: Sequence[Any], grid: Dim3, block: Dim3, shared: int, values: Mapping[str, int]) -> None:
