@@ -308,7 +308,7 @@ def check_shuffles(file: KernelFile) -> None:
 
 
 def check_barriers(file: KernelFile, divergence: Divergence) -> None:
-    """Reject barriers that some threads of a block, or a warp, might not reach. Those that have returned do not count."""
+    """Reject barriers that some threads of a block, or a warp, might not reach. Those that return do not count."""
     kernel, around = file.kernel, "Move it out."
     ahead = "Leave out the return, and put the statements between barriers that those threads shall not run into an if."
     warps = WarpDivergence(kernel)
@@ -339,7 +339,7 @@ def check_barriers(file: KernelFile, divergence: Divergence) -> None:
 
 
 def returns_ahead(kernel: Function, divergence: Divergence) -> bool:
-    """True where threads return ahead of a barrier: in the adjoint they first compute the gradients of what lies ahead."""
+    """True where threads return ahead of a barrier: in the adjoint they compute gradients of what lies ahead first."""
     return any(
         _returns_apart(s, divergence) and _leaves_at_once(kernel, n) and has_barrier(kernel.body[n:])
         for n, s in enumerate(kernel.body)
