@@ -7,7 +7,7 @@ from functools import partial
 from minigrad.adjoint.frontend import intrinsics, macros
 from minigrad.adjoint.frontend.calls import CHANGES, CallParser
 from minigrad.adjoint.frontend.intrinsics import Group, is_packed
-from minigrad.adjoint.frontend.structs import Flat
+from minigrad.adjoint.frontend.structs import flat
 from minigrad.adjoint.frontend.symbols import IGNORED, SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, common_type, is_float
@@ -312,7 +312,7 @@ class ExpressionParser(CallParser):
                 known = self.symbols.declared.get(value.array)
                 columns = constant(known.dims[1]) if known is not None and len(known.dims) == 2 else None
                 if columns and len(value.indices) == 2 and all(i == ZERO for i in value.indices):
-                    return Pointer(Flat(self.symbols.array(known), columns))  # type: ignore[arg-type]
+                    return Pointer(flat(self.symbols.array(known), columns))  # type: ignore[arg-type]
                 if len(value.indices) > 1 and value.indices[-1] == ZERO and all(i == ZERO for i in value.indices):
                     why = f"&{value.array}[0][0] leaves out the axes of {value.array}; give it one axis."
                     raise self.error(place, why)

@@ -22,7 +22,7 @@ from minigrad.adjoint.language.values import (
     Struct,
     StructType,
     Value,
-    Zipped,
+    View,
     is_expression,
     is_target,
 )
@@ -79,21 +79,21 @@ class StructParser(TypeParser):
             if stars == 1 and pointer.array and pointer.type == "void":
                 return self.cast_void(kind, pointer, place)
             if stars == 1 and isinstance(pointer.target, Bits):
-                return Pointer(BitsView("bits", kind, 1, pointer.target.numbers, self))
+                return Pointer(self.bits_view(kind, pointer.target.numbers))
             if stars == 1 and isinstance(pointer.target, Struct) and isinstance(kind, str):
                 members = list(pointer.target.members.values())
                 if all(is_expression(m) and m.type == kind for m in members):
-                    return Pointer(MembersView(tuple(members), kind, place, self))
+                    return Pointer(self.members_view(tuple(members), kind))
             if stars == 1 and (pointer.array is None or pointer.type == kind or str(pointer.type) == str(kind)):
                 return pointer
             if stars == 1 and pointer.array:
-                if isinstance(seen := pointer.array, VectorView):  # back to the numbers
-                    pointer = seen.base.moved(times(ast.Number(str(seen.count), "int"), pointer.offset))  # type: ignore
+                if isinstance(seen := pointer.array, View) and seen.base:  # back to the numbers
+                    pointer = seen.base.moved(times(integer(seen.count), pointer.offset))
                 pointer = shared_as(self, kind, pointer, place)
                 if isinstance(kind, str) and pointer.type == kind:
                     return pointer
             if stars == 1 and pointer.array and pointer.type in FLOATS_AS.get(str(kind), ()):
-                return Pointer(NumberBits(pointer, str(kind), self))
+                return Pointer(self.number_bits(pointer, str(kind)))
             if stars == 1 and isinstance(kind, StructType) and pointer.array:
                 return self.viewed(kind, pointer, place)
             why = f"a pointer to {pointer.type} is cast to {kind}{'*' * stars}, another type of element."
@@ -118,7 +118,53 @@ class StructParser(TypeParser):
             count = prod(map(element_count, kind.members)) and sum(map(element_count, kind.members))
         if not count or array is None or "real" in (pointer.type, kind.members[0].type):
             raise self.error(place, f"a pointer to {pointer.type} is cast to {kind}*, another type of element.")
-        return Pointer(VectorView(array.name, kind, 1, array.joint, (), array.const, base=pointer, count=count))
+        return Pointer(structs_of(kind, pointer, count))
+
+    def number_bits(self, base: Pointer, kind: str) -> View:
+        """The bits of floats as whole numbers, or the bytes of one, which are only read: they have no derivative."""
+        array = base.array
+        assert array is not None
+
+        def element(index: Expr, place: Place) -> Value:
+            if kind in BITS:
+                return ast.Call(BITS[kind], (array.at(base.moved(index).offset, place),), kind, place)  # type: ignore
+            byte = constant(index)
+            if byte is None or byte >= BYTES["float"]:
+                raise self.error(place, "write the number of this byte as a literal.")
+            bits: Expr = ast.Call(BITS["unsigned"], (array.at(base.offset, place),), "unsigned", place)  # type: ignore
+            return ast.Cast(kind, ast.Binary(">>", bits, integer(8 * byte), "unsigned") if byte else bits)
+
+        return View("bits", kind, 1, of=element)
+
+    def bits_view(self, kind: Kind, numbers: tuple[Expr, ...]) -> View:
+        """The numbers whose bits a vector holds, as an array of these, or of structs of them."""
+
+        def element(index: Expr, place: Place) -> Value:
+            kinds = [kind] if isinstance(kind, str) else [m.type for m in kind.members]
+            if {e.type for e in numbers} != set(kinds):
+                raise self.error(place, f"the bits of {numbers[0].type} are read as {kind}, another type of element.")
+            if isinstance(kind, str):
+                return self.members_view(numbers, kind).at(index, place)
+            n = index.int_value if isinstance(index, ast.Number) else None
+            if n is None or n * len(kinds) >= len(numbers):
+                raise self.error(place, f"write the number of this {kind} as a literal.")
+            return Struct(kind, {m.name: numbers[n * len(kinds) + k] for k, m in enumerate(kind.members)})
+
+        return View("bits", kind, 1, of=element)
+
+    def members_view(self, members: tuple, kind: str) -> View:
+        """The members of a vector seen as an array."""
+
+        def element(index: Expr, place: Place) -> Value:
+            if isinstance(index, ast.Number) and index.int_value is not None and index.int_value < len(members):
+                return members[index.int_value]
+            index = self.simple(index, "member", place)
+            value = members[-1]
+            for n in reversed(range(len(members) - 1)):
+                value = ast.Ternary(ast.Binary("==", index, integer(n), "bool"), members[n], value, value.type)
+            return value
+
+        return View("members", kind, 1, of=element)
 
     def as_kind(self, value: Value, kind: Kind | None, place: Place) -> Value:
         raise NotImplementedError  # the parser of calls has it
@@ -267,7 +313,7 @@ class StructParser(TypeParser):
             if isinstance(x, Struct) and isinstance(y, Struct):
                 return self.zipped(x, y, join)
             if isinstance(x, Elements) and isinstance(y, Elements):
-                return Zipped(x, y, of)
+                return View(x.name, x.type, x.axes, dims=x.dims, of=lambda i, place: of(x.at(i, place), y.at(i, place)))
             return join(x, y)  # type: ignore[arg-type]
 
         return Struct(a.type, {name: of(a.members[name], b.members[name]) for name in a.members})
@@ -278,123 +324,45 @@ def _one(value: Value) -> Struct:
     return value if isinstance(value, Struct) else Struct(StructType("", ()), {"element": value})
 
 
-class VectorView(Elements):
-    """An array seen as structs: element i has the elements count * i, ... of the array; bits, where types differ."""
-
-    def __init__(self, *args: object, base: Pointer, count: int):
-        super().__init__(*args)  # type: ignore[arg-type]
-        object.__setattr__(self, "base", base)
-        object.__setattr__(self, "count", count)
-
-    def at(self, index: Expr, place: Place) -> Value:
-        base, kind, count = self.base, self.type, self.count  # type: ignore[attr-defined]
-        first = plus(base.offset, times(ast.Number(str(count), "int"), index))
-        if any(m.dims for m in kind.members):  # type: ignore[union-attr]
-            return Struct(kind, self.members(first, place))  # type: ignore[arg-type]
-        found = [base.array.at(plus(first, ast.Number(str(n), "int")), place) for n in range(count)]
-        if base.type != kind.members[0].type:  # type: ignore[union-attr]
-            return Bits(kind, {}, numbers=tuple(found))  # type: ignore[arg-type]
-        return Struct(kind, {m.name: e for m, e in zip(kind.members, found, strict=True)})  # type: ignore
-
-    def members(self, first: Expr, place: Place) -> dict[str, Value]:
-        """The members of the struct whose first number has this index."""
-        made: dict[str, Value] = {}
-        for m in self.type.members:  # type: ignore[union-attr]
-            part = Pointer(self.base.array, first)  # type: ignore[attr-defined]
-            made[m.name] = Slice(m, part) if m.dims else part.array.at(first, place)  # type: ignore[union-attr]
-            first = plus(first, ast.Number(str(element_count(m)), "int"))
-        return made
-
-
-class Slice(Elements):
-    """A part of an array, from an element on."""
-
-    def __init__(self, m: Member, base: Pointer):
-        super().__init__(m.name, m.type, 1, dims=m.dims)
-        object.__setattr__(self, "base", base)
-
-    def at(self, index: Expr, place: Place) -> Value:
-        base = self.base  # type: ignore[attr-defined]
-        return base.array.at(base.moved(index).offset, place)
-
-
 def element_count(m: Member) -> int:
     """The numbers in a member of one axis at most; 0 where they are not known."""
     return constant(m.dims[0]) or 0 if len(m.dims) == 1 else int(not m.dims)
 
 
-class NumberBits(Elements):
-    """The bits of floats as whole numbers, or the bytes of one, which are only read: they have no derivative."""
+def structs_of(kind: StructType, base: Pointer, count: int) -> View:
+    """An array seen as structs: element i has the elements count * i, ... of the array; bits, where types differ."""
+    array = base.array
+    assert array is not None
 
-    def __init__(self, base: Pointer, kind: str, parser: StructParser):
-        super().__init__("bits", kind, 1)
-        object.__setattr__(self, "base", base)
-        object.__setattr__(self, "parser", parser)
+    def part(m: Member, first: Expr, place: Place) -> Value:
+        if not m.dims:
+            return array.at(first, place)
+        return View(m.name, m.type, 1, dims=m.dims, of=lambda index, place: array.at(plus(first, index), place))
 
-    def at(self, index: Expr, place: Place) -> Value:
-        base, kind = self.base, str(self.type)  # type: ignore[attr-defined]
-        if kind in BITS:
-            return ast.Call(BITS[kind], (base.array.at(base.moved(index).offset, place),), kind, place)
-        byte = constant(index)
-        if byte is None or byte >= BYTES["float"]:
-            raise self.parser.error(place, "write the number of this byte as a literal.")  # type: ignore[attr-defined]
-        bits: Expr = ast.Call(BITS["unsigned"], (base.array.at(base.offset, place),), "unsigned", place)
-        bits = ast.Binary(">>", bits, ast.Number(str(8 * byte), "int"), "unsigned") if byte else bits
-        return ast.Cast(kind, bits)
+    def element(index: Expr, place: Place) -> Value:
+        first = plus(base.offset, times(integer(count), index))
+        if base.type != kind.members[0].type:
+            return Bits(kind, {}, numbers=tuple(array.at(plus(first, integer(n)), place) for n in range(count)))  # type: ignore
+        made: dict[str, Value] = {}
+        for m in kind.members:
+            made[m.name] = part(m, first, place)
+            first = plus(first, integer(element_count(m)))
+        return Struct(kind, made)
+
+    return View(array.name, kind, 1, array.joint, const=array.const, of=element, base=base, count=count)
 
 
-class Flat(Elements):
+def flat(array: Elements, columns: int) -> View:
     """An array of two axes as one of one axis, from its first element on."""
 
-    def __init__(self, array: Elements, columns: int):
-        super().__init__(array.name, array.type, 1, const=array.const)
-        object.__setattr__(self, "array", array)
-        object.__setattr__(self, "columns", columns)
+    def element(index: Expr, place: Place) -> Value:
+        found, width = constant(index), integer(columns)
+        row: Expr = ast.Binary("/", index, width, "int") if found is None else integer(found // columns)
+        column: Expr = ast.Binary("%", index, width, "int") if found is None else integer(found % columns)
+        return array.at(row, place).at(column, place)  # type: ignore[union-attr]
 
-    def at(self, index: Expr, place: Place) -> Value:
-        array, n, found = self.array, self.columns, constant(index)  # type: ignore[attr-defined]
-        width = ast.Number(str(n), "int")
-        row: Expr = ast.Binary("/", index, width, "int") if found is None else ast.Number(str(found // n), "int")
-        column: Expr = ast.Binary("%", index, width, "int") if found is None else ast.Number(str(found % n), "int")
-        return array.at(row, place).at(column, place)
+    return View(array.name, array.type, 1, const=array.const, of=element)
 
 
-class BitsView(Elements):
-    """The numbers whose bits a vector holds, as an array of these, or of structs of them."""
-
-    def __init__(self, name: str, kind: Kind, axes: int, numbers: tuple[Expr, ...], parser: StructParser):
-        super().__init__(name, kind, axes)
-        object.__setattr__(self, "numbers", numbers)
-        object.__setattr__(self, "parser", parser)
-
-    def at(self, index: Expr, place: Place) -> Value:
-        numbers, kind, parser = self.numbers, self.type, self.parser  # type: ignore[attr-defined]
-        kinds = [kind] if isinstance(kind, str) else [m.type for m in kind.members]
-        if {e.type for e in numbers} != set(kinds):
-            raise parser.error(place, f"the bits of {numbers[0].type} are read as {kind}, another type of element.")
-        if isinstance(kind, str):
-            return MembersView(numbers, kind, place, parser).at(index, place)
-        if not isinstance(index, ast.Number) or index.int_value is None or index.int_value * len(kinds) >= len(numbers):
-            raise parser.error(place, f"write the number of this {kind} as a literal.")
-        first = index.int_value * len(kinds)
-        return Struct(kind, {m.name: numbers[first + n] for n, m in enumerate(kind.members)})
-
-
-class MembersView(Elements):
-    """The members of a vector seen as an array."""
-
-    def __init__(self, members: tuple, kind: str, place: Place, parser: StructParser):
-        super().__init__("members", kind, 1)
-        object.__setattr__(self, "members", members)
-        object.__setattr__(self, "parser", parser)
-
-    def at(self, index: Expr, place: Place) -> Value:
-        members, parser = self.members, self.parser  # type: ignore[attr-defined]
-        if isinstance(index, ast.Number) and index.int_value is not None and index.int_value < len(members):
-            return members[index.int_value]
-        index = parser.simple(index, "member", place)
-        value = members[-1]
-        for n in reversed(range(len(members) - 1)):
-            test = ast.Binary("==", index, ast.Number(str(n), "int"), "bool")
-            value = ast.Ternary(test, members[n], value, value.type)
-        return value
+def integer(n: int) -> Expr:
+    return ast.Number(str(n), "int")

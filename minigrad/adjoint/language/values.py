@@ -176,16 +176,16 @@ class Elements:
         return Struct(self.type, members)
 
 
-class Zipped(Elements):
-    """Two arrays of a type as one: what `of` makes of two elements, as a choice."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class View(Elements):
+    """Memory, or numbers, seen as an array of another type or by another index: `of` makes the element at an index."""
 
-    def __init__(self, first: Elements, second: Elements, of: Callable[..., "Value"]):
-        super().__init__(first.name, first.type, first.axes, dims=first.dims)
-        object.__setattr__(self, "pair", (first, second))
-        object.__setattr__(self, "of", of)
+    of: Callable[[Expr, ast.Place], "Value"]
+    base: "Pointer | None" = None  # the numbers of memory that is seen as structs
+    count: int = 0  # and how many of them each has
 
     def at(self, index: Expr, place: ast.Place) -> "Value":
-        return self.of(*(array.at(index, place) for array in self.pair))  # type: ignore[attr-defined]
+        return self.of(index, place)
 
 
 @dataclass(frozen=True, eq=False)
