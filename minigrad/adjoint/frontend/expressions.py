@@ -26,6 +26,7 @@ from minigrad.adjoint.language.values import (
     Value,
     as_temporary,
     is_expression,
+    is_place,
     is_target,
     leaves,
     name_of,
@@ -50,8 +51,7 @@ class ExpressionParser(CallParser):
             self.symbols.pending += needed
             return target
         self.tokens.take()
-        value = self.braces(target.type) if self.tokens.next.text == "{" and isinstance(target, Struct) else self.full()
-        self.check_order(value, needed, op)
+        self.check_order(value := self.argument(), needed, op)
         self.symbols.pending += needed
         return self.assign(target, op, value, place)
 
@@ -62,12 +62,12 @@ class ExpressionParser(CallParser):
             token = tokens.take()
             if op == tokens.next.text == "*" and tokens.next.place.column == token.place.column + 1:
                 raise self.error(token.place, f"** is no operator of C++; {POWER}.")
-            right, needed = self.isolated(partial(self.value, ast.PRECEDENCE[op]), op in ("&&", "||"))
             if op in ("&&", "||"):
-                left, right = self.truth(left, place), self.truth(right, place)
-            if needed and op in ("&&", "||"):
-                left = self.short_circuit(op, self.number(left, place), self.number(right, place), needed, place)
+                test = self.truth(left, place)
+                other, needed = self.isolated(lambda: self.truth(self.value(ast.PRECEDENCE[op]), place), choice=True)
+                left = self.short_circuit(op, test, other, needed, place) if needed else self.binary(token, test, other)
                 continue
+            right, needed = self.isolated(partial(self.value, ast.PRECEDENCE[op]))
             self.check_order(left, needed, token)
             self.symbols.pending += needed
             left = self.binary(token, left, right)
@@ -135,10 +135,15 @@ class ExpressionParser(CallParser):
         yes, needed = self.isolated(self.full, choice=True)
         self.tokens.expect(":")
         no, also = self.isolated(self.full, choice=True)
+        if (isinstance(yes, Struct) or isinstance(no, Struct)) and yes.type is not no.type:
+            kind = self.kind_of_both(yes, no)
+            yes, more = self.isolated(partial(self.convert, yes, kind, place))
+            no, others = self.isolated(partial(self.convert, no, kind, place))
+            needed, also = [*needed, *more], [*also, *others]
         if isinstance(yes, Struct) and isinstance(no, Struct) and yes.type is no.type:
             if needed or also:
                 result = self.copy("chosen", yes.type, None, place)
-                if is_target(yes) and is_target(no):
+                if is_place(yes) and is_place(no):
                     self.symbols.chosen |= {e.name for e in leaves(result) if isinstance(e, ast.Name)}
                 needed = [*needed, *self.stores(result, yes, place)]
                 also = [*also, *self.stores(result, no, place)]
@@ -156,15 +161,12 @@ class ExpressionParser(CallParser):
                 offset = ast.Ternary(condition, a.offset, b.offset, common_type(a.offset.type, b.offset.type))
                 return replace(a, offset=offset, moves=None)
             raise self.error(place, "this pointer points into one of two arrays; write a branch for each.")
-        if isinstance(yes, Struct) != isinstance(no, Struct):  # C++ makes the type of the number of the object
-            kind = (no if isinstance(yes, Struct) else yes).type
-            yes, no = (ast.Cast(str(kind), self.number(v, place)) if isinstance(v, Struct) else v for v in (yes, no))
         first, second = self.number(yes, place), self.number(no, place)
         kind = first.type if first.type == second.type else common_type(first.type, second.type)
-        if not needed and not also:
+        if not (needed or also):
             return ast.Ternary(condition, first, second, kind)
         chosen = self.symbols.fresh("chosen", kind, ZERO, place)
-        if is_target(first) and is_target(second):
+        if is_place(first) and is_place(second):
             self.symbols.chosen.add(chosen.name)
         needed = [*needed, ast.Assign(chosen, "=", first, place)]
         also = [*also, ast.Assign(chosen, "=", second, place)]
@@ -213,14 +215,14 @@ class ExpressionParser(CallParser):
             return self.unary()
         kind, length = self.type_length(self.tokens.at + 1)
         after = self.tokens.at + 1 + length
-        stars = 0
-        while self.tokens.tokens[after].text in ("*", *IGNORED):
-            stars += self.tokens.tokens[after].text == "*"
+        words = list[str]()
+        while self.tokens.tokens[after].text in ("*", "&", "&&", *IGNORED):
+            words.append(self.tokens.tokens[after].text)
             after += 1
         if kind is None or self.tokens.tokens[after].text != ")":
             return None
         place, self.tokens.at = self.tokens.next.place, after + 1
-        return self.converted(kind, stars, self.unary(), place)
+        return self.cast_to(kind, words, self.unary(), place)
 
     def postfix(self, value: Value | PointerVariable) -> Value:
         """A value with what follows it: indices, members, calls of methods, steps."""
@@ -230,9 +232,8 @@ class ExpressionParser(CallParser):
         while True:
             token = tokens.next
             if tokens.accept("["):
-                place, index = tokens.next.place, self.expression()
-                if is_float(index.type):
-                    raise self.error(place, "an index must be a whole number.")
+                if is_float((index := self.expression()).type):
+                    raise self.error(token.place, "an index must be a whole number.")
                 tokens.expect("]")
                 value = self.element(value, index, token.place)
             elif token.text in (".", "->"):
@@ -280,7 +281,7 @@ class ExpressionParser(CallParser):
         template = self.tokens.next.text == "<" and name.text in value.type.methods
         explicit = self.functions.template_arguments(self) if template else []
         if self.tokens.accept("("):
-            return self.method(value, name.text, [self.full() for _ in self.tokens.items(")")], name, explicit)
+            return self.method(value, name.text, [self.argument() for _ in self.tokens.items(")")], name, explicit)
         if name.text in value.type.values and name.text not in value.members:
             return value.type.values[name.text]
         if name.text not in value.members:
@@ -301,6 +302,8 @@ class ExpressionParser(CallParser):
             case Elements():
                 why = f"{value.name} has {value.axes} axes; a pointer goes along its last axis alone."
                 raise self.error(place, why)
+            case Struct() if names := self.conversions(value, to="*"):
+                return self.pointer(self.method(value, names[0], [], self.tokens.next), place)
         raise self.error(place, "a pointer or an array has to stand here.")
 
     def address(self, value: Value, place: Place) -> Pointer:
@@ -331,9 +334,8 @@ class ExpressionParser(CallParser):
         before: Value = value
         if old:
             if isinstance(value, Pointer):
-                before = replace(
-                    value, offset=self.simple(value.offset, f"{name_of(value)}_old", token.place, True), moves=None
-                )
+                kept = self.simple(value.offset, f"{name_of(value)}_old", token.place, True)
+                before = replace(value, offset=kept, moves=None)
             else:
                 number = self.number(value, token.place)
                 before = as_temporary(self.simple(number, f"{name_of(number)}_old", token.place, True))

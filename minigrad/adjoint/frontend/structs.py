@@ -9,12 +9,13 @@ from typing import Any
 from minigrad.adjoint.frontend.macros import copy_memory, shared_as
 from minigrad.adjoint.frontend.symbols import FLOATS_AS, TypeParser
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import BITS, BYTES, Expr, Place, Stmt, is_float
+from minigrad.adjoint.language.ast import BITS, BYTES, Expr, Place, Stmt
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ZERO, assigned, constant, plus, times
+from minigrad.adjoint.language.rewrite import ZERO, assigned, constant, plus, times, typed
 from minigrad.adjoint.language.values import (
     VECTORS,
     Bits,
+    Braces,
     Elements,
     Kind,
     Member,
@@ -71,40 +72,69 @@ class StructParser(TypeParser):
         made = self.part(target, kind) if isinstance(target, Struct) else None
         return Pointer(None, target=self.frozen(made, place)) if made else pointer
 
-    def converted(self, kind: Kind, stars: int, value: Value, place: Place, reference: bool = False) -> Value:
-        if isinstance(value, Struct) and value.type is kind and not stars:
-            return value if reference else replace(value, passing=True)
-        if stars:
-            pointer = self.pointer_to(kind, self.pointer(value, place), place)
-            if stars == 1 and pointer.array and pointer.type == "void":
-                return self.cast_void(kind, pointer, place)
-            if stars == 1 and isinstance(pointer.target, Bits):
-                return Pointer(self.bits_view(kind, pointer.target.numbers))
-            if stars == 1 and isinstance(pointer.target, Struct) and isinstance(kind, str):
-                members = list(pointer.target.members.values())
-                if all(is_expression(m) and m.type == kind for m in members):
-                    return Pointer(self.members_view(tuple(members), kind))
-            if stars == 1 and (pointer.array is None or pointer.type == kind or str(pointer.type) == str(kind)):
-                return pointer
-            if stars == 1 and pointer.array:
-                if isinstance(seen := pointer.array, View) and seen.base:  # back to the numbers
-                    pointer = seen.base.moved(times(integer(seen.count), pointer.offset))
-                pointer = shared_as(self, kind, pointer, place)
-                if isinstance(kind, str) and pointer.type == kind:
-                    return pointer
-            if stars == 1 and pointer.array and pointer.type in FLOATS_AS.get(str(kind), ()):
-                return Pointer(self.number_bits(pointer, str(kind)))
-            if stars == 1 and isinstance(kind, StructType) and pointer.array:
-                return self.viewed(kind, pointer, place)
-            why = f"a pointer to {pointer.type} is cast to {kind}{'*' * stars}, another type of element."
-            raise self.error(place, why)
+    def convert(
+        self, value: Value, kind: Kind | None, place: Place, explicit: bool = False, stored: bool = False
+    ) -> Any:  # fmt: skip
+        """The value as one of this type, as C++ makes it: an object itself, or its base, where that is enough.
+
+        explicit: by a cast. stored: in memory of this type, which a number's conversion may be left to.
+        """
+        if kind is None or not isinstance(value, Value):  # a function, or a group of threads
+            return value
+        if isinstance(value, Braces):
+            return self.listed(kind, list(value.values), place, stored)
+        if isinstance(kind, str):
+            number = self.truth(value, place) if kind == "bool" else self.number(value, place, kind, explicit)
+            cast = explicit and not kind == number.type == "bool"
+            return ast.Cast(kind, number) if cast else typed(number, kind, stored)
+        base = (
+            (self.part(value, kind) or value if explicit else value.as_base(kind))
+            if isinstance(value, Struct)
+            else None
+        )
+        if base and base.type is kind:
+            return base
+        name = self.converts_to(value, kind, explicit)
+        if not name:
+            raise self.error(place, f"a conversion to {kind} is outside the subset; write its members.")
+        if name != kind.short and isinstance(value, Struct):
+            return self.method(value, name, [], Token("name", name, place))
+        return self.construct(kind, [value], Token("name", kind.short, place))
+
+    def pointer_as(self, kind: Kind, value: Value, place: Place) -> Pointer:
+        """`(float4*)p`"""
+        pointer = self.pointer_to(kind, self.pointer(value, place), place)
+        if pointer.array and pointer.type == "void":
+            return self.cast_void(kind, pointer, place)
+        if isinstance(pointer.target, Bits):
+            return Pointer(self.bits_view(kind, pointer.target.numbers))
+        if isinstance(pointer.target, Struct) and isinstance(kind, str):
+            members = list(pointer.target.members.values())
+            if all(is_expression(m) and m.type == kind for m in members):
+                return Pointer(self.members_view(tuple(members), kind))
+        if pointer.array is None or pointer.type == kind or str(pointer.type) == str(kind):
+            return pointer
+        if isinstance(seen := pointer.array, View) and seen.base:  # back to the numbers
+            pointer = seen.base.moved(times(integer(seen.count), pointer.offset))
+        pointer = shared_as(self, kind, pointer, place)
         if isinstance(kind, StructType):
-            made: Value | None = self.part(value, kind) if isinstance(value, Struct) else None
-            if (made := made or self.as_kind(value, kind, place)) is value:
-                raise self.error(place, f"a conversion to {kind} is outside the subset; write its members.")
-            return self.copy("part", kind, made, place) if isinstance(made, Struct) and not reference else made
-        number = self.truth(value, place) if kind == "bool" else self.number(value, place)
-        return number if kind == number.type == "bool" else ast.Cast(kind, number)
+            return self.viewed(kind, pointer, place)
+        if pointer.type in FLOATS_AS.get(kind, ()):
+            return Pointer(self.number_bits(pointer, kind))
+        if pointer.type != kind:
+            raise self.error(place, f"a pointer to {pointer.type} is cast to {kind}*, another type of element.")
+        return pointer
+
+    def cast_to(self, kind: Kind, words: list[str], value: Value, place: Place) -> Value:
+        """A cast to this type, with the stars and references behind it."""
+        if words.count("*") > 1:
+            raise self.error(place, "a pointer to a pointer is outside the subset; pass the array.")
+        if "*" in words:
+            return self.pointer_as(kind, value, place)
+        if {"&", "&&"} & {*words} and (value.type == kind or isinstance(value, Struct)):
+            return self.convert(value, kind, place, explicit=isinstance(value, Struct))
+        made = self.convert(value, kind, place, explicit=True)
+        return replace(made, passing=True) if isinstance(made, Struct) else made
 
     def viewed(self, kind: StructType, pointer: Pointer, place: Place) -> Pointer:
         """`reinterpret_cast<float4*>(x)`: elements of x, several at a time."""
@@ -118,7 +148,9 @@ class StructParser(TypeParser):
             count = prod(map(element_count, kind.members)) and sum(map(element_count, kind.members))
         if not count or array is None or "real" in (pointer.type, kind.members[0].type):
             raise self.error(place, f"a pointer to {pointer.type} is cast to {kind}*, another type of element.")
-        return Pointer(structs_of(kind, pointer, count))
+        base = self.frozen(pointer, place)
+        assert isinstance(base, Pointer)
+        return Pointer(structs_of(kind, base, count))
 
     def number_bits(self, base: Pointer, kind: str) -> View:
         """The bits of floats as whole numbers, or the bytes of one, which are only read: they have no derivative."""
@@ -166,16 +198,13 @@ class StructParser(TypeParser):
 
         return View("members", kind, 1, of=element)
 
-    def as_kind(self, value: Value, kind: Kind | None, place: Place) -> Value:
+    def listed(self, kind: Kind, values: list[Value], place: Place, stored: bool = False) -> Value:
         raise NotImplementedError  # the parser of calls has it
 
-    def filled(self, kind: StructType, values: list[Value], place: Place) -> Struct:
+    def converts_to(self, value: Value, kind: StructType, explicit: bool = False) -> str:
         raise NotImplementedError  # the parser of calls has it
 
     def initial(self, kind: StructType, m: Member, members: dict[str, Value]) -> Any:
-        raise NotImplementedError  # the parser of calls has it
-
-    def first_value(self, kind: Kind, place: Place) -> Value:
         raise NotImplementedError  # the parser of calls has it
 
     def constructor(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
@@ -183,13 +212,6 @@ class StructParser(TypeParser):
 
     def set_member(self, member: Value, value: Any, place: Place) -> None:
         raise NotImplementedError  # the parser of calls has it
-
-    def as_type(self, kind: str, e: Expr) -> Expr:
-        """The conversion of an assignment, written where it loses digits or a literal stands for it."""
-        if e.type == kind or (is_float(kind) and isinstance(e, ast.Number) and not is_float(e.type)):
-            return e
-        narrower = is_float(e.type) and kind != e.type and not (kind == "double" and e.type == "float")
-        return ast.Cast(kind, e) if narrower or (not is_float(kind) and e.type != kind) or kind == "double" else e
 
     def copy(
         self, name: str, kind: StructType, value: Struct | None, place: Place, given: list[Any] | None = None,
@@ -206,6 +228,7 @@ class StructParser(TypeParser):
         if isinstance(value, Bits):
             return self.copied_bits(name, kind, value.numbers, place)
         members: dict[str, Value] = {}
+        own: Any
         for m, first in zip_longest(kind.members, given or ()):
             own, its = value.members[m.name] if value else first, f"{name}_{m.name}"
             if value is None and first is None and m.value and not bare:
@@ -216,34 +239,31 @@ class StructParser(TypeParser):
                 own = Pointer(None) if own is None else self.pointer_to(m.type, self.pointer(own, place), place)
                 members[m.name] = self.frozen(own, place, m.name)
             elif m.dims:
-                members[m.name] = made = self.copy_array(its, m, own if value else None, place)
-                if value is None and own is not None:
+                whole = isinstance(own, Elements)
+                members[m.name] = made = self.copy_array(its, m, own if whole else None, place)
+                if own is not None and not whole:
                     self.set_member(made, own, place)
             elif isinstance(m.type, StructType):
-                own = self.as_kind(own, m.type, place) if own is not None else None
-                new = isinstance(own, Struct) and value is None and first is None  # and has no other name
-                members[m.name] = own if new else self.copy(its, m.type, own, place, bare=bare)  # type: ignore
+                own = self.convert(own, m.type, place) if own is not None else None
+                new = isinstance(own, Struct) and value is None and first is None and not own.passing
+                members[m.name] = own if new else self.copy(its, m.type, own, place, bare=bare)
             else:
-                number = ZERO if own is None else self.as_type(str(m.type), self.number(own, place))
-                members[m.name] = self.symbols.fresh(its, str(m.type), number, place)
+                number = self.convert(Braces(()) if own is None else own, m.type, place, stored=True)
+                members[m.name] = self.symbols.fresh(its, m.type, number, place)
         return Struct(kind, members)
 
     def unset(self, m: Member, zeros: bool, place: Place) -> Any:
         """The value of a member to which nobody gives one; None where C++ leaves it alone."""
-        if not isinstance(m.type, StructType):
-            return [] if m.dims and zeros else None
-        token = Token("name", m.name, place)
-        if not m.dims:
-            if self.is_constructed(m.type, token):
-                return self.construct(m.type, [], token)
-            return self.first_value(m.type, place) if zeros else None
-        if not zeros and not self.is_constructed(m.type, token) and not m.type.has_values:
+        runs = isinstance(m.type, StructType) and self.is_constructed(m.type, Token("name", m.name, place))
+        if not m.dims or isinstance(m.type, str):
+            return Braces(()) if zeros or runs else None
+        if not (zeros or runs or m.type.has_values):
             return None
         if (count := constant(m.dims[0]) or 0) * len(m.dims) not in range(1, 33):
             raise self.error(
                 place, f"the constructor of {m.type} runs for each of {m.name}; leave that constructor out."
             )
-        return [self.constructor(m.type, [], token) for _ in range(count)]
+        return Braces((Braces(()),) * count)
 
     def copied_bits(self, name: str, kind: StructType, numbers: tuple[Expr, ...], place: Place) -> Bits:
         """The bits as they are now: a new variable for each number."""
@@ -300,7 +320,7 @@ class StructParser(TypeParser):
             if isinstance(t, Struct) and isinstance(v, Struct):
                 made += self.member_stores(t, v, place)
             elif is_expression(t) and is_target(t) and is_expression(v):
-                made += assigned(t, "=", self.as_type(t.type, v), place)  # type: ignore[arg-type]
+                made += assigned(t, "=", typed(v, t.type, stored=True), place)  # type: ignore[arg-type]
             elif isinstance(t, Elements) and isinstance(v, Elements):
                 made += [s for a, b in zip(t.parts(place), v.parts(place), strict=True)
                          for s in self.member_stores(_one(a), _one(b), place)]  # fmt: skip
