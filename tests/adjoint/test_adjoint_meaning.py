@@ -184,6 +184,20 @@ FORMS = {
         "int k = i; const double2* p = reinterpret_cast<const double2*>(x) + k / 4; k = 0;\n"
         "y[i] = p[0].x * p[1].y * x[k];"
     ),
+    "parts that braces make, and functions in functions": kernel(
+        "D d{{x[i], 2}, 3}; H h{{x[i], 2}, 1}; V v(x[i]), u(d); u.turn(0.3); V r = i % 2 ? v : V(x[i]).turn(2);\n"
+        "int k = 3, q[2] = {9, i}; k -= 0.5 * x[i]; q[k % 2]++; q[1] *= 1.7;\n"
+        "for (int n = 1; n < 9; n *= 1.5 + 1) k += n;\n"
+        "y[i] = (d.c + h.e) * d.q[0] * h.b.q[i % 2] + v.a * v.k[1] * r.a + u.a * u.b + k * x[i];\n"
+        "y[i] += q[0] * q[1] * u.k[2];",
+        "struct B { double q[2]; int c; __device__ B(double v, int n) : q{v, 2}, c(n) {} }; struct D : B { int d; };\n"
+        "struct H { B b; double e; }; struct A { double a, k[3]; };\n"
+        "struct V : A { double b; __device__ V(double v) : A{v, {2.5f, v}}, b(v) {}\n"
+        "  __device__ V(const D& d) : A(of(d)) { b = d.q[0]; }\n"
+        "  static __device__ A of(const D& d) { return {d.q[0], {1, 2, d.q[1]}}; }\n"
+        "  __device__ V& turn(double t) { auto g = [&](double v) { return v * a; }; a = g(t); b += g(b);\n"
+        "    return *this; } };",
+    ),
     "a macro with several meanings": kernel(
         "y[i] = A * x[i] * g(x[i]) * TIMES(x[0]);",
         "#define A 2\n#define B (A * 3)\n#define TIMES(v) (v) * 5\n"

@@ -197,13 +197,12 @@ class AssignmentParser(DeclarationParser):
                 return self.move(target.moves, op, value, place)
             case ast.Name() | ast.Index() | ast.Ternary() if is_target(target):
                 self.check_writable(target)
+                number = self.number(value, op.place) if op.text != "=" else ZERO
+                if is_float(number.type) and not is_float(target.type):  # computed as a float, then cut off
+                    target = self.frozen(target, place)
+                    value, op = self.binary(op._replace(text=op.text[:-1]), target, number), op._replace(text="=")
                 if op.text == "=":
                     number = self.convert(value, target.type, op.place, stored=True)
-                else:
-                    number = self.number(value, op.place)
-                if op.text != "=" and is_float(number.type) and not is_float(target.type) and target.type != "bool":
-                    why = f"a {number.type} becomes {target.type} here; write the cast: (int)(...)."
-                    raise self.error(op.place, why)
                 if isinstance(target, ast.Ternary):
                     number, target = self.simple(number, "assigned", place), self.frozen(target, place)
                 self.symbols.pending += assigned(target, op.text, number, place)  # type: ignore[arg-type]

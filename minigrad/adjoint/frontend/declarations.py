@@ -165,7 +165,7 @@ class DeclarationParser(ExpressionParser):
             self.new(name, kind, value, const)
 
     def referred(self, value: Value, kind: Kind | None, place: Place) -> Value | None:
-        """What a reference names where it is no copy: a variable, an element, an array; an object, or its base."""
+        """The object that a reference names, or its base; None where it names a converted copy."""
         if isinstance(value, Elements) or (is_expression(value) and is_target(value) and kind in (None, value.type)):
             return self.frozen(value, place)
         object_ = isinstance(value, Struct) and (kind is None or value.as_base(kind).type is kind)

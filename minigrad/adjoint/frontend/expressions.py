@@ -47,11 +47,11 @@ class ExpressionParser(CallParser):
         """An expression with assignments: `a = b = c`."""
         place = self.tokens.next.place
         target, needed = self.isolated(self.value)
-        if (op := self.tokens.next).text not in ASSIGNMENTS:
+        if self.tokens.next.text not in ASSIGNMENTS:
             self.symbols.pending += needed
             return target
-        self.tokens.take()
-        self.check_order(value := self.argument(), needed, op)
+        op, value = self.tokens.take(), self.argument()
+        self.check_order(value, needed, op)
         self.symbols.pending += needed
         return self.assign(target, op, value, place)
 
@@ -158,8 +158,8 @@ class ExpressionParser(CallParser):
                 return yes if holds else no
             a, b = self.pointer(yes, place), self.pointer(no, place)
             if not (needed or also) and a.array and b.array and a.array.name == b.array.name:
-                offset = ast.Ternary(condition, a.offset, b.offset, common_type(a.offset.type, b.offset.type))
-                return replace(a, offset=offset, moves=None)
+                kind = common_type(a.offset.type, b.offset.type)
+                return replace(a, offset=ast.Ternary(condition, a.offset, b.offset, kind), moves=None)
             raise self.error(place, "this pointer points into one of two arrays; write a branch for each.")
         first, second = self.number(yes, place), self.number(no, place)
         kind = first.type if first.type == second.type else common_type(first.type, second.type)
@@ -191,9 +191,8 @@ class ExpressionParser(CallParser):
             if token.text == "~" and is_float(operand.type):
                 raise self.error(token.place, "~ of a floating-point number has no meaning.")
             kind = "bool" if token.text == "!" else common_type(operand.type)
-            if token.text == "+":
-                return ast.Cast(kind, operand) if is_target(operand) else operand
-            return ast.Unary(token.text, operand, kind)
+            plus = token.text == "+"
+            return ast.Cast(kind, operand) if plus else ast.Unary(token.text, operand, kind)
         if token.text in ("++", "--"):
             self.tokens.take()
             return self.step(self.unary(), token)
@@ -232,8 +231,9 @@ class ExpressionParser(CallParser):
         while True:
             token = tokens.next
             if tokens.accept("["):
-                if is_float((index := self.expression()).type):
-                    raise self.error(token.place, "an index must be a whole number.")
+                place, index = tokens.next.place, self.expression()
+                if is_float(index.type):
+                    raise self.error(place, "an index must be a whole number.")
                 tokens.expect("]")
                 value = self.element(value, index, token.place)
             elif token.text in (".", "->"):

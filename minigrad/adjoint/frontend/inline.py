@@ -301,7 +301,13 @@ class Functions(ArgumentBinder):
             self.set_parts(parser, owner, places, tokens.tokens[item.params - 1])
 
     def construct_part(self, parser: Any, part: Struct, at: int) -> None:
-        self.construct(parser, part.type, self.values_at(parser, at), self.tokens.tokens[at - 1], part)
+        """Set a base, or all of an object, by the values in brackets that open at a token."""
+        values, kind, token = self.values_at(parser, at), part.type, self.tokens.tokens[at - 1]
+        copied = len(values) == 1 and isinstance(values[0], Struct) and values[0].type is kind
+        if kind.short in kind.methods and not copied:
+            self.construct(parser, kind, values, token, part)
+        else:
+            parser.store(part, values[0] if copied else Braces(tuple(values)), token.place)
 
     def values_at(self, parser: Any, at: int) -> list[Value]:
         """The values in brackets that open at a token."""
@@ -345,7 +351,7 @@ class Functions(ArgumentBinder):
         kind = None if constructor or deduced else parser.accept_type()
         reference = tokens.next.text == "&"
         stop = self._close(item.body)
-        jumps = [n for n in range(item.body, stop) if tokens.tokens[n].text == "return"]
+        jumps = tokens.returns(item.body, stop)
         single = len(jumps) == 1 and self.tokens.is_last(jumps[0], stop)
         if jumps and not single and kind is not None:
             place = token.place
@@ -378,15 +384,13 @@ class Functions(ArgumentBinder):
 
     def value_of(self, parser: Any, kind: Kind | None, value: Value, place: Place) -> Value:
         if isinstance(value, Pointer | Elements) and kind != "bool":
-            return parser.frozen(parser.pointer_to(kind, parser.pointer(value, place), place), place)
+            return parser.frozen(parser.pointer_to(kind, value, place) if isinstance(value, Pointer) else value, place)
         value = parser.convert(value, kind, place, stored=True)
-        if is_expression(value) and not isinstance(kind, StructType):
-            number = parser.number(value, place)
-            kind = kind or number.type
-            if isinstance(number, ast.Number) and number.type == kind:
-                return number
+        if isinstance(value, ast.Number) and kind in (None, value.type):
+            return value
+        if is_expression(value):
             name = self.stack[-1].name if self.stack[-1].name.isidentifier() else "value"
-            return as_temporary(parser.symbols.fresh(f"{name}_value", kind, number, place))
+            return as_temporary(parser.symbols.fresh(f"{name}_value", kind or value.type, value, place))
         if isinstance(value, Struct):
             arrays = {m.name for m in value.members.values() if isinstance(m, Elements)}
             own = {*arrays, *(n for e in numbers(value) for n in e.names)}

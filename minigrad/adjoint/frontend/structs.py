@@ -14,6 +14,7 @@ from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ZERO, assigned, constant, plus, times, typed
 from minigrad.adjoint.language.values import (
     VECTORS,
+    ArrayView,
     Bits,
     Braces,
     Elements,
@@ -23,7 +24,6 @@ from minigrad.adjoint.language.values import (
     Struct,
     StructType,
     Value,
-    View,
     is_expression,
     is_target,
 )
@@ -114,7 +114,7 @@ class StructParser(TypeParser):
                 return Pointer(self.members_view(tuple(members), kind))
         if pointer.array is None or pointer.type == kind or str(pointer.type) == str(kind):
             return pointer
-        if isinstance(seen := pointer.array, View) and seen.base:  # back to the numbers
+        if isinstance(seen := pointer.array, ArrayView) and seen.base:  # back to the numbers
             pointer = seen.base.moved(times(integer(seen.count), pointer.offset))
         pointer = shared_as(self, kind, pointer, place)
         if isinstance(kind, StructType):
@@ -152,7 +152,7 @@ class StructParser(TypeParser):
         assert isinstance(base, Pointer)
         return Pointer(structs_of(kind, base, count))
 
-    def number_bits(self, base: Pointer, kind: str) -> View:
+    def number_bits(self, base: Pointer, kind: str) -> ArrayView:
         """The bits of floats as whole numbers, or the bytes of one, which are only read: they have no derivative."""
         array = base.array
         assert array is not None
@@ -166,9 +166,9 @@ class StructParser(TypeParser):
             bits: Expr = ast.Call(BITS["unsigned"], (array.at(base.offset, place),), "unsigned", place)  # type: ignore
             return ast.Cast(kind, ast.Binary(">>", bits, integer(8 * byte), "unsigned") if byte else bits)
 
-        return View("bits", kind, 1, of=element)
+        return ArrayView("bits", kind, 1, of=element)
 
-    def bits_view(self, kind: Kind, numbers: tuple[Expr, ...]) -> View:
+    def bits_view(self, kind: Kind, numbers: tuple[Expr, ...]) -> ArrayView:
         """The numbers whose bits a vector holds, as an array of these, or of structs of them."""
 
         def element(index: Expr, place: Place) -> Value:
@@ -182,9 +182,9 @@ class StructParser(TypeParser):
                 raise self.error(place, f"write the number of this {kind} as a literal.")
             return Struct(kind, {m.name: numbers[n * len(kinds) + k] for k, m in enumerate(kind.members)})
 
-        return View("bits", kind, 1, of=element)
+        return ArrayView("bits", kind, 1, of=element)
 
-    def members_view(self, members: tuple, kind: str) -> View:
+    def members_view(self, members: tuple, kind: str) -> ArrayView:
         """The members of a vector seen as an array."""
 
         def element(index: Expr, place: Place) -> Value:
@@ -196,7 +196,7 @@ class StructParser(TypeParser):
                 value = ast.Ternary(ast.Binary("==", index, integer(n), "bool"), members[n], value, value.type)
             return value
 
-        return View("members", kind, 1, of=element)
+        return ArrayView("members", kind, 1, of=element)
 
     def listed(self, kind: Kind, values: list[Value], place: Place, stored: bool = False) -> Value:
         raise NotImplementedError  # the parser of calls has it
@@ -333,7 +333,9 @@ class StructParser(TypeParser):
             if isinstance(x, Struct) and isinstance(y, Struct):
                 return self.zipped(x, y, join)
             if isinstance(x, Elements) and isinstance(y, Elements):
-                return View(x.name, x.type, x.axes, dims=x.dims, of=lambda i, place: of(x.at(i, place), y.at(i, place)))
+                return ArrayView(
+                    x.name, x.type, x.axes, dims=x.dims, of=lambda i, place: of(x.at(i, place), y.at(i, place))
+                )
             return join(x, y)  # type: ignore[arg-type]
 
         return Struct(a.type, {name: of(a.members[name], b.members[name]) for name in a.members})
@@ -349,7 +351,7 @@ def element_count(m: Member) -> int:
     return constant(m.dims[0]) or 0 if len(m.dims) == 1 else int(not m.dims)
 
 
-def structs_of(kind: StructType, base: Pointer, count: int) -> View:
+def structs_of(kind: StructType, base: Pointer, count: int) -> ArrayView:
     """An array seen as structs: element i has the elements count * i, ... of the array; bits, where types differ."""
     array = base.array
     assert array is not None
@@ -357,7 +359,7 @@ def structs_of(kind: StructType, base: Pointer, count: int) -> View:
     def part(m: Member, first: Expr, place: Place) -> Value:
         if not m.dims:
             return array.at(first, place)
-        return View(m.name, m.type, 1, dims=m.dims, of=lambda index, place: array.at(plus(first, index), place))
+        return ArrayView(m.name, m.type, 1, dims=m.dims, of=lambda index, place: array.at(plus(first, index), place))
 
     def element(index: Expr, place: Place) -> Value:
         first = plus(base.offset, times(integer(count), index))
@@ -369,10 +371,10 @@ def structs_of(kind: StructType, base: Pointer, count: int) -> View:
             first = plus(first, integer(element_count(m)))
         return Struct(kind, made)
 
-    return View(array.name, kind, 1, array.joint, const=array.const, of=element, base=base, count=count)
+    return ArrayView(array.name, kind, 1, array.joint, const=array.const, of=element, base=base, count=count)
 
 
-def flat(array: Elements, columns: int) -> View:
+def flat(array: Elements, columns: int) -> ArrayView:
     """An array of two axes as one of one axis, from its first element on."""
 
     def element(index: Expr, place: Place) -> Value:
@@ -381,7 +383,7 @@ def flat(array: Elements, columns: int) -> View:
         column: Expr = ast.Binary("%", index, width, "int") if found is None else integer(found % columns)
         return array.at(row, place).at(column, place)  # type: ignore[union-attr]
 
-    return View(array.name, array.type, 1, const=array.const, of=element)
+    return ArrayView(array.name, array.type, 1, const=array.const, of=element)
 
 
 def integer(n: int) -> Expr:

@@ -178,7 +178,7 @@ class Elements:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class View(Elements):
+class ArrayView(Elements):
     """Memory, or numbers, seen as an array of another type or by another index: `of` makes the element at an index."""
 
     of: Callable[[Expr, ast.Place], "Value"]
