@@ -1,13 +1,12 @@
 """Items of a file: functions by the extents of their tokens, structs by their members, other names of types."""
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream, behind_arguments, template_parameters
-from minigrad.adjoint.language.rewrite import folded, typed
+from minigrad.adjoint.language.rewrite import folded
 from minigrad.adjoint.language.values import (
     GROUP,
     FunctionItem,
@@ -125,7 +124,8 @@ class FileItems:
         self.tokens.at = before
         parser.symbols.types.pop()
         parser.symbols.scopes.pop()
-        return folded(typed(given, kind)) if isinstance(kind, str) and is_expression(given) else given
+        fits = isinstance(kind, str) and is_expression(given)
+        return folded(parser.convert(given, kind, token.place)) if fits else given
 
     def specialized(self, parser: Any, template: StructTemplate, given: list) -> dict[str, Any] | None:
         """The parameters of a specialization by name; None where the arguments do not fit it."""
@@ -205,8 +205,8 @@ class FileItems:
                 if not static:
                     found.append(Member(name.text, kind, tuple(dims), at, stars == 1, enum))
                 elif at and isinstance(kind, str) and not dims:
-                    value, _ = parser.isolated(partial(parser.braces, kind) if tokens.next.text == "{" else parser.full)
-                    made.values[name.text] = folded(typed(parser.number(value, name.place), kind))
+                    value, _ = parser.isolated(parser.argument)
+                    made.values[name.text] = folded(parser.convert(value, kind, name.place))
                 while tokens.next.text not in (",", ";", "}") and tokens.next.kind != "end":
                     tokens.at = (
                         behind_arguments(tokens.tokens, tokens.at, self.templates)

@@ -120,6 +120,23 @@ class TokenStream:
             if self.next.text != close:
                 self.expect(",")
 
+    def returns(self, start: int, stop: int) -> list[int]:
+        """The tokens of a body that are its own `return`, and none of a lambda or a struct in it."""
+        found, n, made = self.tokens, start + 1, list[int]()
+        while n < stop:
+            before, text, after = found[n - 1], found[n].text, [t.text for t in found[n + 1 : n + 3]]
+            operand = before.kind == "name" and before.text != "return"  # of an index
+            closure = (
+                text == "[" and "[" not in (before.text, after[0]) and not operand and before.text not in ("]", ")")
+            )
+            if closure or (text in ("struct", "class") and "{" in after):
+                while found[n].text != "{":
+                    n = self.closing[n] + 1 if found[n].text in ("[", "(") else n + 1
+                n = self.closing[n]
+            made += [n] if text == "return" else []
+            n += 1
+        return made
+
     def identifier(self, expected: str) -> Token:
         if (rejected := self.rejected(self.next, word=True)) or self.next.kind != "name":
             found = self.next.text or "the end"
