@@ -188,6 +188,14 @@ def unset(place: str, name: str) -> str:
     )
 
 
+def unset_element(place: str) -> str:
+    """A read of an element of a thread's own array."""
+    return (
+        f"reads {place or 'an element of a local array'}, which nothing has set: a local array begins undefined. Set "
+        "every element that is read, at the edges too, or all where it is declared, as in float v[4] = {}."
+    )
+
+
 def unlike(value: float, kind: str, gpu: int, is_shift: bool) -> str:
     """A conversion or a shift that C++ leaves undefined. kind: the type, in quotes; gpu: a GPU's result."""
     kind = re.findall(r"'(.*?)'", kind)[-1]
