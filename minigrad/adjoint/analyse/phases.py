@@ -171,12 +171,27 @@ class Phases:
         Barriers that the kernel does not have come first; of these one in a loop before the one ahead of it.
         """
         own = [b for b in reversed(self.barriers) if b[1].added]
+        joined: dict[int, int] = {}  # phases that have become a part of another
+        dropped: dict[int, set[int]] = {}  # by id of a body: ids of barriers
         for body, barrier, before, after in [*own, *(b for b in self.barriers if not b[1].added)]:
+            while before in joined:
+                before = joined[before]
             earlier, later = (self.uses_in(_reached(*way)) for way in ((self.ahead, before), (self.flow, after)))
             if not any(_conflict(a, b) for a in earlier for b in later):
-                body[:] = [s for s in body if s is not barrier]
-                self.link(before, after)
-                self.starts.remove(after)
+                self.join(before, after)
+                joined[after] = before
+                dropped.setdefault(id(body), set()).add(id(barrier))
+        for body, *_ in self.barriers:
+            if gone := dropped.pop(id(body), set()):
+                body[:] = [s for s in body if id(s) not in gone]
+
+    def join(self, before: int, after: int) -> None:
+        """One phase of two around a barrier, which alone led from the one and to the other."""
+        self.uses.setdefault(before, set()).update(self.uses.pop(after, ()))
+        self.flow[before], self.flow[after] = self.flow[after], set()
+        for phase in self.flow[before]:
+            self.ahead[phase].remove(after)
+            self.ahead[phase].add(before)
 
     def uses_in(self, phases: Iterable[int]) -> set[Use]:
         return set().union(*(self.uses.get(p, set()) for p in phases))
@@ -313,7 +328,7 @@ def check_barriers(file: KernelFile, divergence: Divergence) -> bool:
     """
     kernel, around = file.kernel, "Move it out."
     ahead = "Leave out the return, and put the statements between barriers that those threads shall not run into an if."
-    warps, returns = WarpDivergence(kernel), leaves(kernel.body, ("return",))
+    returns = leaves(kernel.body, ("return",))
 
     def visit(body: list[Stmt], advice: str, of_warp: str) -> bool:
         returned = False
@@ -339,7 +354,10 @@ def check_barriers(file: KernelFile, divergence: Divergence) -> bool:
                     advice, of_warp = advice or ahead, of_warp or (ahead if _returns_apart(s, warps) else "")
         return returned
 
-    returned = visit(kernel.body, "", "")
+    returned = False
+    if has_barrier(kernel.body):
+        warps = WarpDivergence(kernel)
+        returned = visit(kernel.body, "", "")
     for s in flatten(s for function in file.functions.values() for s in function.body):
         if isinstance(s, Barrier):
             raise file.error(s.place, "__syncthreads() inside a device function is outside the subset.")
