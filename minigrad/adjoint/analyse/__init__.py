@@ -131,10 +131,11 @@ def read_after_store(body: list[Stmt]) -> set[str]:
             for one in with_header(s):
                 found.update(dataflow.own_reads(one) & stored)
                 stored.update(dataflow.own_writes(one) if not isinstance(one, ast.Declare) else set())
+            before = len(stored)
             for inner in bodies(s):
                 visit(inner)
-                if isinstance(s, ast.For):
-                    visit(inner)  # the next iteration may read what the end of this one stores
+            if isinstance(s, ast.For) and len(stored) > before:
+                visit(s.body)  # the next iteration may read what the end of this one stores
 
     visit(body)
     return found
