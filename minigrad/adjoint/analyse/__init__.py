@@ -9,11 +9,11 @@ from itertools import combinations
 from minigrad.adjoint.analyse.activity import check_clocks
 from minigrad.adjoint.analyse.indices import EXTENTS, Asked, IndexFacts, offsets, polynomial, stride
 from minigrad.adjoint.analyse.intervals import Interval, interval
-from minigrad.adjoint.analyse.phases import Divergence, check_barriers, check_shuffles
+from minigrad.adjoint.analyse.phases import Divergence, check_barriers, check_shuffles, returns_ahead
 from minigrad.adjoint.analyse.trip_counts import Count, evaluate, nests, trips_of
 from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, dataflow
-from minigrad.adjoint.language.ast import Expr, Stmt, unused_name
+from minigrad.adjoint.language.ast import Expr, Stmt
 from minigrad.adjoint.language.control_flow import structured
 from minigrad.adjoint.language.rewrite import ONE, bodies, flatten, with_header
 
@@ -23,10 +23,14 @@ class Names:
 
     def __init__(self, used: Iterable[str]):
         self.used = set(used)
+        self.numbers: dict[str, int] = {}  # of a base: that of its next name
 
     def fresh(self, base: str) -> str:
         """base, base_2, base_3, ...: the first that is not in use."""
-        name = unused_name(re.sub(r"\W+", "_", base), self.used)
+        name = base = re.sub(r"\W+", "_", base)
+        while name in self.used:
+            n = self.numbers[base] = self.numbers.get(base, 1) + 1
+            name = f"{base}_{n}"
         self.used.add(name)
         return name
 
@@ -100,11 +104,12 @@ def analyse(file: KernelFile, wrt: Sequence[str]) -> KernelFacts:
     for name, e in file.formulas.items():
         if (value := evaluate(e, file.values)) is not None:
             file.values[name] = value
-    returned = check_barriers(file, divergence)
+    check_barriers(file, divergence)
     check_shuffles(file)
     active, flow = dataflow.active(kernel, wrt), structured(kernel.body, ("return",))
     check_clocks(file, active & dataflow.reachable(kernel, wrt))
-    facts = KernelFacts(file, kernel, active, flow, Names({*kernel.declared, *file.tokens.words}), returned)
+    facts = KernelFacts(file, kernel, active, flow, Names({*kernel.declared, *file.tokens.words}))
+    facts.returned = returns_ahead(kernel, divergence)
     facts.uniform = {*divergence.uniform, *file.values}
     facts.converged = facts.uniform | Divergence(kernel, control=False).uniform
     seen = dataflow.read(kernel.body)  # along an axis that the kernel ignores there is one thread and one block
@@ -127,10 +132,11 @@ def read_after_store(body: list[Stmt]) -> set[str]:
             for one in with_header(s):
                 found.update(dataflow.own_reads(one) & stored)
                 stored.update(dataflow.own_writes(one) if not isinstance(one, ast.Declare) else set())
+            before = len(stored)
             for inner in bodies(s):
                 visit(inner)
-                if isinstance(s, ast.For):
-                    visit(inner)  # the next iteration may read what the end of this one stores
+            if isinstance(s, ast.For) and len(stored) > before:
+                visit(s.body)  # the next iteration may read what the end of this one stores
 
     visit(body)
     return found

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from operator import is_
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import NOWHERE, UNSIGNED, Expr, Place, Stmt, children, common_type, is_float
@@ -178,10 +179,17 @@ def as_float(e: Expr, kind: str) -> Expr:
     return ast.Cast(kind, e)
 
 
-def typed(e: Expr, kind: str) -> Expr:
-    """The number as one of this type, wherever it is written: 3.0 for the 3 that a double is given."""
-    if e.type == kind:
+def typed(e: Expr, kind: str, stored: bool = False) -> Expr:
+    """The number as one of this type, wherever it is written: 3.0 for the 3 that a double is given.
+
+    stored: in memory of this type, which converts it itself; a cast is written where a whole number may change.
+    """
+    if e.type == kind or (stored and (is_float(kind) or (is_float(e.type) and kind == "bool"))):
         return e
+    if stored and not is_float(e.type):
+        low, high = RANGES[e.type] if (n := int_value(e)) is None else (n, n)
+        if kind not in ast.LIMITS or (fits(low, kind) and fits(high, kind)):
+            return e
     return as_float(e, kind) if kind in ("float", "double") and not is_float(e.type) else ast.Cast(kind, e)
 
 
@@ -294,7 +302,9 @@ def replace_parts(e: Expr, new: Callable[[Expr], Expr | None]) -> Expr:
     """Replace the parts of an expression for which `new` returns another one, from the whole down to the leaves."""
     if (found := new(e)) is not None:
         return found
-    if not (parts := tuple([replace_parts(part, new) for part in children(e)])):
+    own = children(e)
+    parts = tuple([replace_parts(part, new) for part in own])
+    if all(map(is_, parts, own)):
         return e
     match e:
         case ast.Index():
