@@ -221,6 +221,18 @@ FORMS = {
         "__device__ Q made(const double* p, int n) { if (n % 2) return Q(p, p, 1); Q q; q.a = p + 1; q.b = p;\n"
         "  q.n = 2; return q; }",
     ),
+    "minus an unsigned number": kernel(
+        "y[i] = -(3u / x[i]) - 3u * x[i]; y[i] -= sizeof(double) * x[i] + cos(5u * x[i]) * x[0]; unsigned u = i + 3;\n"
+        "double s = x[i]; s = 2u - 3u * s; s = s - 5u * s - (-u * 1e-9) * s; y[i] += s - u * x[i] * x[i];\n"
+        "const double* p = x + 7; y[i] *= *(p - 3u);"
+    ),
+    "bases and members that their constructors set": kernel(
+        "B a{}; C b{}, c = {}, d{{x[i]}}; E e{}, f{{x[i]}, 2};\n"
+        "y[i] = x[i] * a.a * b.a * (b.c + 1) * c.a * (d.c + 2) * d.a * e.e.a * (e.c + 2) * e.f[1].a\n"
+        "  + f.e.a * f.f[1].a + x[i] * B().a * C().a * (C().c + 1) * E().e.a * E().f[0].a;",
+        "struct A { double a; __device__ A(double v) : a(v) {} __device__ A() : a(3) {} }; struct B : A {};\n"
+        "struct C : A { double c; }; struct E { A e; double c; A f[2]; };",
+    ),
     "a macro with several meanings": kernel(
         "y[i] = A * x[i] * g(x[i]) * TIMES(x[0]);",
         "#define A 2\n#define B (A * 3)\n#define TIMES(v) (v) * 5\n"
