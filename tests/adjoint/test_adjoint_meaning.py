@@ -198,6 +198,13 @@ FORMS = {
         "  __device__ V& turn(double t) { auto g = [&](double v) { return v * a; }; a = g(t); b += g(b);\n"
         "    return *this; } };",
     ),
+    "other names of templates": kernel(
+        "S<double> s = x[i]; V3<double> v{{x[0], 3, x[i]}, s}; D<2> d{{2, x[i]}, x[1]}; F f = v; f.v[1] *= x[i];\n"
+        "y[i] = s * v.v[1] * v.v[2] * v.z * d.v[1] * d.z * f.v[1] * first(v);",
+        "template <class T, int N = 2> struct V { T v[N]; T z; }; template <class T> using V3 = V<T, 3>;\n"
+        "template <class T> using S = T; namespace p { template <int N> using D = V<double, N>; } using p::D;\n"
+        "using F = V3<double>; __device__ double first(const V3<double>& v) { return v.v[0]; }",
+    ),
     "a macro with several meanings": kernel(
         "y[i] = A * x[i] * g(x[i]) * TIMES(x[0]);",
         "#define A 2\n#define B (A * 3)\n#define TIMES(v) (v) * 5\n"
@@ -259,6 +266,7 @@ REFUSED = {
     "float v = x[i]; y[i] = reinterpret_cast<int&>(v) * x[i];": "this reads the bytes of a float as int; cast "
     "its address: *(int*)&v.",
     "V v; v = x[i]; y[i] = v.a;": "a conversion to V is outside the subset; write its members.",
+    "P<double> p = x; y[i] = p[i];": "P is a pointer or an array type; write it out where it is used.",
     "y[i] = K[0] * x[i];": "N has several meanings in this file, and constants or types are made of it",
 }  # fmt: skip
 AHEAD = (
@@ -276,6 +284,7 @@ AHEAD = (
     "  __device__ C& operator=(const C& o) { v = 3 * o.v; return *this; } };\nstruct H { C c; };\n"
     "struct D { double v; __device__ ~D() { v = 0; } };\n__device__ double k(V v) { return v.a; }\n"
     "struct __align__(16) L { float a; };\n"
+    "template <class T> using P = const T*;\n"
     "#define N 2\nconst double K[1] = {N};\n#undef N\n#define N 3\n"
 )
 

@@ -86,7 +86,7 @@ class DeclarationParser(ExpressionParser):
         name, brace = tokens.identifier("the struct's name"), tokens.at
         while tokens.tokens[brace].text not in ("{", ";"):
             brace += 1
-        tokens.at = self.matching(brace) + 1
+        tokens.at = self.tokens.matching(brace) + 1
         if self.functions.struct_bodies.setdefault(name.text, (brace, tokens.since(start)))[0] != brace:
             raise self.error(name.place, SEVERAL.format(name.text))
         if not tokens.accept(";"):

@@ -112,7 +112,7 @@ class Functions(ArgumentBinder):
 
     def parse_plain(self, item: FunctionItem, parser: Any) -> ast.Function | None:
         own = parser.alike()
-        self.tokens.at = self.specifiers(item.start)
+        self.tokens.at = self.tokens.specifiers(item.start)
         kind = own.accept_type()
         if not isinstance(kind, str) or self.tokens.next.text != item.name:
             return None
@@ -344,7 +344,7 @@ class Functions(ArgumentBinder):
 
     def body(self, parser: Any, item: FunctionItem, token: Token) -> Value:
         tokens, symbols = self.tokens, parser.symbols
-        tokens.at = self.specifiers(item.start)
+        tokens.at = self.tokens.specifiers(item.start)
         constructor = item.owner is not None and item.name == item.owner.short
         deduced = not constructor and not item.returns and (bool(item.scopes) or tokens.accept("auto"))
         tokens.at = item.returns or tokens.at

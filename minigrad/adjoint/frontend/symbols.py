@@ -336,11 +336,6 @@ class TypeParser:
         """Append the assignment to the pending statements; its value is the target."""
         raise NotImplementedError  # the parser of statements has it
 
-    def matching(self, start: int) -> int:
-        """The token that closes the bracket at a token."""
-        last = len(self.tokens.tokens) - 1
-        return self.tokens.closing.get(start, last if self.tokens.tokens[start].text in ("{", "(", "[") else start)
-
     def skip_to_semicolon(self) -> None:
         while self.tokens.next.kind != "end" and self.tokens.take().text != ";":
             pass

@@ -266,13 +266,15 @@ class FunctionItem:
 class StructTemplate:
     """A template of a struct: its parameters, the token of its brace, and its text.
 
-    arguments: the token of the < behind its name where it is a specialization, else 0.
+    arguments: the token of the < behind its name where it is a specialization, else 0. alias: of another name,
+    `template <class T> using V = Vec<T>;`, whose type begins at that token.
     """
 
     parameters: list[tuple[int, str, int]]
     brace: int
     text: str
     arguments: int = 0
+    alias: bool = False
 
 
 Value = Expr | Struct | Elements | Pointer | Braces
