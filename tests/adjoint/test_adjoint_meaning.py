@@ -71,11 +71,13 @@ FORMS = {
         "auto&& m = N{{t, p.b}, 2}; N n = m; n.q[0] *= s; e.up();\n"
         "double u[2] = {t, t *= 2}; V z{t, ++t}; p.a = t = 9;\n"
         "y[i] = s + c.a * c.b + d.a * d.b + e.a * e.b + f * g.x * g.y + h.a * h.b + k * k\n"
-        "  + l * m.q[0] * n.q[0] + changed(m) + u[0] * u[1] * z.a * z.b;",
+        "  + l * m.q[0] * n.q[0] + changed(m) + u[0] * u[1] * z.a * z.b;\n"
+        "N o{N{}}, r(N{}); N& q = o; q.q[1] = x[i]; turn(r, x[i]); y[i] += o.q[1] * r.q[0];",
         "struct V { double a, b; __device__ V& up() { a *= 2; return *this; } }; struct W { V v; double z; };\n"
         "struct N { double q[2], z; };\n__device__ V made(double v) { return V{v * v, v}; }\n"
         "__device__ double square(double v) { return v * v; }\n"
         "__device__ double into(const V& v, double& t) { t *= 3; return v.a * v.b; }\n"
+        "__device__ void turn(N& v, double t) { v.q[0] = t * t; }\n"
         "__device__ double changed(const N& v) { N n = v; n.q[0] = 5; return v.q[0] * n.q[1]; }",
     ),
     "pointers that turn to another array, and references to them": kernel(

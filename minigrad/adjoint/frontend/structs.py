@@ -222,7 +222,7 @@ class StructParser(TypeParser):
         bare: a constructor sets them.
         """
         if value is not None and value.temporary:  # it belongs to this name from now on
-            return replace(value, temporary=False)
+            return replace(value, temporary=False, passing=False)
         if value is not None and self.functions:
             self.functions.check_copied(self, kind, "", place)
         if isinstance(value, Bits):
