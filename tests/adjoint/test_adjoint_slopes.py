@@ -92,6 +92,9 @@ KERNELS = {
     "shared elements that two threads read": f"{TWO}if (i == 2) y[0] = s[5] * 2; if (i == 1) y[1] = s[5] * s[5];",
     "a step that turns a loop around": "double v = 0; int s = i > 8 ? 1 : -1; if (i < 5) { "
     "for (int j = 0; j >= 0 && j < 4; j -= s) { v += x[i + j] * x[i + j]; } } y[i] = v;",
+    "an index that the thread it names changes": "__shared__ double s[8]; s[i] = x[i]; __syncthreads(); "
+    "for (int k = 1; k < 8; ++k) { int r = k; if (i == r) { r = r - 1; s[r] = s[r] * x[i]; } __syncthreads(); "
+    "s[i] = tanh(s[i] * s[i] * 0.7 + x[i]); __syncthreads(); } y[i] = s[i];",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",
 }
 
