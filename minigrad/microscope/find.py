@@ -62,7 +62,7 @@ class Finder:
         variable = self.variables.find(finding.variable, me.text)
         at, element = f"address {finding.offset:#x}", None
         if variable:
-            element = finding.offset // variable.itemsize
+            variable, element = self.variables.named(finding.variable, variable, finding.offset, me.text)
             at = variable.subscript(element)
         if finding.kind in (ProblemKind.RACE, ProblemKind.EARLY):
             return self._race(me, finding, at, variable, element)

@@ -244,7 +244,9 @@ def test_a_wrong_alignment_by_a_constant(access, align, element):
     first = access.split("\n")[0]
     assert (problem.kind, problem.element, problem.line) == ("misaligned", element, line_of(text, first))
     assert problem.variable == ("s" if "(s" in access else "x")
-    assert f"must begin at a multiple of {align} bytes" in " ".join(problem.message.split())
+    assert f"must begin at a multiple of {align} bytes" in problem.message
+    if problem.variable == "x" and "char*" not in access:
+        assert f"Let it begin at a multiple of {align // 4} elements of x" in problem.message
 
 
 @pytest.mark.parametrize("read", ["float v;\nmemcpy(&v, (const char*)x + 1, 4);", "float v = ((const P*)x)->b;"])
@@ -267,7 +269,7 @@ def test_an_index_past_a_members_array(kind, members):
     assert mg.inspect(text, *given, X.copy(), 3, grid=1, block=4).ok
     (problem,) = mg.inspect(text, *given, X.copy(), 4, grid=1, block=4).problems
     assert (problem.kind, problem.line, problem.count) == ("out-of-bounds", line_of(text, "wrong"), 4)
-    assert "index 4 is outside an extent of s, which is float[4]" in " ".join(problem.message.split())
+    assert "index 4 is outside an extent of s, which is float[4]" in problem.message
 
 
 def test_a_member_of_open_length_has_no_extent():
@@ -295,6 +297,17 @@ def test_a_misaligned_float4_in_shared_memory(shared):
     problem, text = look(body, shared=256 * ("extern" in shared))
     assert (problem.kind, problem.variable, problem.element) == ("misaligned", "s", 1)
     assert problem.line == line_of(text, "// wrong") and "access to s[1]; a " in problem.message
+
+
+def test_an_index_that_leads_next_to_another_array_is_of_its_own():
+    body = "extern __shared__ float s[];\ns[threadIdx.x] = 0;\nint i = -(1 << 30);\natomicAdd(&s[i], y[threadIdx.x]);  // wrong"
+    problem, text = look(body, block=8, shared=32)
+    assert (problem.variable, problem.element, problem.line) == ("s", -(1 << 30), line_of(text, "wrong"))
+
+
+def test_dynamic_shared_memory_that_the_launch_does_not_give():
+    problem, _ = look("extern __shared__ float s[];\ns[threadIdx.x] = 0;")
+    assert (problem.kind, problem.variable) == ("out-of-bounds", "s") and "shared= of the launch" in problem.message
 
 
 def test_a_null_pointer():

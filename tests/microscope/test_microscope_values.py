@@ -310,3 +310,17 @@ def test_a_result_that_is_not_that_of_a_gpu(statement, value, words):
     assert found == ([("unlike-gpu", 3)] if words else []) and re.search(words or "", str(record).replace("\n", " "))
     reads = [each for each in record.lines if each.kind == "read"]
     assert len(reads) == 1 and reads[0].requests == 1  # the check reads nothing a second time
+
+
+def test_advice_for_a_mask_that_leaves_out_a_lane_that_calls():
+    body = "float v = x[threadIdx.x];\nv += __shfl_down_sync(0xffff, v, 1);  // wrong\ny[threadIdx.x] = v;"
+    problem = mg.inspect(source(body), X, X * 0, 0, grid=1, block=32).problems[0]
+    assert problem.kind == "barrier-divergence" and "Name in the mask every lane that makes the call" in problem.message
+
+
+def test_a_lane_that_goes_around_a_shuffle_is_not_said_to_have_returned():
+    body = (
+        "float v = x[threadIdx.x];\nif (threadIdx.x < 16) v += __shfl_down_sync(0xffffffff, v, 8);\ny[threadIdx.x] = v;"
+    )
+    problem, _ = look(body, block=32)
+    assert problem.kind == "returned-lane" and "which has returned or gone around this call" in problem.message
