@@ -55,8 +55,9 @@ class Expressions:
     def visible(self):
         return {name: kind for scope in self.scopes for name, kind in scope.items()}
 
-    def fresh(self, text="", letters="pqrstuvw"):
-        """A name that is new in this scope and does not stand in its first value; it may hide another."""
+    def fresh(self, *values, letters="pqrstuvw"):
+        """A name that is new in this scope and does not stand in its first values; it may hide another."""
+        text = " ".join(values)
         for name in self.random.sample(letters, len(letters)):
             hides = name in self.visible()
             if name not in self.scopes[-1] and not re.search(rf"\b{name}\b", text) and (not hides or self.maybe(0.3)):

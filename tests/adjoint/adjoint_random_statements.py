@@ -33,7 +33,7 @@ class Statements(Expressions):
             name = self.fresh()
             return self.declared("Way", name, f"Way {name} = {self.test()} ? Way::Up : Way::Down;")
         value, exact = self.number(2), self.e(kind, 1)
-        name, const = self.fresh(value + exact), self.one("", "", "const ")
+        name, const = self.fresh(value, exact), self.one("", "", "const ")
         if kind == "bool":
             return self.declared("bool", name, f"bool {name} = {self.one(exact, self.e('int', 0))};")
         inner = value if value[0] == "(" else exact + " * 1"  # double v(double(a)) would declare a function
@@ -47,7 +47,7 @@ class Statements(Expressions):
         s = self.one(*self.structs.values())
         braces, value = self.braces(s, 1), self.object(s.name, 2)
         arguments = self.arguments(self.one(*s.constructors), 2) if s.constructors else ""
-        name = self.fresh(braces + value + arguments)
+        name = self.fresh(braces, value, arguments)
         forms = [f"{name} = {value};", f"{name}{braces};", f"{name} = {braces};"]
         forms += [f"{name}{{{value}}};"] if s.constructors else []
         if arguments and not re.match(r"\w+(<\w+>)?\(", arguments):
@@ -138,7 +138,7 @@ class Statements(Expressions):
     def array(self, depth):
         kind = self.one(*NUMBERS, *(s.name for s in self.structs.values() if s.defaults))
         values = [self.argument(kind, 1) if kind in self.structs else self.exact(kind, 1) for _ in range(2)]
-        name = self.fresh("".join(values))
+        name = self.fresh(*values)
         if kind in self.structs:
             stores = [f"{name}[{k}] = {v};" for k, v in enumerate(values)]
             return self.declared(f"{kind}[2]", name, f"{kind} {name}[2];", *stores)
@@ -175,7 +175,7 @@ class Statements(Expressions):
         self.scopes = before
         call = f"{name}({self.e('double', 1) if kind == 'auto' else self.number(1)})"
         text, between = f"auto {name} = [{capture}]({kind} {p}) {{ {' '.join(lines)} }};", self.assign(depth)
-        used = self.fresh(text + call)
+        used = self.fresh(text, call)
         return [text, *between, *self.declared("double", used, f"double {used} = {call};")]
 
     def loop(self, depth):
