@@ -1,8 +1,9 @@
 """Structs, classes and enums in CUDA C++ text: their members, a template's instances, and values by name."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 from minigrad.scan import ATTRIBUTE, items, matching, parameter, renamed, split, without_directives
 
@@ -14,10 +15,11 @@ _ALIGNED = re.compile(r"(?:minigrad_align_\d+\s+)*\s*")
 _ACCESS = re.compile(r"\b(public|private|protected)\s*:(?!:)")
 _PACK = re.compile(r"#\s*pragma\s+pack\s*\(([^)]*)\)")
 _EXTENT = re.compile(r"\[((?:[\d\s()*/%+-]|<<|>>)+)\]")
-_CONSTANT = re.compile(
-    r"\b(?:const|constexpr)\s+(?:unsigned\s+)?(?:int|unsigned|size_t)\s+(\w+)\s*=\s*([\w\s()*/%+-]+?)\s*;"
-)
-_ENUM = re.compile(r"\benum\b[^{};()]*\{([^{}]*)\}")
+_CONSTANT = re.compile(r"\b(?:const|constexpr)\s+((?:[\w:]+\s+)+?)(\w+\s*(?:\[[^;{}]*)?[={][^;]*);")
+_WHOLE = re.compile(r"(?:(?:static|inline|const|constexpr|unsigned)\s+)*(?:int|unsigned|size_t)")
+_ENUM = re.compile(r"\benum\b(?!\s+(?:class|struct)\b)[^{};()]*\{([^{}]*)\}")
+_VALUE = re.compile(r"(\w+)\s*(?:=\s*(.*)|\{(.*)\})", re.S)
+_STRUCT_HEAD = re.compile(r"\b(?:struct|class|union)\b")
 _REAL = re.compile(r"(?<![.>:\w])real\b")
 _OWN_REAL = re.compile(  # a variable, a member or a function of that name
     r"(?<![\w.])(?!(?:const|constexpr|return|else|case|new|operator|typename|class|volatile|static|inline)\b)"
@@ -220,18 +222,71 @@ def _alignment(found: re.Match[str]) -> str:
     return f"minigrad_align_{eval(size[1], {})}" if size else " minigrad_align_as_said " if other else " "
 
 
-def constants(code: str) -> Iterator[tuple[str, str]]:
-    """The names of whole numbers with their values: constants, and those in enums up to one that is no number."""
-    for name, value in _CONSTANT.findall(code):
-        yield name, value if value.isdigit() else f"({value})"
+class NamedValue(NamedTuple):
+    """A constant or an enumerator; value: "" where it is no whole number that is read here."""
+
+    name: str
+    value: str
+    at: int
+
+
+def constants(code: str) -> Iterator[NamedValue]:
+    """The constants of the text, and the names in its enums but for those that have the enum's name ahead of them."""
+    for each in _CONSTANT.finditer(code):
+        for one in filter(None, map(_VALUE.fullmatch, split(each[2]))):
+            value = (one[2] or one[3] or "").strip()
+            plain = _WHOLE.fullmatch(each[1].strip()) and re.fullmatch(r"[\w\s()*/%+-]+", value)
+            if value.count("(") >= value.count(")"):  # else it is a parameter
+                yield NamedValue(one[1], "" if not plain else value if value.isdigit() else f"({value})", each.start())
     for each in _ENUM.finditer(code):
-        value = 0
+        number, known = 0, True
         for name, sign, said in (one.partition("=") for one in split(each[1])):
-            if sign and not said.strip().isdigit():
+            known = said.strip().isdigit() if sign else known
+            number = int(said) if sign and known else number
+            yield NamedValue(name.strip(), str(number) if known else "", each.start())
+            number += 1
+
+
+def with_constants(code: str) -> str:
+    """The text with the values of constants of which there are several of a name, each where C++ finds it by its scope.
+
+    What may be that of a base, of another namespace or of a declaration by `using` stays a name.
+    """
+    found = list(constants(code))
+    several = {each.name for each in found if each.value} - unique(found).keys()
+    several -= {*re.findall(r"\busing\s[\w\s:]*::\s*(\w+)\s*;", code)}
+    if not several:
+        return code
+    words = re.compile(rf"[{{}}]|(?<![:.>])\b(?:enum|const|constexpr|{'|'.join(several)})\b(?!\s*=[^=])")
+    around, opened = dict[int, tuple[int, ...]](), [-1]  # the scopes around each word, by their braces
+    for word in words.finditer(code):
+        if word[0] == "{":
+            opened.append(word.start())
+        elif word[0] != "}":
+            around[word.start()] = (*opened,)
+        elif opened[1:]:
+            opened.pop()
+    known = {(each.name, around[each.at][-1]): each for each in found if each.name in several and each.at in around}
+
+    def value(word: re.Match[str]) -> str:
+        for brace in reversed(around[word.start()]) if word[0] in several else ():
+            head = code[max(code.rfind(sign, 0, max(brace, 0)) for sign in ";}{") + 1 : max(brace, 0)]
+            one = known.get((word[0], brace))
+            if one and (one.at < word.start() or _STRUCT_HEAD.search(head)):
+                return one.value or word[0]
+            if re.search(r"(?<!:):(?!:)", head):  # it has a base
                 break
-            value = int(said) if sign else value
-            yield name.strip(), str(value)
-            value += 1
+        return word[0]
+
+    return words.sub(value, code)
+
+
+def unique(found: Iterable[NamedValue]) -> dict[str, str]:
+    """The values of the constants by their names, but for a name with several."""
+    by_name = dict[str, set[str]]()
+    for each in found:
+        by_name.setdefault(each.name, set()).add(each.value)
+    return {name: value for name, (value, *more) in by_name.items() if value and not more}
 
 
 def extents(declarator: str, values: Mapping[str, int]) -> str:

@@ -91,7 +91,7 @@ class Source:
         macros: dict[str, str | None] = tunables | dict(self.macros)
         left = {*self.included}
         found = [code for s in self.chain for code in live_files(s.text, s.folder, macros, self.find, left)]
-        known = dict(each for code in found for each in members.constants(code))
+        known = members.unique(each for code in found for each in members.constants(code))
         return found, known | {name: value for name, value in macros.items() if value}
 
     @cached_property
@@ -185,7 +185,7 @@ class Source:
         return text
 
     _all = cached_property(lambda self: "\n".join(self._compiled[0]))
-    _expanded = cached_property(lambda self: self.expanded(self._all))
+    _expanded = cached_property(lambda self: self.expanded(members.with_constants(self._all)))
 
     @cached_property
     def aliases(self) -> dict[str, str]:
@@ -242,11 +242,11 @@ class Source:
     def device_words(self) -> frozenset[str]:
         return self.words or self.standing_for(_ON_DEVICE)
 
-    def standing_for(self, words: Collection[str]) -> frozenset[str]:
-        """The words, and the macros of the text whose values have any of them."""
+    def standing_for(self, words: Collection[str], said: re.Pattern[str] | None = None) -> frozenset[str]:
+        """The words, and the macros of the text whose values have any of them, or what the pattern says."""
         found = set(words)
         for name, value in (each for text in self._texts for each in _MACRO.findall(text)):
-            found |= {name} if found & set(_WORD.findall(value)) else set()
+            found |= {name} if found & set(_WORD.findall(value)) or (said and said.search(value)) else set()
         return frozenset(found)
 
     @property

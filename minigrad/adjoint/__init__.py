@@ -15,7 +15,8 @@ The steps in their order, each in the folder of its name:
   emit           assemble the `.cu` file; the table of decisions
 
 derive runs these steps, and the optimizations as a list, PASSES in passes: without them the adjoint is the plain one.
-adjoint has the class for users, run launches it, op records it on the tape; `ladder` has kernels to try it on.
+adjoint has the class for users, run launches it, examine looks at the kernel first, op records it on the tape; `ladder`
+has kernels to try it on.
 """
 
 import sys

@@ -14,8 +14,10 @@ import numpy as np
 from minigrad.adjoint import run as launches
 from minigrad.adjoint.analyse.activity import chosen, floats_decide, numbers
 from minigrad.adjoint.derive import derive
+from minigrad.adjoint.emit.assemble import AdjointFile, reading
 from minigrad.adjoint.emit.decisions import decisions
-from minigrad.adjoint.frontend.file import TOO_DEEP, parse
+from minigrad.adjoint.examine import check_reading, examine, types_apart
+from minigrad.adjoint.frontend.file import TOO_DEEP, KernelFile, parse
 from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.ast import own_name
 from minigrad.display import column
@@ -51,7 +53,7 @@ class Adjoint:
     """
 
     def __init__(self, primal: Kernel, wrt: Sequence[str] | None = None, null: frozenset[str] = frozenset()):
-        self.primal, self._examined = primal, set[tuple]()
+        self.primal, self._examined, self._read = primal, set[tuple](), False
         self.null, self._others = null, dict[frozenset[str], Adjoint]()
         self.slots, self._built = launches.SLOTS, dict[tuple, tuple[Kernel, ...]]()
         tunables = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
@@ -60,11 +62,7 @@ class Adjoint:
             self._derive(primal, wrt)
 
     def _derive(self, primal: Kernel, wrt: Sequence[str] | None) -> None:
-        source = primal.source
-        self.file = parse(
-            source.device_text, source.name, primal.name, self.defines, source.template_values, self._included,
-            [(each.name, each.device_text) for each in source.chain[:-1]], self.null,
-        )  # fmt: skip
+        self.file = self._parsed()
         kernel = self.file.kernel
         try:
             self._deciding = "iubf" if floats_decide(kernel) else "iub"  # kinds that decide on elements touched
@@ -77,6 +75,13 @@ class Adjoint:
             self.decisions = decisions(self.derived)
         except RecursionError:
             raise self.file.error(kernel.place, TOO_DEEP) from None
+
+    def _parsed(self) -> KernelFile:
+        source = self.primal.source
+        return parse(
+            source.device_text, source.name, self.primal.name, self.defines, source.template_values, self._included,
+            [(each.name, each.device_text) for each in source.chain[:-1]], self.null,
+        )  # fmt: skip
 
     def _included(self, name: str, path: str) -> tuple[str, str] | None:
         """The text and the path of a file that the one at a path, or the kernel's own, includes.
@@ -101,21 +106,27 @@ class Adjoint:
         """The kernels of the adjoint: one, or several where a gradient needs a grid of its own."""
         return self.built({})
 
-    def built(self, extents: Mapping[str, int]) -> tuple[Kernel, ...]:
-        """The kernels for these extents of shared arrays that a launch gives."""
-        key = tuple(extents.items())
+    def built(self, extents: Mapping[str, int], read: bool = False) -> tuple[Kernel, ...]:
+        """The kernels for these extents of shared arrays that a launch gives; or the kernel itself as it was read."""
+        key = (read, *extents.items())
         if key not in self._built:
+            code = self.reading if read else self.assembled
             of, defines = self.primal.source, {**self.defines, **extents}
             ahead = of.before and replace(of.before, text="")  # its folder has files that the head includes
-            source = Source(self.source, f"{self.primal.name}_adjoint.cu", of.folder, ahead)
+            source = Source(code.text, f"{self.primal.name}_{'read' if read else 'adjoint'}.cu", of.folder, ahead)
             made = SourceKernel if isinstance(self.primal, SourceKernel) else Kernel
             self._built[key] = tuple(
                 made(replace(source, kernel=of.kernel and entry.name), entry.name, defines=defines)
-                for entry in self.assembled.entries
+                for entry in code.entries
             )
             for kernel in self._built[key]:
                 kernel.waits = True
         return self._built[key]
+
+    @cached_property
+    def reading(self) -> AdjointFile:
+        """The kernel as it was read, from which the adjoint is made."""
+        return reading(self._parsed())
 
     def given(self, args: Sequence[Any]) -> "Adjoint":
         """The adjoint for a launch with these arguments: where arrays are None, that of the branches which run then."""
@@ -169,10 +180,14 @@ class Adjoint:
         integer arguments, and of its floating-point ones where these decide which elements are touched, as in
         `if (x[i] > 0) y[0] = x[i]`; a larger launch, or one on `cuda`, is assumed to be free of races.
 
-        Raises NotDifferentiable at a race, and KernelError where the microscope sees what would end a launch, such as
-        an access out of bounds; it warns of a value that nobody has set. Raises TypeError and LaunchError for arguments
-        and gradients that do not fit the kernel, as its launch does, and LaunchError where an array that is written
-        shares memory with another or where the launch does not have the extents on which the adjoint relies.
+        That the adjoint is of what the compiler makes of the text is tried, too: the kernel as it was read, `reading`,
+        must store the values that the kernel stores, in the first launch and in all that are run under the microscope.
+
+        Raises NotDifferentiable at a race or at such other values, and KernelError where the microscope sees what would
+        end a launch, such as an access out of bounds; it warns of a value that nobody has set. Raises TypeError and
+        LaunchError for arguments and gradients that do not fit the kernel, as its launch does, and LaunchError where an
+        array that is written shares memory with another or where the launch does not have the extents on which the
+        adjoint relies.
         """
         if (made := self.given(args)) is not self:
             return self._without(made, args, dy, grid=grid, block=block, shared=shared)
@@ -180,13 +195,18 @@ class Adjoint:
         kernels = self.built(run.shared_extents) if run.shared_extents else self.kernels
         self.set_constants(kernels)
         upstream = launches.upstream(run, self.outputs, dy)
-        new = launches.examine(self.primal, run, self._deciding, self._examined)
+        after = examine(self.primal, run, self._deciding, self._examined)
         while True:
-            with types_apart(run, new, self._examined):
+            with types_apart(run, after is not None, self._examined):
                 sums, needed = launches.launch(kernels, self.assembled, run, upstream, self.slots)
             if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
                 break
             self.slots = slots  # the tapes were too short: discard this run
+        if after is not None or not self._read:
+            self._read = False
+            self.set_constants(as_read := self.built(run.shared_extents, read=True))
+            check_reading(self.primal, as_read[0], self.reading.entries[0], run, after)
+            self._read = True
         values = dict(zip((p.name for p in self.primal.signature.params), args, strict=True))
         values |= {name: values[struct].get(member) for name, (struct, member) in self.file.kernel.pointed.items()}
         gradients = [launches.fitted(sums[name], values[name]) for name in self.wrt]
@@ -279,29 +299,3 @@ def page(made: Adjoint) -> str:
         for share, texts in zip(SHARES, (left, right), strict=True)
     )
     return f'<div style="{PANES}">{columns}</div><div style="{REASONS}">{made.decisions._repr_html_()}</div>'
-
-
-@contextmanager
-def types_apart(run: launches.PrimalLaunch, new: bool, seen: set[tuple]) -> Iterator[None]:
-    """Run the adjoint of a new launch under the microscope if it keeps numbers of several types in shared memory.
-
-    NotDifferentiable: a number was stored as another type; LaunchError: no launch of such blocks has been looked at.
-    """
-    apart = "apart", run.block, run.shared
-    if len(run.file.dynamic) < 2 or (not new and apart in seen):
-        yield
-        return
-    if not new:
-        why = "keeps numbers of several types in one shared memory. That they lie apart is seen on sim, in a launch of"
-        raise LaunchError(f"{run.file.kernel.name} {why} such blocks and at most 4096 threads: make one first.")
-    from minigrad.microscope import watching
-
-    with watching() as report:
-        yield
-    seen.add(apart)
-    read = {p.variable for p in report.problems if p.kind == "uninitialised"}
-    for name in (n for n in run.file.dynamic if n in read):
-        seen.clear()
-        kind = run.file.kernel.declared[name].type
-        why = f"bytes of the launch's shared memory are read as {kind} and stored as another type; keep types apart."
-        raise run.file.error(run.file.kernel.place, why)

@@ -1,9 +1,7 @@
 """A launch of an adjoint: arguments and upstream gradients checked, gradients and tapes allocated, kernels run."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from itertools import combinations
 from math import prod
 from typing import Any
@@ -17,14 +15,14 @@ from minigrad.adjoint.decide.accumulate import COPIES
 from minigrad.adjoint.decide.store_or_recompute import STORED, Tape
 from minigrad.adjoint.emit.assemble import AdjointFile
 from minigrad.adjoint.frontend.file import KernelFile
-from minigrad.adjoint.language.ast import GRADIENTS, Expr, Function, Place, gradient_type, is_float, own_name
+from minigrad.adjoint.language.ast import GRADIENTS, Expr, Function, gradient_type, is_float, own_name
 from minigrad.adjoint.language.dataflow import names_used, written
 from minigrad.adjoint.language.printer import expression
 from minigrad.devices import device as base
 from minigrad.devices import kernel_device
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import copied, dtype_of, move, to_host
-from minigrad.errors import FAULTS, KernelError, LaunchError, short
+from minigrad.errors import LaunchError, short
 from minigrad.kernels.arguments import bind
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
@@ -359,40 +357,3 @@ def _checked_gradient(who: str, value: Any, name: str, output: Array) -> Array:
         on, at = d.device.name, output.device.name
         raise LaunchError(f"{who} is on {on} and {name} on {at}; move one: dy.to({at!r}).")
     return d
-
-
-def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> bool:
-    """Run a small launch on `sim` under the microscope, on copies; True if it ran.
-
-    NotDifferentiable at a race; KernelError at what would stop the launch; a warning of what leaves its values open.
-    kinds: the `dtype.kind`s of arguments that decide which elements the kernel touches; `seen` holds the launches
-    already examined, by grid, block, shapes and the content of these arguments.
-    """
-    if run.threads > EXAMINED or any(a.device.is_gpu for a in run.arrays.values()):
-        return False
-    values = {name: a.numpy() for name, a in run.arrays.items()}
-    for name, v in run.scalars.items():
-        numbers = {own: n for own, n in v.items() if not isinstance(_array(n), Array)} if isinstance(v, Mapping) else v
-        values[name] = np.frombuffer(repr(numbers).encode(), np.uint8) if isinstance(v, Mapping) else np.asarray(v)
-    hashes = [(name, a.shape, sha256(a.tobytes()).digest()) for name, a in values.items() if a.dtype.kind in kinds]
-    key = (run.grid, run.block, run.shared, *hashes, *(a.shape for a in run.arrays.values()))
-    if key in seen:
-        return False
-    from minigrad.microscope import inspect
-
-    arrays, function = {name: copied(a) for name, a in run.arrays.items()}, run.file.kernel
-    known = {**arrays, **run.scalars}
-    for name, (struct, member) in function.pointed.items():
-        known[struct] = {**known[struct], member: arrays.get(name)}
-    args = [known.get(p.name) for p in kernel.signature.params]
-    for problem in inspect(kernel, *args, grid=run.grid, block=run.block, shared=run.shared, blocks=0).problems:
-        if problem.kind == "race":
-            why = f"the kernel has a race and so no gradient: {problem.message}"
-            raise run.file.error(Place(problem.line or 0, 1, file=problem.file), why)
-        if problem.kind in FAULTS:
-            where = problem.block, problem.thread, problem.line, problem.file
-            raise KernelError(repr(problem), kernel.name, problem.kind, problem.variable, *where)
-        if not problem.harmless:
-            warnings.warn(f"{kernel.name} has a problem, so its gradients may be wrong, too: {problem}", stacklevel=3)
-    seen.add(key)
-    return True

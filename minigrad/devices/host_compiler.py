@@ -21,9 +21,12 @@ from minigrad.errors import DeviceError
 
 GARBAGE = "-ftrivial-auto-var-init=pattern"  # a variable that is never set is far from 0
 VOLATILE = "--param=tsan-distinguish-volatile=1"  # volatile accesses have calls of their own
+STRICT = "-fstrict-flex-arrays=2"  # the last member of a struct has the extent that it says, unless that is 0
 # Better with, right without: `build` leaves them out where the compiler rejects them. -fno-finite-loops keeps endless
 # loops, which C++ may assume away; clash protection lets a large local array meet the guard page below its stack.
-OPTIONAL = ["-march=native", "-fno-finite-loops", "-fno-stack-protector", "-fstack-clash-protection", GARBAGE, VOLATILE]
+OPTIONAL = [
+    "-march=native", "-fno-finite-loops", "-fno-stack-protector", "-fstack-clash-protection", GARBAGE, STRICT, VOLATILE,
+]  # fmt: skip
 LINK = ["-shared", "-O2", "-pthread", "-lm"]  # without -O2 zig would add a sanitizer of its own
 if sys.platform == "darwin":
     LINK += ["-undefined", "dynamic_lookup"]  # names that are missing are looked up when the object is loaded

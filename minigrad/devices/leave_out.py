@@ -65,7 +65,7 @@ def _needed(source: Source, error: RejectedText, reasons: Reasons) -> list[Rejec
         return error.found
     own = [each for each in error.found if not _item(source, error.texts, each)]
     named = [word for each in own for word in re.findall(r"\w+", each.message.partition("\n")[0])]
-    return [each for word in named for each in reasons.get(word, [])] + own
+    return [each for word in named for each in reasons.get(word, [])] + own or error.found
 
 
 def _header(source: Source, text: str, file: str) -> Source:

@@ -8,9 +8,18 @@ from minigrad.scan import DIRECTIVE, INCLUDE, Edit, apply, asked, blank, items
 from minigrad.source import CUDA, Source
 
 # Libraries of the host, whose headers NVRTC cannot read.
-_HOST_LIBRARY = re.compile(r"cu(?:blas|dnn|fft|rand|solver|sparse)|nccl|npp|thrust/|cuda(?:_profiler_api)?\.h")
+_HOST_LIBRARY = re.compile(
+    r"cu(?:blas|dnn|fft|rand|solver|sparse)|nccl|npp|nvtx|thrust/|cub/(?:cub\.cuh|device/)|cuda\w*_interop|cudaEGL|E?GL/|"
+    r"cuda(?:_profiler_api)?\.h"
+)
 _NO_NVRTC = " && !defined(__CUDACC_RTC__)"
-_BROUGHT = "#else\n#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n"  # their types, which kernels use
+# Their types, which kernels use; an extern "C" may be around the include.
+_BROUGHT = (
+    '#else\nextern "C++" {\n#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n}\n'
+    "typedef float cufftReal; typedef double cufftDoubleReal; typedef float2 cufftComplex; "
+    "typedef double2 cufftDoubleComplex;\n"
+)
+_NO_SPACE = re.compile(r'\bextern\s*" "(?=\w)')  # `extern "C"__global__`, which C++ reads as one literal
 _BRANCH = re.compile(r"[ \t]*#[ \t]*(?:el|endif)")
 
 
@@ -48,7 +57,8 @@ def _given(path: Path) -> str:
 def _edited(source: Source, here: Path, root: Source) -> str:
     """The text with the edits for a compiler; its files are those that `root` finds from here."""
     others = alone(source, source.kernel, blank(source.device_text))
-    edits = [*source.edits, *others, *_c_names(source), *_includes(source, here, root)]
+    spaces = [(at.end(), at.end(), " ") for at in _NO_SPACE.finditer(source.code)]
+    edits = [*source.edits, *others, *_c_names(source), *_includes(source, here, root), *spaces]
     return f'#line 1 "{source.name}"\n{apply(edits, source.device_text)}'
 
 

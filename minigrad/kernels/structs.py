@@ -294,13 +294,15 @@ def _set_defaults(place: str, param: Param, made: np.ndarray, given: Iterable[st
     said = defaults(param.members)
     for name, (kind, declarator, inner) in fields(param.members).items():
         text = said.get(name)
-        if name in given or (text is None and not inner):
+        if name in given:
             continue
-        if text is None:
+        if inner and not declarator.startswith("*") and text in (None, "{}", f"{kind}()", f"{kind}{{}}"):
             flat = made[name].reshape(-1)
-            for n in range(0 if declarator.startswith("*") else flat.size):
+            for n in range(flat.size):
                 member = Param(name, kind, False, False, inner)
                 _set_defaults(f"{place}: its member {name}", member, flat[n : n + 1].reshape(()))
+            continue
+        if text is None:
             continue
         numbers: Any = [number(each) for each in split(text.strip("{} ")) if each]
         if not text or None in numbers or (inner and numbers) or made[name].size < len(numbers):

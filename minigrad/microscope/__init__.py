@@ -102,11 +102,12 @@ def inspect(
     that is read as another type; two calls of one function with a barrier, in both branches of an if; different masks
     of the lanes of one shuffle, where no lane is left to wait for; a value that a shuffle reads from a lane that is not
     in the mask, as it may remain unused, except where a float or double that was computed from it by arithmetic is
-    written to an array (`inactive-lane`): fmaxf and fminf drop it, and halves are not seen. Of a thread's own variable
-    that nobody has set, only statements that read and change it are seen (s += x, s = f(s, x), s++, if (x > s) s = x),
-    and of an array of undefined memory (mg.empty) only elements of at least four bytes that are read and changed
-    (y[i] += x, atomicAdd). With g++, a wrong alignment by a constant number of bytes, as in *(float*)((char*)p + 1), is
-    not seen, nor, in a file with a destructor, the read of a struct that is handed over by value.
+    written to an array (`inactive-lane`): fmaxf and fminf drop it, and halves are not seen. Of a thread's own
+    variables, declared by a statement and never set, only statements that read and change them are seen (s += x,
+    s = f(s, x), s++, if (x > s) s = x), and of arrays each read of four bytes or more, but where a line hands an
+    element on, to another such array or by a shuffle. Of an array of undefined memory (mg.empty) only elements of at
+    least four bytes are seen that are read and changed (y[i] += x, atomicAdd). With g++, in a file with a destructor
+    the read of a struct that is handed over by value is not seen.
     With Clang, an index right behind its row is not seen where a whole struct is read or written there; and setting a
     bit-field reads it first: in undefined shared memory that is reported.
 

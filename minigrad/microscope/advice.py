@@ -147,6 +147,8 @@ def outside(access: str, at: str, variable: Variable | None) -> str:
     count = f"{variable.size} element{'s' * (variable.size != 1)}"
     size = f"{variable.itemsize} bytes" if variable.single else count
     has = f"{_does(access, at)}, and {variable.name} has {size}"
+    if variable.space == "shared" and not variable.size:
+        return f"{has}: the launch gives it no memory. Say how many bytes the block needs: shared= of the launch."
     if variable.space == "shared":
         shape = " x ".join(map(str, variable.shape))
         extents = f" ({shape})" if len(variable.shape) > 1 else ""
@@ -185,6 +187,14 @@ def unset(place: str, name: str) -> str:
     return (
         f"reads and changes {place}, which nothing has set: a local variable begins undefined. Give {name} its first "
         "value where it is declared, as in float sum = 0, or float v[4] = {} for an array."
+    )
+
+
+def unset_element(place: str) -> str:
+    """A read of an element of a thread's own array."""
+    return (
+        f"reads {place or 'an element of a local array'}, which nothing has set: a local array begins undefined. Set "
+        "every element that is read, at the edges too, or all where it is declared, as in float v[4] = {}."
     )
 
 
@@ -231,8 +241,9 @@ def returned_lane(call: str, thread: Dim3, source: Dim3 | None) -> str:
             "v = i < n ? x[i] : 0."
         )
     return (
-        f"thread {thread} takes by {call} a value from the lane of thread {source}, which has returned: the value is "
-        "undefined. Let every lane of the mask reach the call, with a value that changes nothing: v = i < n ? x[i] : 0."
+        f"thread {thread} takes by {call} a value from the lane of thread {source}, which has returned or gone around "
+        "this call: the value is undefined. Let every lane of the mask reach the call, outside of a condition, with a "
+        "value that changes nothing: v = i < n ? x[i] : 0."
     )
 
 

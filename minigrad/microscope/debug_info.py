@@ -6,7 +6,7 @@ column then tells which loop or barrier is there, which array has an index, and 
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache, cached_property, lru_cache
 from io import BytesIO
 from operator import itemgetter
@@ -21,6 +21,7 @@ from minigrad.simulator.diagnostics import InlinedCall, inlined_calls
 from minigrad.simulator.translate import column as original
 
 _LOOP = re.compile(r"\b(?:for|while|do)\b")
+_ELEMENT = re.compile(r"\b(?=((\w+)(?:\s*\[(?:[^][]|\[[^][]*\])*\])+(?:\.\w+)*))")  # also within the index of another
 _ADDRESS = itemgetter(0)
 _COPIES = re.compile(r"(?:C[12]E|aSE)(?:RK|O)S\w*_$")  # linker names of copy constructors and assignments
 
@@ -112,6 +113,13 @@ class DebugInfo:
         """The name of the array that has an index at the column."""
         name = self.line(file, line).file
         return indexed_array(self._raw(name, line), self._column(name, line, column))
+
+    def element(self, pc: int, others: Collection[str]) -> str:
+        """The element that an address reads, as `a[i][2].x`, of an array that is none of the others; empty: unknown."""
+        text, column = self.line_of(pc).text, self.column(pc)
+        found = [each for each in _ELEMENT.finditer(text) if each[2] not in others]
+        there = [each[1] for each in found if each.start() < column <= each.end(1)]
+        return min(there or {each[1] for each in found if len({one[1] for one in found}) == 1}, key=len, default="")
 
     def _column(self, name: str, line: int, compiled: int) -> int:
         """The column in the reader's text of a column in the compiled text."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 from math import prod
+from pathlib import Path
 
 import numpy as np
 
@@ -53,13 +54,15 @@ class Finder:
     def _problem(self, finding: Finding) -> Problem | None:
         if finding.kind == ProblemKind.INDEX:
             return self._index(finding)
+        if finding.kind == ProblemKind.UNSET and not finding.file:
+            return self._unset_element(finding)
         if finding.kind >= ProblemKind.MISSED:
             return self._call(finding)
         me = self._access(finding.access, finding.pc, finding.block, finding.thread)
         variable = self.variables.find(finding.variable, me.text)
         at, element = f"address {finding.offset:#x}", None
         if variable:
-            element = finding.offset // variable.itemsize
+            variable, element = self.variables.named(finding.variable, variable, finding.offset, me.text)
             at = variable.subscript(element)
         if finding.kind in (ProblemKind.RACE, ProblemKind.EARLY):
             return self._race(me, finding, at, variable, element)
@@ -87,6 +90,24 @@ class Finder:
         where = self.at(finding.block, finding.thread)
         place = self.info.line(file, line).fields
         return Problem("out-of-bounds", message, *place, name or None, None, None, *where, None, finding.count)
+
+    def _unset_element(self, finding: Finding) -> Problem | None:
+        """A read of an element of a thread's own array, other than by an update. To hand it on is no fault, to another
+        such array or to a lane.
+        """
+        place = self.info.line_of(finding.pc)
+        updates = [
+            (f.line, Path(f.file.decode()).name) for f in self.seen.findings if f.kind == finding.kind and f.file
+        ]
+        if (place.line, Path(place.file).name) in updates:
+            return None
+        element = self.info.element(finding.pc, self.variables.by_name)
+        copied = re.search(rf"(\w+)\s*\[[^=]*\]\s*=\s*{re.escape(element)}\s*[;,)]", place.text) if element else None
+        if "shfl" in place.text or (copied and copied[1] not in self.variables.by_name):
+            return None
+        where, message = self.at(finding.block, finding.thread), advice.unset_element(element)
+        name = re.split(r"\W", element)[0] or None
+        return Problem("uninitialised", message, *place.fields, name, None, "read", *where, count=finding.count)
 
     def _call(self, finding: Finding) -> Problem | None:
         """A call that threads have missed; a lane that another reads; an unset variable; a result unlike a GPU's."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.devices.host_compiler import GARBAGE, VOLATILE, find_compiler
+from minigrad.devices.host_compiler import GARBAGE, STRICT, VOLATILE, find_compiler
 from minigrad.simulator.compiled_file import Recipe
 from minigrad.simulator.compiler import KERNEL
 from minigrad.simulator.runtime import INT, POINTER, U32, U64, fields, runtime
@@ -26,8 +26,8 @@ WATCHED = [
     "-gdwarf-4",  # version 5 counts files from 0, and some addr2line take the second for the first
 ]  # fmt: skip
 GCC = [
-    "-fsanitize=bounds,float-cast-overflow,shift-exponent",
-    "-fsanitize-recover=bounds,float-cast-overflow,shift-exponent", "-fsanitize-coverage=trace-pc",
+    "-fsanitize=bounds-strict,float-cast-overflow,shift-exponent",  # strict: of the last member of a struct too
+    "-fsanitize-recover=bounds-strict,float-cast-overflow,shift-exponent", "-fsanitize-coverage=trace-pc",
     "--param", "tsan-instrument-func-entry-exit=0", VOLATILE,
 ]  # fmt: skip
 _HIDDEN = (
@@ -40,7 +40,7 @@ CLANG = [
     "-fno-sanitize=undefined",  # zig adds it where nothing is optimised
     "-fsanitize=alignment,integer-divide-by-zero,array-bounds,float-cast-overflow,shift-exponent",
     "-fsanitize-recover=array-bounds,float-cast-overflow,shift-exponent",
-    "-fsanitize-coverage=bb,trace-pc",
+    STRICT, "-fsanitize-coverage=bb,trace-pc",
     *(word for option in _HIDDEN for word in ("-mllvm", f"-{option}")),
 ]  # fmt: skip
 # The linker leaves out functions that nothing calls, as the optimiser does, and with them what is declared only.

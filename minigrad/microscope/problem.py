@@ -121,7 +121,8 @@ def _distance(problem: Problem) -> int:
 
 
 def drop_consequences(problems: Sequence[Problem]) -> list[Problem]:
-    """Drop reads of undefined memory that a race explains: the read came before the write.
+    """Drop reads of undefined memory that a race explains: the read came before the write. And of a thread's own
+    variable that nobody has set all but the first in the text, as what is made of it is undefined, too.
 
     Reads by the writer itself stay, and so do atomics that race with a read.
     """
@@ -131,4 +132,16 @@ def drop_consequences(problems: Sequence[Problem]) -> list[Problem]:
             racing.add((p.variable, p.line))
         if p.other and {p.access, p.other.kind} == {"atomic", "write"}:
             racing.add((p.variable, p.line if p.access == "atomic" else p.other.line))
-    return [p for p in problems if p.kind != "uninitialised" or (p.variable, p.line) not in racing]
+    own = sorted(filter(_is_own, problems), key=lambda p: (p.line or 0, p.access is not None))
+    first = {(p.file, p.variable): p for p in reversed(own)}
+    return [
+        p
+        for p in problems
+        if p.kind != "uninitialised"
+        or (first[p.file, p.variable] is p if _is_own(p) else (p.variable, p.line) not in racing)
+    ]
+
+
+def _is_own(problem: Problem) -> bool:
+    """True for a thread's own variable that nobody has set."""
+    return problem.kind == "uninitialised" and problem.element is None

@@ -47,6 +47,8 @@ def as_unsigned(index: int) -> str:
     return f" ({index} as unsigned)" * (signed(index) != index)
 
 
+_FITS = -(2**31), 2**32  # an int, or an unsigned one
+
 Groups = Sequence[Sequence[tuple[str, Array]]]  # the array parameters of a launch, by buffer
 
 
@@ -73,6 +75,18 @@ class Variables:
                 variable = self._by_number[number][0]
                 return variable, (address - start) // variable.itemsize
         return None
+
+    def named(self, number: int, variable: Variable, offset: int, text: str) -> tuple[Variable, int]:
+        """The variable and the element at an offset from it; where that is no index of 32 bits, those of one that the
+        text names and of which it is: an index can be so wrong that the address is next to another array.
+        """
+        element, address = offset // variable.itemsize, self._extents[number][0] + offset
+        words = set(re.findall(r"\w+", text))
+        for candidates, (start, _) in zip(self._by_number, self._extents, strict=True):
+            other = (address - start) // candidates[0].itemsize
+            if not _FITS[0] <= element < _FITS[1] and _FITS[0] <= other < _FITS[1] and candidates[0].name in words:
+                return candidates[0], other
+        return variable, element
 
     def find(self, number: int, text: str = "", column: int = 0) -> Variable | None:
         """The variable; of parameters that share a buffer the one named in the text, best just before the column."""

@@ -3,6 +3,7 @@
 import ctypes
 import re
 from enum import IntEnum
+from math import lcm
 from typing import Any, NamedTuple
 
 from minigrad.devices.array import Array
@@ -94,6 +95,11 @@ def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, argu
             return Diagnosis("division", "integer division by zero", "Check the divisor first.")
         case Cause.DIVERGENCE:
             way_out = "Move the call out of the condition, so that every thread makes it."
+            if "leaves it out" in text:
+                way_out = (
+                    "Name in the mask every lane that makes the call, as 0xffffffff for a whole warp; or let the lanes "
+                    "of the mask alone make it."
+                )
             if "have returned" in text:
                 way_out = (
                     "Move the call out of the condition, and let no thread return before it: what it must not touch "
@@ -165,8 +171,14 @@ def _misaligned(address: int, rule: str, arguments: Arguments) -> Diagnosis:
     name, array = _nearest(address, arguments)
     if name is None or array is None or not 0 <= address - array.address < array.nbytes:
         return Diagnosis("misaligned", f"access to address {address:#x}; {rule}", "Check the pointer's alignment.")
-    index = (address - array.address) // array.dtype.itemsize
-    return Diagnosis("misaligned", f"access to {name}[{index}]; {rule}", "Make the index a multiple.", name)
+    index, inside = divmod(address - array.address, array.dtype.itemsize)
+    if inside:
+        way_out = "Copy by memcpy what begins at any byte, or read single bytes."
+        what = f"access to byte {inside} of {name}[{index}]; {rule}"
+        return Diagnosis("misaligned", what, way_out, name)
+    step = lcm(int(re.findall(r"(\d+) bytes$", rule)[0]), array.dtype.itemsize) // array.dtype.itemsize
+    way_out = f"Let it begin at a multiple of {step} elements of {name}."
+    return Diagnosis("misaligned", f"access to {name}[{index}]; {rule}", way_out, name)
 
 
 def _nearest(address: int, arguments: Arguments) -> tuple[str, Array] | tuple[None, None]:

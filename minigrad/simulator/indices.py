@@ -13,7 +13,7 @@ from minigrad.scan import DIRECTIVE, Edit
 
 _DEFINE = re.compile(r"[ \t]*#[ \t]*define\b")
 _SIGN = re.compile(r"[{}()\[\],]")
-_NOT_FUNCTION = re.compile(r'\b(?:namespace|struct|class|union|enum)\b[^;{}()=]*$|\bextern\s*"\s*"\s*$')
+NOT_FUNCTION = re.compile(r'\b(?:namespace|struct|class|union|enum)\b[^;{}()=]*$|\bextern\s*"\s*"\s*$')
 _UNEVALUATED = re.compile(r"\b(?:assert|static_assert|decltype|sizeof|alignof)\s*$")  # assert prints its text
 _CONSTANT = re.compile(r"[\sA-Z0-9_+*/()-]*")  # an extent must remain one
 _END = re.compile(r"[;{}]|\Z")
@@ -94,7 +94,7 @@ class _IndexFinder:
     def _live(self, sign: str, at: int) -> bool:
         live = self.opened[-1].live
         if sign == "{":
-            return not _NOT_FUNCTION.search(self.code, max(0, at - 300), at)
+            return not NOT_FUNCTION.search(self.code, max(0, at - 300), at)
         if sign == "(":
             return live and not _UNEVALUATED.search(self.code, max(0, at - 50), at)
         return live and self._is_subscript(at)

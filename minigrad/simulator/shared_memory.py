@@ -38,6 +38,8 @@ _SAID = r"(?:(?:mutable|noexcept|constexpr|__\w+__)\s*)*"
 _LAMBDA = re.compile(
     rf"\[(?!\s*&\s*[],])[^][]*\]\s*(?:<[^;{{}}]*?>\s*)?{_SAID}(?:{_NESTED})?\s*{_SAID}(?:->[\w\s:*&<>]+)?\{{"
 )
+_COPIES = re.compile(r"\[\s*=")
+_SETS = re.compile(r"(\)[\s\w]*):(?!:).*", re.S)  # what a constructor sets
 _USINGS = re.compile(r"(?:\s*using\s[\w\s:]+;)*")  # `using namespace a;`, `using a::s;`
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\([^)\n]*\))?[ \t]+((?:\\\n|[^\n])*)", re.M)
 _BRACKET = r"\s*\("
@@ -93,6 +95,7 @@ def in_functions(source: Source, code: str, scopes: list[Scope], inner: list[Sco
     up, and what is no shared variable stays itself. Also at that of a lambda, which would capture a reference.
 
     scopes and inner: the variables outside of functions and inside, each with the offset from which it is known.
+    Raises CompileError for a lambda that a macro makes and that would have a copy.
     """
     edits: list[Edit] = []
     for head, start, stop in _bodies(code, 0, len(code)) if inner or any(pairs for _, pairs in scopes) else []:
@@ -104,6 +107,7 @@ def in_functions(source: Source, code: str, scopes: list[Scope], inner: list[Sco
                 for n in used]  # fmt: skip
         behind = _USINGS.match(code, start).end()  # type: ignore[union-attr]
         edits += _around(behind, stop, seen, [f"auto&& {n} = minigrad_{n}_here; " for n in used])
+        _no_copies(source, code, start, stop, {*used, *(n for at, pairs in inner if start < at < stop for n in pairs)})
         for found in _LAMBDA.finditer(code, start, stop):
             ahead = code[start : found.start()].rstrip()
             if re.search(r"[\w)\]]$", ahead) and not ahead.endswith("return"):
@@ -127,6 +131,22 @@ def in_functions(source: Source, code: str, scopes: list[Scope], inner: list[Sco
                 words += [f"static_assert(!minigrad::is_reference<decltype({n})>, MINIGRAD_TWO_NAMES); " for n in ours]
             edits += _around(first, last, words)
     return edits
+
+
+def _no_copies(source: Source, code: str, start: int, stop: int, names: set[str]) -> None:
+    """Raise CompileError where a lambda that takes copies names a shared variable, and is not all in the text."""
+    if not names:
+        return
+    whole = {found.start() for found in _LAMBDA.finditer(code, start, stop)}
+    makers, words = source.standing_for((), _COPIES), source.standing_for(names)
+    for found in re.compile(rf"{_COPIES.pattern}|\b(?:{'|'.join(makers) or '(?!)'})\b").finditer(code, start, stop):
+        end = min(end_of(code, found.start(), ";"), stop)
+        if found.start() not in whole and _uses(code[found.start() : end], words):
+            line = code.count("\n", 0, found.start()) + 1
+            raise CompileError(
+                f"{source.name}({line}): a lambda that a macro makes would have a copy of a __shared__ variable here. "
+                "Write the lambda without the macro, or capture by [&]."
+            )
 
 
 def _around(start: int, stop: int, *words: list[str]) -> list[Edit]:
@@ -205,11 +225,23 @@ def _bodies(code: str, start: int, stop: int) -> Iterator[tuple[str, int, int]]:
     for item in items(code[start:stop]):
         head, first, last = code[start + item.start : start + item.body], start + item.body + 1, start + item.stop - 1
         if code[first - 1] == "{" and is_function(head):
-            yield head, first, last
+            yield _SETS.sub(r"\1", head), first, last
         elif code[first - 1] == "{" and _STRUCT.match(bare(head)):
             inner = [*_bodies(code, first, matching(code, first - 1, "{}"))]
-            own = apply([(a - first, b - first, "") for _, a, b in inner], code[first:last])
+            own = _members(apply([(a - first, b - first, "") for _, a, b in inner], code[first:last]))
             yield from ((f"{own} {each}", a, b) for each, a, b in inner)
+
+
+def _members(body: str) -> str:
+    """The text of a struct without what stands in brackets, but for unions and structs that have no name within it."""
+    closed = re.compile(
+        r"(\b(?:struct|union)\s*)?\{([^{}]*)\}(\s*;)?|\([^(){}]*\)|\btemplate\s*<[^;{}()]*?>(?!\s*[>,])"
+    )
+    while body != (
+        less := closed.sub(lambda each: f"; {each[2]};" if each[1] and each[3] else f" {each[3] or ''}", body)
+    ):
+        body = less
+    return body
 
 
 def _uses(code: str, names: Collection[str]) -> bool:
@@ -246,7 +278,7 @@ def _dynamic(declaration: str, within: bool) -> tuple[str, dict[str, str]]:
 
 def _named(text: str, places: dict[str, str], within: bool, slot: str) -> tuple[str, dict[str, str]]:
     if within:
-        text += "".join(f"auto& {name} = {place}; " for name, place in places.items())
+        text += "".join(f"minigrad_{name}_type& {name} = {place}; " for name, place in places.items())
         same = "static_assert(minigrad::same<decltype({0}), minigrad_{0}_type&>, MINIGRAD_TWO_NAMES); auto& {0} = {1};"
         return text, {name: same.format(name, place) for name, place in places.items()}
     stands = "extern MINIGRAD_WEAK minigrad::Outer<minigrad_{0}_type, " + slot + "> {0}; "

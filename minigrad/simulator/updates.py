@@ -1,18 +1,23 @@
-"""Notes for the microscope: of updates of a thread's own variables, as `s += x[i]`, so that it sees one that nobody has
-set; and of the ends of functions, which a thread that returns early does not reach, as a barrier does not wait for it.
+"""Notes for the microscope: of a thread's own variables that begin without a value, and of their updates, as
+`s += x[i]`, so that it sees one that nobody has set; and of the ends of functions, which a thread that returns early
+does not reach, as a barrier does not wait for it.
 
-Noted are variables that a statement declares without a value, and parameters that are references.
+Of an array each read is seen, of another variable only what reads and changes it: a lane may hand on what it has not
+set, in a shuffle that takes another's. Parameters that are references stand for either.
 """
 
 import re
+from bisect import bisect
 from collections.abc import Iterator
 
 from minigrad.scan import NO_TYPE, Edit, end_of, split, without_directives
+from minigrad.simulator.indices import NOT_FUNCTION
 
-_TYPE = rf"(?!(?:{NO_TYPE}|extern|static)\b)[A-Za-z_][\w:]*(?:<[^<>;]*>)?\s+"
+_TYPE = rf"(?!(?:{NO_TYPE}|extern|static|__shared__)\b)[A-Za-z_][\w:]*(?:<[^<>;]*>)?\s+"
 _DECLARATION = re.compile(rf"[;{{}})]\s*(?:{_TYPE})+([A-Za-z_][^;{{}}]*)(?=;)")
 _UNSET = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*")
 _REFERENCE = re.compile(r"[(,]\s*(?!const\b)[\w:]+\s*&\s*(\w+)\s*(?=[,)])")
+_ARGUMENT = re.compile(r"[(,]\s*(\w+)\s*(?=[,)])")
 # Its index calls and reads nothing.
 _PLACE = r"(?P<place>(?P<name>[A-Za-z_]\w*)(?:\[(?:(?!\+\+|--)[^\[\]()=;{}\"])+\]|\.\w+)*)"
 _BEGIN = r"(?<=[;{})])\s*(?:else\s+)?"
@@ -53,21 +58,45 @@ def ends(code: str) -> Iterator[Edit]:
 
 def updates(code: str) -> Iterator[Edit]:
     """`s += x` -> `MINIGRAD_UPDATED(s) += x`, the same of `s++` and `++s`, and of the s that is read in
-    `s = s + x` and in `if (x > s) s = x`.
+    `s = s + x` and in `if (x > s) s = x`; and `float s;` -> `float s; MINIGRAD_UNSET(s)`.
     """
     code = without_directives(code)
-    declared = [one for each in _DECLARATION.finditer(code) for one in split(each[1])]
-    names = {found[1] for one in declared if (found := _UNSET.fullmatch(one))}
-    names |= {each[1] for each in _REFERENCE.finditer(code)}
+    declared = [(each.end() + 1, one) for each in _DECLARATION.finditer(code) for one in _without_value(each[1])]
+    references = {each[1] for each in _REFERENCE.finditer(code)}
+    names, noted = {one[1] for _, one in declared} | references, set[str]()
     for pattern in (_CHANGE, _COUNT):
         for found in pattern.finditer(code):
             if found["name"] in names:
+                noted.add(found["name"])
                 yield _noted(found.start(1), found[1])
     for found in (each for pattern in (_ASSIGNMENT, _CHOICE) for each in pattern.finditer(code)):
         if found["name"] in names and "shfl" not in found["value"]:  # which takes a lane's that is set
             place = rf"(?<![\w.>&:]){re.escape(found['place'])}(?!\s*[\w\[.(])"
             for read in re.compile(place).finditer(code, *found.span("value")):
+                noted.add(found["name"])
                 yield _noted(read.start(), found["place"])
+    if references:  # a function may update what it is handed
+        noted |= set(_ARGUMENT.findall(code))
+    begins, in_block = zip(*_blocks(code), strict=True)
+    for at, one in declared:
+        if (one[1] in noted or "[" in one[0]) and in_block[bisect(begins, at - 1) - 1]:
+            yield at, at, f" MINIGRAD_UNSET({one[1]})"
+
+
+def _without_value(declarators: str) -> list[re.Match]:
+    return [found for one in split(declarators) if (found := _UNSET.fullmatch(one))]
+
+
+def _blocks(code: str) -> Iterator[tuple[int, bool]]:
+    """Each offset behind a brace, and whether statements stand there: not in a struct, and not outside of functions."""
+    opened = [False]
+    yield 0, False
+    for brace in re.finditer(r"[{}]", code):
+        if brace[0] == "{":
+            opened.append(not NOT_FUNCTION.search(code, max(0, brace.start() - 300), brace.start()))
+        elif len(opened) > 1:
+            opened.pop()
+        yield brace.end(), opened[-1]
 
 
 def _noted(start: int, place: str) -> Edit:

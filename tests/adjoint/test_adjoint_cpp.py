@@ -269,7 +269,7 @@ REFUSED = {
     "__shared__ float s; auto g = [=](float v) { return v * s; }; y[i] = g(2);": "s lies in shared memory",
     "auto g = [](float v) { if (v > 0) return v; return 2 * v; }; y[i] = g(u[i]);": "g has several returns",
     "auto g = [](float v) { return v; }; y[i] = g();": "g does not take these 0 arguments",
-    "float4 v = *(float4*)u; int4 w = *(int4*)u; v = w;": "another value",
+    "float4 v = *(float4*)u; int4 w = *(int4*)u; v = w;": "a conversion to float4",
     "extern __shared__ char s[]; float* p = (float*)s; double* q = (double*)s;": "s has numbers of float here",
     "extern __shared__ char s[]; float* p = (float*)s; p[0] = s[i]; y[i] = p[0];": "s is used as float and as",
 }

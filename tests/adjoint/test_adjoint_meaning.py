@@ -71,11 +71,13 @@ FORMS = {
         "auto&& m = N{{t, p.b}, 2}; N n = m; n.q[0] *= s; e.up();\n"
         "double u[2] = {t, t *= 2}; V z{t, ++t}; p.a = t = 9;\n"
         "y[i] = s + c.a * c.b + d.a * d.b + e.a * e.b + f * g.x * g.y + h.a * h.b + k * k\n"
-        "  + l * m.q[0] * n.q[0] + changed(m) + u[0] * u[1] * z.a * z.b;",
+        "  + l * m.q[0] * n.q[0] + changed(m) + u[0] * u[1] * z.a * z.b;\n"
+        "N o{N{}}, r(N{}); N& q = o; q.q[1] = x[i]; turn(r, x[i]); y[i] += o.q[1] * r.q[0];",
         "struct V { double a, b; __device__ V& up() { a *= 2; return *this; } }; struct W { V v; double z; };\n"
         "struct N { double q[2], z; };\n__device__ V made(double v) { return V{v * v, v}; }\n"
         "__device__ double square(double v) { return v * v; }\n"
         "__device__ double into(const V& v, double& t) { t *= 3; return v.a * v.b; }\n"
+        "__device__ void turn(N& v, double t) { v.q[0] = t * t; }\n"
         "__device__ double changed(const N& v) { N n = v; n.q[0] = 5; return v.q[0] * n.q[1]; }",
     ),
     "pointers that turn to another array, and references to them": kernel(
@@ -160,6 +162,51 @@ FORMS = {
         "q[b + b] += x[0]; y[i] = (c + b + s + d) * x[i] * x[i] + (q[0] + q[1] * q[2]) * q[3] * narrow(300 + i);",
         "__device__ int narrow(unsigned char n) { return n; }",
     ),
+    "a value becomes what it is given to": kernel(
+        "V a{x[i], 1}, b = i % 2 ? a : V(w(i)), c = i % 2 ? a : w(i), s[3] = {{x[i], 1}, a}, e = {};\n"
+        "C d{x[i]}; double f = d; int k = d; float g = i; unsigned char h{300}; double q[2][3] = {{x[i]}, {2, 3}};\n"
+        "for (; d;) d.n -= 1; while (d.m) d.m -= 1; double t = x[0]; double& r = static_cast<double&>(t); r *= 2;\n"
+        "if (d.m || static_cast<double>(d) > 9) t += double(d) * (double)D{3};\n"
+        "y[i] = b.a * c.a + s[i % 3].a * s[1].b + s[2].a + e.b + f * k + g / 2 * h + g * q[0][i % 2] + q[1][0] * t\n"
+        "  + half(i) * half(d) + list(x[i]) + pair({{x[i], 2}, 3}) + a.dot({x[i], 3}) + less(x[i]) * t;",
+        "struct V { double a, b; __device__ V() = default; __device__ V(double v) : a(v), b(v * v) {}\n"
+        "  __device__ V(double v, double u) : a(v), b(u) {}\n"
+        "  __device__ double dot(const V& o) const { return a * o.a / o.b; } }; struct W { V v; double z; };\n"
+        "struct C { double v; int n = 3, m = 2; __device__ operator double() const { return v * v; }\n"
+        "  __device__ operator int() const { return 3; }\n"
+        "  __device__ explicit operator bool() const { return n > 0; } };\n"
+        "struct D { int n; __device__ explicit operator int() const { return n; }\n"
+        "  __device__ explicit operator double() const { return n * 1.5; } };\n"
+        "__device__ double w(int i) { return {i + 0.5}; } __device__ double half(double v) { return v / 2; }\n"
+        "__device__ double list(double v) { if (v > 1) return {v * v}; return {7}; }\n"
+        "__device__ double pair(const W& w) { return w.v.a * w.v.b / w.z; }\n"
+        "__device__ double less(double v, V o = {7, 2}) { return v * o.a / o.b; }",
+    ),
+    "memory seen as structs from where it was": kernel(
+        "int k = i; const double2* p = reinterpret_cast<const double2*>(x) + k / 4; k = 0;\n"
+        "y[i] = p[0].x * p[1].y * x[k];"
+    ),
+    "parts that braces make, and functions in functions": kernel(
+        "D d{{x[i], 2}, 3}; H h{{x[i], 2}, 1}; V v(x[i]), u(d); u.turn(0.3); V r = i % 2 ? v : V(x[i]).turn(2);\n"
+        "int k = 3, q[2] = {9, i}; k -= 0.5 * x[i]; q[k % 2]++; q[1] *= 1.7;\n"
+        "for (int n = 1; n < 9; n *= 1.5 + 1) k += n;\n"
+        "y[i] = (d.c + h.e) * d.q[0] * h.b.q[i % 2] + v.a * v.k[1] * r.a + u.a * u.b + k * x[i];\n"
+        "y[i] += q[0] * q[1] * u.k[2];",
+        "struct B { double q[2]; int c; __device__ B(double v, int n) : q{v, 2}, c(n) {} }; struct D : B { int d; };\n"
+        "struct H { B b; double e; }; struct A { double a, k[3]; };\n"
+        "struct V : A { double b; __device__ V(double v) : A{v, {2.5f, v}}, b(v) {}\n"
+        "  __device__ V(const D& d) : A(of(d)) { b = d.q[0]; }\n"
+        "  static __device__ A of(const D& d) { return {d.q[0], {1, 2, d.q[1]}}; }\n"
+        "  __device__ V& turn(double t) { auto g = [&](double v) { return v * a; }; a = g(t); b += g(b);\n"
+        "    return *this; } };",
+    ),
+    "other names of templates": kernel(
+        "S<double> s = x[i]; V3<double> v{{x[0], 3, x[i]}, s}; D<2> d{{2, x[i]}, x[1]}; F f = v; f.v[1] *= x[i];\n"
+        "y[i] = s * v.v[1] * v.v[2] * v.z * d.v[1] * d.z * f.v[1] * first(v);",
+        "template <class T, int N = 2> struct V { T v[N]; T z; }; template <class T> using V3 = V<T, 3>;\n"
+        "template <class T> using S = T; namespace p { template <int N> using D = V<double, N>; } using p::D;\n"
+        "using F = V3<double>; __device__ double first(const V3<double>& v) { return v.v[0]; }",
+    ),
     "a macro with several meanings": kernel(
         "y[i] = A * x[i] * g(x[i]) * TIMES(x[0]);",
         "#define A 2\n#define B (A * 3)\n#define TIMES(v) (v) * 5\n"
@@ -218,6 +265,10 @@ REFUSED = {
     "extern __shared__ char s[]; V* v = (V*)s; int* c = (int*)(v + 2); y[i] = c[i];": "s is read as int, "
     "and nothing is stored in it as int; convert the numbers, as by __float_as_int.",
     "y[i] = k(x[i]);": "k takes arguments of other types",
+    "float v = x[i]; y[i] = reinterpret_cast<int&>(v) * x[i];": "this reads the bytes of a float as int; cast "
+    "its address: *(int*)&v.",
+    "V v; v = x[i]; y[i] = v.a;": "a conversion to V is outside the subset; write its members.",
+    "P<double> p = x; y[i] = p[i];": "P is a pointer or an array type; write it out where it is used.",
     "y[i] = K[0] * x[i];": "N has several meanings in this file, and constants or types are made of it",
 }  # fmt: skip
 AHEAD = (
@@ -235,6 +286,7 @@ AHEAD = (
     "  __device__ C& operator=(const C& o) { v = 3 * o.v; return *this; } };\nstruct H { C c; };\n"
     "struct D { double v; __device__ ~D() { v = 0; } };\n__device__ double k(V v) { return v.a; }\n"
     "struct __align__(16) L { float a; };\n"
+    "template <class T> using P = const T*;\n"
     "#define N 2\nconst double K[1] = {N};\n#undef N\n#define N 3\n"
 )
 

@@ -215,6 +215,35 @@ def test_other_indices_are_examined_anew():
         made.vjp(x, equal, y, dy=[x], grid=1, block=8)
 
 
+STRUCT = """struct P { double a, b; __device__ double mean() const { return a * 0.5 + b * 0.5; } };
+__global__ void f(const P* p, double* y, int* n) {
+    int i = threadIdx.x;
+    y[i] = p[i].mean();
+    n[i] = 7;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("of", "misread", "found"),
+    [
+        ("b * 0.5", "b * 0.25", r"stores 2\.5 into y\[1\], and 1\.75"),
+        ("7", "8", r"stores 7 into n\[0\], and 8"),
+    ],
+)
+def test_a_kernel_that_is_read_otherwise_than_it_is_compiled_has_no_gradient(of, misread, found, monkeypatch):
+    """A parser that reads another number stands for all that it could read wrongly."""
+    made = mg.adjoint(STRUCT)
+    p, y, n = np.array([(0, 0), (2, 3)], [("a", float), ("b", float)]), np.zeros(2), np.zeros(2, np.int32)
+    assert made.vjp(p, y, n, dy=[np.ones(2)], grid=1, block=2)[0]["b"].tolist() == [0.5, 0.5]
+    names = type(made)._parsed.__globals__
+    parse = names["parse"]
+    monkeypatch.setitem(names, "parse", lambda text, *more: parse(text.replace(of, misread), *more))
+    wrong = mg.adjoint(STRUCT)
+    for _ in range(2):
+        with pytest.raises(NotDifferentiable, match=rf"the adjoint reads this otherwise .*{found} as it was read"):
+            wrong.vjp(p, y, n, dy=[np.ones(2)], grid=1, block=2)
+
+
 FLOATS = {
     "if (x[i] > 0) y[0] = x[i] * x[i];": True,
     "double v = x[i]; int k = v > 0 ? 0 : i; y[k] = v;": True,

@@ -82,6 +82,11 @@ KERNELS = {
     "if (k > 1) __syncthreads(); } __syncthreads(); y[i] = s[0] * x[i];",
     "a barrier in a loop of no other use": "__shared__ double s[8]; double v = 0; s[i] = x[i]; "
     "for (int k = 0; k < 3; ++k) { v += x[k]; __syncthreads(); } y[i] = v + s[7 - i] * s[7 - i];",
+    "elements stored again by a loop that starts anew": "double a[4] = {1, 1, 1, 1}; int c = 0; "
+    "for (int j = 0; j < 4; ++j) { a[j] = x[i] * (c + 1) + x[j]; c++; if (j == 2 && c < 4) j = -1; } "
+    "y[i] = a[0] * a[1] * a[2] * a[3];",
+    "elements by a real number": "double f = i * 0.5; if (i % 2 == 0) { y[(int)(2 * f)] = x[i] * x[i]; f += 0.5; "
+    "y[(int)(2 * f) - 1] = x[i + 1] * 3; y[(int)(2 * f)] = x[i]; }",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",
 }
 

@@ -356,7 +356,7 @@ GIVEN = [  # a struct, an expression of p, the members given, and its value or t
     ("struct S { float h, q; __device__ S() {} };", "p.h + p.q", {"h": 1}, 1),
     ("struct S { float a = 1, q; S() noexcept(true) : a(3) {} };", "p.a", {"q": 1}, "a value of its own, in a constr"),
     ("struct A { float v; A() : v(2) {} }; struct S : A { float a = 3; };", "p.v + p.a", {"v": 1}, 4),
-    ("enum class E { X, Y = 2 }; struct S { E e = E::Y; };", "(int)p.e", {}, "e a value of its own; give one here"),
+    ("enum class E { X, Y = 2 }; struct S { E e = E::Y; };", "(int)p.e", {}, "e = E::Y; give one here"),
     ("struct S { int c = 'x'; };", "p.c", {}, "S gives c a value of its own; give one here"),
     ("struct S { unsigned a = -1; unsigned char b = 300; int c = 010, d = -0b101; };",
      "(p.a == ~0u) * 1000 + p.b * 10 + p.c + p.d", {}, 1443),
@@ -364,6 +364,18 @@ GIVEN = [  # a struct, an expression of p, the members given, and its value or t
      "__device__ float S::two() const { return 2 * h; }", "p.two()", {"h": 4}, 8),
     ("#define HD(T) __device__ __host__ T\nstruct S { HD(float) two() const { return 2 * h; } float h; };",
      "p.two()", {"h": 4}, 8),
+    ("struct A { float v = 2; int m[2] = {1, 3}; }; struct S { int q; A a{}, b = A(), c[2] = {}; };",
+     "p.q + p.a.v * 10 + p.b.m[1] * 100 + p.c[1].m[0] * 1000", {"q": 1}, 1321),
+    ("namespace p { const int N = 5; struct S { int a = N; }; } namespace q { enum { N = 1 }; } using p::S;",
+     "p.a", {}, 5),
+    ("struct S { int q, a = N; static constexpr int N{5}; }; constexpr int N = 7;", "p.a", {"q": 1}, 5),
+    ("constexpr int N = 3; namespace p { struct S { int a = N; }; constexpr int N = 4; } using p::S;", "p.a", {}, 3),
+    ("constexpr int N = 5; namespace p { constexpr float N = 1.5f; struct S { float a = N; }; } using p::S;",
+     "p.a", {}, "a = N; give one"),
+    ("constexpr int N = 7; struct A { enum { N = 2 }; }; struct S : A { int a = N; };", "p.a", {}, "a = N; give one"),
+    ("namespace q { enum { N = 1 }; } const int N = 5; namespace p { using q::N; struct S { int a = N; }; }\n"
+     "using p::S;", "p.a", {}, "a = N; give one"),
+    ("enum class E { N = 5 }; constexpr int M = 1, N = 2; struct S { int a = N; };", "p.a", {}, 2),
 ]  # fmt: skip
 
 

@@ -220,6 +220,64 @@ def test_a_misaligned_int_has_its_article():
     assert "an int must begin at a multiple of 4 bytes" in problem.message
 
 
+MISALIGNED = [  # an access, the alignment that it demands, and the element of x or s in which it begins
+    ("y[0] = *(const float*)((const char*)x + 1);", 4, 0),
+    ("const float v = *(const float*)((const char*)x + 6);\ny[0] = v;", 4, 1),
+    ("double v = *(const double*)(x + 1);\ny[0] = v;", 8, 1),
+    ("*(double*)(x + 3) = 1;", 8, 3),
+    ("y[0] = *(const short*)((const char*)x + 3);", 2, 0),
+    ("y[0] = *(const long long*)((const char*)x + 12);", 8, 3),
+    ("float2 v = *(const float2*)(x + 1);\ny[0] = v.x;", 8, 1),
+    ("*(float2*)(x + 5) = make_float2(1, 1);", 8, 5),
+    ("float4 v = *(const float4*)(x + 6);\ny[0] = v.x;", 16, 6),
+    ("*(float4*)(x + 2) = make_float4(1, 1, 1, 1);", 16, 2),
+    ("y[0] = *(volatile float*)((char*)x + 1);", 4, 0),
+    ("y[0] = *(const float*)(s + 1);", 4, 1),
+    ("double v = *(const double*)(s + 4);\ny[0] = v;", 8, 4),
+]
+
+
+@pytest.mark.parametrize(("access", "align", "element"), MISALIGNED)
+def test_a_wrong_alignment_by_a_constant(access, align, element):
+    body = f"__shared__ char s[64];\ns[threadIdx.x] = 1;\n__syncthreads();\n{access}"
+    problem, text = look(body, X.copy(), X.copy(), params="float* x, float* y")
+    first = access.split("\n")[0]
+    assert (problem.kind, problem.element, problem.line) == ("misaligned", element, line_of(text, first))
+    assert problem.variable == ("s" if "(s" in access else "x")
+    assert f"must begin at a multiple of {align} bytes" in problem.message
+    if problem.variable == "x" and "char*" not in access:
+        assert f"Let it begin at a multiple of {align // 4} elements of x" in problem.message
+
+
+@pytest.mark.parametrize("read", ["float v;\nmemcpy(&v, (const char*)x + 1, 4);", "float v = ((const P*)x)->b;"])
+def test_bytes_that_are_copied_and_packed_members_need_no_alignment(read):
+    text = "struct __attribute__((packed)) P { char a; float b; };\n" + source(f"{read}\ny[threadIdx.x] = v;")
+    assert mg.inspect(text, X, X.copy(), 0, grid=1, block=4).ok
+
+
+@pytest.mark.parametrize("kind", ["S* s", "S s", ""], ids=["pointer", "by value", "local"])
+@pytest.mark.parametrize("members", ["int n; float a[4];", "float a[4]; int n;"], ids=["last", "first"])
+def test_an_index_past_a_members_array(kind, members):
+    """Also that of the last member, which compilers take for one of open length."""
+    path = "s->a" if "*" in kind else "s.a"
+    declared = "" if kind else "S s = {};\n"
+    body = f"{declared}float* end = &{path}[4];\ny[threadIdx.x] = {path}[n] + (end - {path});  // wrong"
+    params = [*[kind] * bool(kind), "float* y, int n"]
+    text = f"struct S {{ {members} }};\n" + source(body, ", ".join(params))
+    dtype = np.dtype([("a", "f4", 4), ("n", "i4")][:: -1 if members[0] == "i" else 1], align=True)
+    given = [np.zeros(3 if "*" in kind else (), dtype)] * bool(kind)
+    assert mg.inspect(text, *given, X.copy(), 3, grid=1, block=4).ok
+    (problem,) = mg.inspect(text, *given, X.copy(), 4, grid=1, block=4).problems
+    assert (problem.kind, problem.line, problem.count) == ("out-of-bounds", line_of(text, "wrong"), 4)
+    assert "index 4 is outside an extent of s, which is float[4]" in problem.message
+
+
+def test_a_member_of_open_length_has_no_extent():
+    for extent in ("", "0"):
+        text = f"struct S {{ int n; float a[{extent}]; }};\n" + source("y[threadIdx.x] = ((const S*)x)->a[n];")
+        assert mg.inspect(text, X, X.copy(), 9, grid=1, block=4).ok
+
+
 CALLS = "atomicAdd(p, 1)", "atomicExch(p, 1)", "atomicCAS(p, 0, 1)", "atomicMax(p, 1)"
 
 
@@ -239,6 +297,17 @@ def test_a_misaligned_float4_in_shared_memory(shared):
     problem, text = look(body, shared=256 * ("extern" in shared))
     assert (problem.kind, problem.variable, problem.element) == ("misaligned", "s", 1)
     assert problem.line == line_of(text, "// wrong") and "access to s[1]; a " in problem.message
+
+
+def test_an_index_that_leads_next_to_another_array_is_of_its_own():
+    body = "extern __shared__ float s[];\ns[threadIdx.x] = 0;\nint i = -(1 << 30);\natomicAdd(&s[i], y[threadIdx.x]);  // wrong"
+    problem, text = look(body, block=8, shared=32)
+    assert (problem.variable, problem.element, problem.line) == ("s", -(1 << 30), line_of(text, "wrong"))
+
+
+def test_dynamic_shared_memory_that_the_launch_does_not_give():
+    problem, _ = look("extern __shared__ float s[];\ns[threadIdx.x] = 0;")
+    assert (problem.kind, problem.variable) == ("out-of-bounds", "s") and "shared= of the launch" in problem.message
 
 
 def test_a_null_pointer():

@@ -182,6 +182,75 @@ def test_a_variable_that_is_set_later_is_no_problem(body):
     assert mg.inspect(source(body), X, X * 0, 1000, grid=1, block=64).ok
 
 
+FUNCTIONS = """struct P { float a, b; };
+__device__ float sum(const float* p) {
+    float s = 0;
+    for (int j = 0; j < 4; ++j) s += p[j];  // sum
+    return s;
+}
+__device__ void fill(float (&p)[4]) { for (int j = 0; j < 4; ++j) p[j] = j; }
+__device__ void set(float& v) { v = 3; }
+"""
+UNSET_ELEMENTS = [  # the place that is read and never set, and the mark of its line
+    ("float a[4];\na[0] = 1;\ny[i] = a[2];  // wrong", "a[2]", "wrong"),
+    ("float a[4];\nfor (int j = 1; j < 4; ++j) a[j] = x[j];\nfloat s = 0;\nfor (int j = 0; j < 4; ++j)\n    s += a[j];  // wrong\ny[i] = s;", "a[j]", "wrong"),
+    ("float a[2][2];\na[0][1] = 1;\ny[i] = 2 * a[1][0];  // wrong", "a[1][0]", "wrong"),
+    ("double a[3];\na[0] = 1;\nif (a[n - 999] > 0)  // wrong\n    y[i] = 1;", "a[n - 999]", "wrong"),
+    ("float4 a[2];\na[0].x = 1;\ny[i] = x[i] + a[0].y;  // wrong", "a[0].y", "wrong"),
+    ("P a[2];\na[0].a = 1;\nP p = a[1];  // wrong\ny[i] = p.b;", "a[1]", "wrong"),
+    ("int a[4];\na[0] = 1;\natomicAdd(&y[a[1] & 31], 1.0f);  // wrong", "a[1]", "wrong"),
+    ("float a[4];\na[0] = 1;\ny[i] = sum(a);", "p[j]", "// sum"),
+    ("for (int r = 0; r < 2; ++r) {\n    float a[2];\n    if (r == 0) a[1] = 1;\n    y[i] = a[1];  // wrong\n}", "a[1]", "wrong"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "place", "mark"), UNSET_ELEMENTS)
+def test_an_element_of_a_local_array_that_nobody_set(body, place, mark):
+    text = FUNCTIONS + source(f"int i = threadIdx.x;\n{body}")
+    (problem,) = mg.inspect(text, X, X * 0, 1000, grid=1, block=4).problems
+    assert (problem.kind, problem.line) == ("uninitialised", line_of(text, mark))
+    assert f"reads {place}, which nothing has set" in " ".join(problem.message.split())
+    assert problem.variable == place.split("[")[0]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "float a[4];\nfill(a);\ny[i] = sum(a);",
+        "float a[4];\nfor (int j = 0; j < 4; ++j) set(a[j]);\ny[i] = sum(a);",
+        "float a[4];\n*(float4*)a = *(const float4*)x;\ny[i] = sum(a);",
+        "float a[4];\nmemcpy(a, x, 16);\ny[i] = sum(a);",
+        "float a[4], b[4];\na[0] = 1;\nfor (int j = 0; j < 4; ++j) b[j] = a[j];\ny[i] = b[0];",
+        "float a[2];\na[0] = x[i];\nfor (int j = 0; j < 2; ++j) a[j] = __shfl_sync(0xffffffff, a[j], 0);\ny[i] = a[0];",
+        "P a[2];\na[0].a = 1;\na[0].b = 2;\na[1] = a[0];\ny[i] = a[1].b;",
+        "switch (n) {\ncase 0:\n    break;\ndefault:\n    float a[2];\n    a[1] = 1;\n    y[i] = a[1];\n}",
+        "auto f = [&](int j) {\n    float a[2];\n    a[j] = 1;\n    return a[j];\n};\ny[i] = f(1);",
+        "struct L { float a[4]; int n; };\nL l;\nl.a[1] = 1;\ny[i] = l.a[1];",
+    ],
+)
+def test_an_element_that_is_set_or_only_handed_on_is_no_problem(body):
+    text = FUNCTIONS + source(f"int i = threadIdx.x;\n{body}")
+    assert mg.inspect(text, X, X * 0, 1000, grid=1, block=32).ok
+
+
+@pytest.mark.parametrize("word", [0xFEFEFEFE, 0xAAAAAAAA, 0xFE000000, 0xFD000000, 0xFFFFFFFF, 0])
+def test_no_constant_is_taken_for_a_value_that_is_not_set(word):
+    """Where unset words hold something, it depends on their address."""
+    body = f"unsigned a[4], h;\nh = {word}u;\nfor (int j = 0; j < 4; ++j) a[j] = {word}u;\nh ^= a[2];\na[1] += h;\ny[0] = a[1];"
+    assert mg.inspect(source(body), X, X * 0, 1000, grid=1, block=1).ok
+
+
+def test_a_variable_that_nobody_set_is_told_once():
+    """Whatever is made of it later is undefined as well."""
+    body = "float s, a[2];\nfor (int j = 0; j < n; ++j)\n    s += x[j];  // first\ns *= 2;\na[1] += s;  // second\ny[0] = a[1] + s;"
+    text = source(body)
+    found = mg.inspect(text, X * 0, X * 0, 10, grid=1, block=1).problems
+    assert [(each.variable, each.line) for each in found] == [
+        ("s", line_of(text, "first")),
+        ("a", line_of(text, "second")),
+    ]
+
+
 SUM = "int i = threadIdx.x;\n{}  // wrong"
 
 
@@ -241,3 +310,17 @@ def test_a_result_that_is_not_that_of_a_gpu(statement, value, words):
     assert found == ([("unlike-gpu", 3)] if words else []) and re.search(words or "", str(record).replace("\n", " "))
     reads = [each for each in record.lines if each.kind == "read"]
     assert len(reads) == 1 and reads[0].requests == 1  # the check reads nothing a second time
+
+
+def test_advice_for_a_mask_that_leaves_out_a_lane_that_calls():
+    body = "float v = x[threadIdx.x];\nv += __shfl_down_sync(0xffff, v, 1);  // wrong\ny[threadIdx.x] = v;"
+    problem = mg.inspect(source(body), X, X * 0, 0, grid=1, block=32).problems[0]
+    assert problem.kind == "barrier-divergence" and "Name in the mask every lane that makes the call" in problem.message
+
+
+def test_a_lane_that_goes_around_a_shuffle_is_not_said_to_have_returned():
+    body = (
+        "float v = x[threadIdx.x];\nif (threadIdx.x < 16) v += __shfl_down_sync(0xffffffff, v, 8);\ny[threadIdx.x] = v;"
+    )
+    problem, _ = look(body, block=32)
+    assert problem.kind == "returned-lane" and "which has returned or gone around this call" in problem.message

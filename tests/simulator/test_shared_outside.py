@@ -126,6 +126,9 @@ DECLARED = [
     "#define NAMED(name) __shared__ float name##_[32]\n" + (IN % "NAMED(s);").replace("s[", "s_["),
     "#define SHARED __shared__\n#define TILE(T, name) \\\n    SHARED T name[32]\n" + IN % "TILE(float, s);",
     "#define SHARED extern __shared__\nSHARED float s[];\n__device__ int a;\n" + BODY,
+    "template <int N> struct Tile { float v[N]; template <bool> __device__ float* all() { return v; }\n"
+    "static __device__ float* at() { __shared__ Tile<N> s; return s.all<true>(); } };\n"
+    + BODY.replace("s[", "Tile<32>::at()["),
     "#define HEAD int j = threadIdx.x; __shared__ float s[32]; float zero = 0 * j;\n"
     + (IN % "HEAD").replace("= x[i]", "= x[i] + zero"),
 ]
@@ -176,6 +179,17 @@ HIDDEN = [  # where another variable has the name of shared memory, the declarat
     ("namespace a { __shared__ float s; }", f"using namespace a; {START} y[i] = 2 * x[i] + s;"),
     ("__shared__ float t[7]; constexpr int N = sizeof(t) / sizeof(t[0]), B = sizeof t;",
      "int i = threadIdx.x; y[i] = 2 * x[i] + N + B - 28;"),
+    ("__shared__ float s; struct P { float a; __device__ float f(float s) const; struct Q { float s; } q; float (*p)(float s);"
+     "__device__ float g() { return a * 2 + q.s + s; } template <int s> __device__ int h() { return s; } };"
+     "__device__ float P::f(float s) const { return s; }", f"{START} P p{{x[i]}}; y[i] = p.g() + p.h<3>() + p.f(-3);"),
+    ("__shared__ float s; struct P { float a; __device__ P(float n) : a(n * s) { a += s; } };",
+     f"{START} y[i] = 2 * x[i] + P(1).a - s;"),
+    (f"__shared__ float s; struct P {{ union {{ float s; int n; }}; {METHOD} }};", f"{START} P p; p.s = x[i]; y[i] = p.twice() + s;"),
+    (f"__shared__ float s; struct P {{ int n : 2, s : 8; {METHOD} }};", f"{START} P p; p.s = x[i]; y[i] = p.twice() + s;"),
+    ("__shared__ float s; struct P { float a; __device__ float f(float s) { auto f = [=] { return s; }; return f(); }"
+     "__device__ float g() { auto g = [=] { return s; }; return f(a) * 2 + g(); } };", f"{START} P p{{x[i]}}; y[i] = p.g();"),
+    ("#define TAKE(v) auto f = [=] { return v; }", f"__shared__ float s; {START} float a = 2 * x[i]; TAKE(a); y[i] = f() + s;"),
+    ("#define TAKE(v) auto f = [&] { return v; }", f"__shared__ float s; {START} TAKE(s); y[i] = f() + 2 * x[i];"),
 ]  # fmt: skip
 
 
@@ -221,3 +235,24 @@ __device__ float P::twice() const {{ {LAMBDA} return f(); }}
 __global__ void k(const float* x, float* y) {{ {START} {MEMBER} }}"""
     with pytest.raises(CompileError, match=r"k\.cu\(3\).*give the __shared__ one a name of its own"):
         mg.kernel(text, "k")(mg.tensor(X, device="sim"), mg.zeros(32, device="sim"), grid=1, block=32)
+
+
+@pytest.mark.parametrize(
+    "macro, makes",
+    [
+        ("#define TAKE(v) auto f = [=] { return v; }", "TAKE(s);"),
+        ("#define TAKE [=] { return s; }", "auto f = TAKE;"),
+        ("#define TAKE [=] __device__", "auto f = TAKE () { return s; };"),
+        ("#define BODY(v) { return v; }", "auto f = [=]() BODY(s);"),
+        ("#define COPY(v) [=] { return v; }\n#define TAKE(v) auto f = COPY(v)", "TAKE(s);"),
+        ("#define MINE s\n#define TAKE() [=] __device__ ()", "auto f = TAKE() { return MINE; };"),
+    ],
+)
+@pytest.mark.parametrize("outside", ["", "__shared__ float s;"])
+def test_a_macro_makes_no_lambda_with_a_copy_of_shared_memory(macro, makes, outside):
+    inside = "" if outside else "__shared__ float s;"
+    text = f"{macro}\n{outside} __global__ void k(float* y) {{ {inside} {makes} s = 1; y[0] = f(); }}"
+    with pytest.raises(
+        CompileError, match=r"k\.cu\(.\): a lambda that a macro makes would have a copy of a __shared__"
+    ):
+        mg.kernel(text, "k")(mg.zeros(1, device="sim"), grid=1, block=1)

@@ -9,7 +9,7 @@ from itertools import combinations
 from minigrad.adjoint.analyse.activity import check_clocks
 from minigrad.adjoint.analyse.indices import EXTENTS, IndexFacts, offsets, polynomial, stride
 from minigrad.adjoint.analyse.intervals import Interval, interval
-from minigrad.adjoint.analyse.phases import Divergence, check_barriers, check_shuffles
+from minigrad.adjoint.analyse.phases import Divergence, check_barriers, check_shuffles, returns_ahead
 from minigrad.adjoint.analyse.trip_counts import Count, evaluate, nests, trips_of
 from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, dataflow
@@ -107,11 +107,12 @@ def analyse(file: KernelFile, wrt: Sequence[str]) -> KernelFacts:
     for name, e in file.formulas.items():
         if (value := evaluate(e, file.values)) is not None:
             file.values[name] = value
-    returned = check_barriers(file, divergence)
+    check_barriers(file, divergence)
     check_shuffles(file)
     active, flow = dataflow.active(kernel, wrt), structured(kernel.body, ("return",))
     check_clocks(file, active & dataflow.reachable(kernel, wrt))
-    facts = KernelFacts(file, kernel, active, flow, Names({*kernel.declared, *file.tokens.words}), returned)
+    facts = KernelFacts(file, kernel, active, flow, Names({*kernel.declared, *file.tokens.words}))
+    facts.returned = returns_ahead(kernel, divergence)
     facts.uniform = {*divergence.uniform, *file.values}
     facts.converged = facts.uniform | Divergence(kernel, control=False).uniform
     seen = dataflow.read(kernel.body)  # along an axis that the kernel ignores there is one thread and one block

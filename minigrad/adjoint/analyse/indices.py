@@ -7,7 +7,7 @@ from math import gcd, prod
 from typing import Any, NamedTuple
 
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, Stmt
+from minigrad.adjoint.language.ast import Expr, Stmt, is_float
 from minigrad.adjoint.language.dataflow import Budget, has_barrier, written
 from minigrad.adjoint.language.rewrite import ONE, conjuncts, guarded_bodies
 
@@ -71,12 +71,12 @@ def variable(name: str) -> Polynomial:
 
 
 def polynomial(e: Expr) -> Polynomial | None:
-    """An expression of + - * as a polynomial; None for any other."""
+    """An expression of + - * of whole numbers as a polynomial; None for any other."""
     match e:
         case ast.Number():
             return None if e.int_value is None else constant(e.int_value)
         case ast.Name():
-            return variable(e.name)
+            return None if is_float(e.type) else variable(e.name)
         case ast.Cast():
             return polynomial(e.operand) if e.type in ("int", "unsigned", "long long", "size_t") else None
         case ast.Unary(op="-"):
@@ -290,7 +290,8 @@ class IndexFacts:
             inside = self.copied(loops=(*self.loops, s))
             if not has_barrier([s]):
                 inside.block_uniform -= written([s])  # threads may be in different iterations
-            inside.enter(s.source)
+            if s.variable not in written(s.source.body):
+                inside.enter(s.source)
             return [(s.body, inside)]
         made = []
         for condition, side in guarded_bodies(s):

@@ -320,18 +320,13 @@ def check_shuffles(file: KernelFile) -> None:
     visit(body)
 
 
-def check_barriers(file: KernelFile, divergence: Divergence) -> bool:
-    """Reject barriers that some threads of a block, or a warp, might not reach; True if threads return ahead of them.
-
-    Threads that have returned do not count at a barrier; in the adjoint they first compute the gradients of what lies
-    ahead of their return.
-    """
+def check_barriers(file: KernelFile, divergence: Divergence) -> None:
+    """Reject barriers that some threads of a block, or a warp, might not reach. Those that return do not count."""
     kernel, around = file.kernel, "Move it out."
     ahead = "Leave out the return, and put the statements between barriers that those threads shall not run into an if."
     returns = leaves(kernel.body, ("return",))
 
-    def visit(body: list[Stmt], advice: str, of_warp: str) -> bool:
-        returned = False
+    def visit(body: list[Stmt], advice: str, of_warp: str) -> None:
         for n, s in enumerate(body):
             if isinstance(s, Barrier):
                 s.warp = s.warp and bool(advice)  # where all threads come by, it may be one of the block
@@ -347,21 +342,23 @@ def check_barriers(file: KernelFile, divergence: Divergence) -> bool:
                     advice or (around if divergence.diverges(s) else ""),
                     of_warp or (around if warps.diverges(s) else ""),
                 )
-            if returns and _returns_apart(s, divergence):
-                if body is kernel.body and _leaves_at_once(kernel, n):
-                    returned |= has_barrier(body[n:])
-                else:
-                    advice, of_warp = advice or ahead, of_warp or (ahead if _returns_apart(s, warps) else "")
-        return returned
+            if returns and _returns_apart(s, divergence) and not (body is kernel.body and _leaves_at_once(kernel, n)):
+                advice, of_warp = advice or ahead, of_warp or (ahead if _returns_apart(s, warps) else "")
 
-    returned = False
     if has_barrier(kernel.body):
         warps = WarpDivergence(kernel)
-        returned = visit(kernel.body, "", "")
+        visit(kernel.body, "", "")
     for s in flatten(s for function in file.functions.values() for s in function.body):
         if isinstance(s, Barrier):
             raise file.error(s.place, "__syncthreads() inside a device function is outside the subset.")
-    return returned
+
+
+def returns_ahead(kernel: Function, divergence: Divergence) -> bool:
+    """True where threads return ahead of a barrier: in the adjoint they compute gradients of what lies ahead first."""
+    return has_barrier(kernel.body) and any(
+        _returns_apart(s, divergence) and _leaves_at_once(kernel, n) and has_barrier(kernel.body[n:])
+        for n, s in enumerate(kernel.body)
+    )
 
 
 def _returns_apart(s: Stmt, divergence: Divergence) -> bool:

@@ -62,6 +62,7 @@ class AdjointFile:
 
 
 def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
+    """The adjoint of the kernel of a file."""
     named = function_adjoints(file, derived)
     entries, kernels = list[Entry](), list[str]()
     for launch in derived.launches:
@@ -70,6 +71,25 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
         name = unused_name(name, {e.name for e in entries})  # one gradient may be added up by two launches
         entries.append(Entry(name, tuple(parameters(file.kernel, derived, launch, body)), launch.extents))
         kernels.append(function(f'extern "C" __global__ void {name}', map(parameter, entries[-1].params), body))
+    note = f"// The adjoint of {file.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
+    return with_head(file, named, entries, [f"{note}\n{kernels[0]}", *kernels[1:]])
+
+
+def reading(file: KernelFile) -> AdjointFile:
+    """The kernel of a file, with its functions, as the parser has read it."""
+    named = [
+        (f.name, function(f"__device__ {f.returns} {f.name}", map(parameter, f.params), f.body))
+        for f in file.functions.values()
+        if f.text in file.text
+    ]
+    kernel, used = file.kernel, names_used(file.kernel.body)
+    entry = Entry(f"{kernel.name}_read", tuple(merged(kernel, [p for p in kernel.params if p.name in used], {})), {})
+    text = function(f'extern "C" __global__ void {entry.name}', map(parameter, entry.params), kernel.body)
+    return with_head(file, named, [entry], [text])
+
+
+def with_head(file: KernelFile, named: list[tuple[str, str]], entries: list[Entry], kernels: list[str]) -> AdjointFile:
+    """The kernels behind what they need of the head of the file, and behind those of the named functions they call."""
     words = words_of(*kernels)
     functions = _reached(named, words)
     text = "\n".join([*functions, *kernels])
@@ -88,8 +108,7 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
     limits = [f"#include <{header}>" for header, own in LIMITS.items() if any(re.fullmatch(own, w) for w in words)]
     lines = [*(line for line in limits if line not in lines), *lines]
     head = [*sum_functions(text), "\n".join([*lines, *extents]), "\n".join(tables)]  # our macros come first
-    note = f"// The adjoint of {file.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
-    parts = [*head, *functions, f"{note}\n{kernels[0]}", *kernels[1:]]
+    parts = [*head, *functions, *kernels]
     return AdjointFile("\n\n".join(filter(None, parts)) + "\n", tuple(entries), tuple(functions))
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from minigrad.adjoint.frontend.items import FileItems
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import SMALL, Place, base_name
+from minigrad.adjoint.language.ast import Place, base_name
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.values import (
+    PROMOTIONS,
     Braces,
     Elements,
     FunctionItem,
@@ -25,7 +26,6 @@ from minigrad.adjoint.language.values import (
 from minigrad.adjoint.language.values import leaves as numbers
 
 EXACT, PROMOTED, CONVERTED, BY_USER, WRONG = 8, 4, 0, -4, -8  # how well a parameter takes an argument
-PROMOTIONS = dict.fromkeys((*SMALL, "bool"), "int") | {"float": "double"}
 
 
 @dataclass
@@ -159,9 +159,13 @@ class ArgumentBinder(FileItems):
         """True for a conversion that C++ does not make of itself."""
         return "explicit" in {t.text for t in self.tokens.tokens[item.start : item.params]}
 
-    def converts(self, item: FunctionItem, value: Value, parser: Any) -> bool:
-        """True for a constructor by which a value becomes an object where one is needed."""
-        if self.is_explicit(item) or not item.counts or self.kind_of(item, item.params + 1, parser) is item.owner:
+    def converts(self, item: FunctionItem, value: Value, parser: Any, explicit: bool) -> bool:
+        """True for a constructor by which a value becomes an object where one is needed. explicit: by a cast."""
+        if (
+            (self.is_explicit(item) and not explicit)
+            or not item.counts
+            or self.kind_of(item, item.params + 1, parser) is item.owner
+        ):
             return False
         before, self.converting = self.converting, True
         try:
@@ -261,7 +265,7 @@ class ArgumentBinder(FileItems):
                 value = arguments[n]
             else:
                 self.tokens.at = b.default
-                value = parser.value()
+                value = parser.argument()
             if b.name.text:
                 others = [a for a in (*arguments[:n], *arguments[n + 1 :], scope.get("this")) if a is not None]
                 reached = None if anything else others
@@ -328,12 +332,11 @@ class ArgumentBinder(FileItems):
     ) -> Any:  # fmt: skip
         """The argument as the function's parameter. others: what else the function reaches; None: any variable."""
         name, stop = b.name.text, self._close(item.body)
-        if isinstance(value, Braces):
-            if not isinstance(b.kind, StructType):
-                raise parser.error(place, f"{item.name} takes no struct here.")
-            value = parser.filled(b.kind, list(value.values), place)
-        if not b.stars and not b.array:
-            value = parser.as_kind(value, b.kind, place)
+        if isinstance(value, Braces) and (b.kind is None or b.stars or b.array):
+            raise parser.error(place, f"{item.name} takes no struct here.")
+        of_template = isinstance(value, Pointer | Elements) and value.type == b.kind  # T is known without its stars
+        if not (b.stars or b.array or of_template):
+            value = parser.convert(value, b.kind, place, stored=True)
         changed = parser.changes(name, item.body, stop)
         if b.stars or b.array:
             if isinstance(value, Elements) and (value.axes > 1 or (b.array and b.reference)):
@@ -368,7 +371,7 @@ class ArgumentBinder(FileItems):
             return number
         if pure and isinstance(number, ast.Name) and not changed and number.type == kind:
             return number
-        return parser.symbols.fresh(name or "passed", kind, parser.converted_number(kind, number, place), place)
+        return parser.symbols.fresh(name or "passed", kind, number, place)
 
     def reaches(self, parser: Any, value: Value, others: list[Value]) -> bool:
         """True where other arguments reach a variable or an element that a value reads, or another thread does."""

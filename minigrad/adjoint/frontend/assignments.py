@@ -184,12 +184,9 @@ class AssignmentParser(DeclarationParser):
     def store(self, target: Value, value: Value, place: Place) -> None:
         """target = value, appended to the pending statements."""
         if isinstance(target, Struct):
-            value = self.as_kind(value, target.type, place)
-            if not isinstance(value, Struct) or value.type is not target.type:
-                raise self.error(place, f"a {target.type} is given another value.")
-            self.symbols.pending += self.stores(target, value, place)
+            self.symbols.pending += self.stores(target, self.convert(value, target.type, place), place)
         else:
-            number = self.converted_number(target.type, value, place)  # type: ignore[arg-type]
+            number = self.convert(value, target.type, place, stored=True)
             self.symbols.pending += assigned(target, "=", number, place)  # type: ignore[arg-type]
 
     def assign(self, target: Value, op: Token, value: Value, place: Place) -> Value:
@@ -200,12 +197,12 @@ class AssignmentParser(DeclarationParser):
                 return self.move(target.moves, op, value, place)
             case ast.Name() | ast.Index() | ast.Ternary() if is_target(target):
                 self.check_writable(target)
-                number = self.number(value, op.place)
+                number = self.number(value, op.place) if op.text != "=" else ZERO
+                if is_float(number.type) and not is_float(target.type):  # computed as a float, then cut off
+                    target = self.frozen(target, place)
+                    value, op = self.binary(op._replace(text=op.text[:-1]), target, number), op._replace(text="=")
                 if op.text == "=":
-                    number = self.converted_number(target.type, number, op.place)
-                elif is_float(number.type) and not is_float(target.type) and target.type != "bool":
-                    why = f"a {number.type} becomes {target.type} here; write the cast: (int)(...)."
-                    raise self.error(op.place, why)
+                    number = self.convert(value, target.type, op.place, stored=True)
                 if isinstance(target, ast.Ternary):
                     number, target = self.simple(number, "assigned", place), self.frozen(target, place)
                 self.symbols.pending += assigned(target, op.text, number, place)  # type: ignore[arg-type]
@@ -233,9 +230,9 @@ class AssignmentParser(DeclarationParser):
         place = self.tokens.next.place
         target = self.element(self.pointer(self.full(), place), ZERO, place)
         self.tokens.expect(",")
-        value = self.number(self.close(self.full()), place)
         if not isinstance(target, ast.Index):
             raise self.error(place, f"{token.text} takes an element: {token.text}(&x[i], value).")
+        value = self.convert(self.close(self.full()), target.type, place, stored=True)
         self.check_writable(target)
         value = ast.Unary("-", value, value.type) if token.text == "atomicSub" else value
         self.symbols.pending.append(ast.AtomicAdd(target, value, token.place))

@@ -8,13 +8,15 @@ from typing import Any
 from minigrad.adjoint.frontend import intrinsics
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS, LEFT_OUT, SHUFFLES, Group
 from minigrad.adjoint.frontend.macros import enumerator
-from minigrad.adjoint.frontend.structs import StructParser
+from minigrad.adjoint.frontend.structs import StructParser, integer
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, Place, arity, base_name, result_type
+from minigrad.adjoint.language.ast import Place, arity, base_name, result_type
+from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import Token, way_out
 from minigrad.adjoint.language.rewrite import ZERO, constant, typed
 from minigrad.adjoint.language.values import (
+    PROMOTIONS,
     VECTORS,
     Braces,
     Elements,
@@ -77,8 +79,8 @@ class CallParser(StructParser):
             return self.full()
         values: list[Value] = []
         for _ in self.tokens.items("}"):
-            values.append(self.ordered(values, self.full))
-        return Braces(tuple(values))  # type: ignore[return-value]
+            values.append(self.ordered(values, self.argument))
+        return Braces(tuple(values))
 
     def leave_out(self, name: Token) -> None:
         """Step over the arguments of a call that computes nothing. Rejects those that change something."""
@@ -147,38 +149,42 @@ class CallParser(StructParser):
             return self.functions.method(self, value, name, arguments, token, explicit)
         raise self.error(token.place, f"{kind} has no method {name} whose body stands in it.")
 
-    def conversions(self, value: Value, kind: StructType | None = None) -> list[str]:
-        """The methods by which C++ makes a number of an object, `operator double()`, or this struct."""
+    def conversions(self, value: Value, kind: Kind | None = None, explicit: bool = False, to: str = "") -> list[str]:
+        """The methods by which C++ makes a number of an object, `operator double()`, best this one, or this struct.
+
+        explicit: by a cast. to: * for a pointer.
+        """
         methods = value.type.methods if isinstance(value, Struct) and self.functions else {}
         found = {name: items[0] for name, items in methods.items() if items[0].returns and CONVERSION.match(name)}
-        kinds = {name: self.functions.kind_of(i, i.returns, self) for name, i in found.items()}
-        named = [name for name, own in kinds.items() if (own is kind if kind else isinstance(own, str))]
-        return [n for n in named if not self.functions.is_explicit(found[n])] or named
+        kinds: dict[str, Any] = {}
+        for name, item in found.items():
+            own = self.functions.kind_of(item, item.returns, self)
+            if name[-1:] in "*&" and name[-1:] != to:
+                continue
+            if (own is kind if isinstance(kind, StructType) else isinstance(own, str)) or to:
+                kinds[name] = own
+        named = [n for n in kinds if explicit or not self.functions.is_explicit(found[n])] or [*kinds]
+        exact = [n for n in named if kinds[n] == kind] or [n for n in named if PROMOTIONS.get(kinds[n]) == kind]
+        best = exact or named
+        return best[:1] if len({kinds[n] for n in best}) == 1 else best
 
-    def conversion(self, value: Struct, place: Place) -> Expr:
-        name, *others = self.conversions(value)
-        if others:
-            raise self.error(place, f"{value.type} can become several types here; call a method of it instead.")
-        return self.number(self.method(value, name, [], Token("name", name, place)), place)
-
-    def as_kind(self, value: Value, kind: Kind | None, place: Place) -> Value:
-        """The value as one of a type to which C++ converts it of itself."""
-        if kind is None or isinstance(value, Pointer | Elements | Braces) or value.type is kind or value.type == kind:
-            return value
-        if isinstance(kind, str):
-            return self.number(value, place) if isinstance(value, Struct) else value
-        if isinstance(value, Struct) and value.type.extends(kind):
-            return value.seen_as(kind)
-        if (name := self.converts_to(value, kind)) and isinstance(value, Struct):
-            return self.method(value, name, [], Token("name", name, place))
-        return self.construct(kind, [value], Token("name", kind.short, place)) if name else value
-
-    def converts_to(self, value: Value, kind: StructType) -> str:
+    def converts_to(self, value: Value, kind: StructType, explicit: bool = False) -> str:
         """The method by which C++ makes this struct of a value, which for a constructor has its name; or ""."""
         if self.functions is None:
             return ""
-        constructed = any(self.functions.converts(i, value, self) for i in kind.methods.get(kind.short, ()))
-        return next(iter(self.conversions(value, kind)), kind.short if constructed else "")
+        constructed = any(self.functions.converts(i, value, self, explicit) for i in kind.methods.get(kind.short, ()))
+        return next(iter(self.conversions(value, kind, explicit)), kind.short if constructed else "")
+
+    def kind_of_both(self, yes: Value, no: Value) -> Kind | None:
+        """The type of a choice between an object and another value: the one of which the other can become."""
+
+        def becomes(value: Value, kind: Kind) -> bool:
+            if isinstance(kind, str):
+                return bool(self.conversions(value))
+            return (isinstance(value, Struct) and value.type.extends(kind)) or bool(self.converts_to(value, kind))
+
+        found = [b.type for a, b in ((yes, no), (no, yes)) if becomes(a, b.type)]
+        return found[0] if len(found) == 1 else None
 
     def converts(self, name: str, operands: list[Value]) -> bool:
         """True where an operator is not defined for objects, and takes the numbers that these become."""
@@ -188,18 +194,19 @@ class CallParser(StructParser):
     def constructed(self, kind: Kind, token: Token) -> Value:
         """`float(x)`, `float4{a, b, c, d}` or `Complex(re, im)`."""
         if self.tokens.next.text == "{":
-            value = self.braces(kind)
-            return typed(self.number(value, token.place), kind) if isinstance(kind, str) else value
+            return self.convert(self.argument(), kind, token.place)
         self.tokens.expect("(")
-        if isinstance(kind, str):
-            none = self.tokens.next.text == ")"
-            return self.close(typed(ZERO, kind) if none else self.converted(kind, 0, self.full(), token.place))
-        arguments = [self.full() for _ in self.tokens.items(")")]
-        return self.constructor(kind, arguments, token)
+        arguments = [self.argument() for _ in self.tokens.items(")")]
+        if isinstance(kind, StructType):
+            return self.constructor(kind, arguments, token)
+        if len(arguments) > 1:
+            raise self.error(token.place, f"a {kind} is made of one value.")
+        return self.cast_to(kind, [], arguments[0], token.place) if arguments else typed(ZERO, kind)
 
     def constructor(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
-        if len(arguments) == 1 and isinstance(arguments[0], Struct) and arguments[0].type is kind:
-            return replace(arguments[0], passing=True)
+        vector = (len(arguments) == len(kind.members) and kind.name in VECTORS) or kind.name == "dim3"
+        if len(arguments) == 1 and not vector and (kind.short not in kind.methods or arguments[0].type is kind):
+            return self.cast_to(kind, [], arguments[0], token.place)
         if kind.short in kind.methods and (self.is_constructed(kind, token) or arguments):
             return self.construct(kind, arguments, token)
         if not arguments:
@@ -208,67 +215,46 @@ class CallParser(StructParser):
                 if isinstance(member, Elements) and member.name in self.symbols.declared:
                     self.symbols.declared[member.name].values = (ZERO,)
             return made
-        if (len(arguments) == len(kind.members) and kind.name in VECTORS) or kind.name == "dim3":
+        if vector:
             return self.filled(kind, arguments, token.place)
         raise self.error(
             token.place, f"{kind} has no constructor of {len(arguments)} arguments here; write its members."
         )
 
-    def braces(self, kind: Kind) -> Value:
+    def listed(self, kind: Kind, values: list[Value], place: Place, stored: bool = False) -> Value:
         """`{a, b, c}`: the members in order, the missing ones 0; or what a constructor makes of them."""
-        brace = self.tokens.expect("{")
-        place = brace.place
         if isinstance(kind, str):
-            values = [self.full() for _ in self.tokens.items("}")]
             if len(values) > 1:
                 raise self.error(place, f"a {kind} has one value in braces.")
-            return values[0] if values else ZERO
-        constructed, values = kind.short in kind.methods, []
-        while not self.tokens.accept("}"):
-            base = None if constructed else kind.base_at(len(values))
-            n, inner = len(values), self.tokens.next.text == "{"
-            if base and inner:
-                value: Any = self.ordered(values, self.braces, base)
-            elif inner and n < len(kind.members) and not constructed and kind.members[n].dims:
-                value = Braces(tuple(self.ordered(values, self.nested, kind.members[n].type)))
-            else:
-                own_kind = kind.members[n].type if n < len(kind.members) else "float"
-                value = self.ordered(values, *((self.braces, own_kind) if inner else (self.full,)))
-            own = value.as_base(base) if base and isinstance(value, Struct) else None
-            values += [own.members[m.name] for m in own.type.members] if own and own.type is base else [value]
-            if self.tokens.next.text != "}":
-                self.tokens.expect(",")
-        if (constructed and (values or self.is_constructed(kind, brace))) or [v.type for v in values] == [kind]:
-            return self.constructor(kind, values, brace)
+            return self.convert(values[0] if values else ZERO, kind, place, stored=stored)
+        token = Token("name", kind.short, place)
+        if kind.short in kind.methods and (values or self.is_constructed(kind, token)):
+            return self.constructor(kind, values, token)
+        if len(values) == 1 and isinstance(of := values[0], Struct) and (of.type is kind or of.type.extends(kind)):
+            return self.cast_to(kind, [], of, place)
         return self.filled(kind, values, place)
 
-    def nested(self, kind: Kind) -> list:
-        """The values in braces of an array, with those of its rows in braces within."""
-        made: list[Any] = []
-        self.tokens.expect("{")
-        for _ in self.tokens.items("}"):
-            row = isinstance(kind, str) and self.tokens.next.text == "{"
-            inner = not row and self.tokens.next.text == "{"
-            parse = (self.nested if row else self.braces, kind) if row or inner else (self.full,)
-            made.append(self.ordered(made, *parse))
-        return made
-
     def filled(self, kind: StructType, values: list[Value], place: Place) -> Struct:
-        if len(values) > len(kind.members):
+        given: list[Value] = []
+        for value in values:
+            base = kind.base_at(len(given))
+            if base and (isinstance(value, Braces) or (isinstance(value, Struct) and value.as_base(base).type is base)):
+                own = self.convert(value, base, place)
+                given += [own.members[m.name] for m in base.members]
+            else:
+                given.append(value)
+        if len(given) > len(kind.members):
             raise self.error(place, f"{kind} has {len(kind.members)} members; got {len(values)} values.")
         if any(m.dims for m in kind.members):
-            return replace(self.copy(kind.short.lower(), kind, None, place, values), temporary=True)
+            return replace(self.copy(kind.short.lower(), kind, None, place, given), temporary=True)
         members: dict[str, Value] = {}
-        for m, value in zip_longest(kind.members, values):
+        for m, value in zip_longest(kind.members, given):
             value = self.initial(kind, m, members) if value is None and m.value else value
             if m.pointer:
                 own = Pointer(None) if value is None else self.pointer(value, place)
                 members[m.name] = self.pointer_to(m.type, own, place)
-            elif isinstance(m.type, StructType):
-                value = self.filled(m.type, [], place) if value is None else value
-                members[m.name] = self.as_kind(value, m.type, place)
             else:
-                members[m.name] = typed(ZERO if value is None else self.number(value, place), m.type)
+                members[m.name] = self.convert(Braces(()) if value is None else value, m.type, place)
         return Struct(kind, members, passing=True)
 
     def set_member(self, member: Value, value: Any, place: Place) -> None:
@@ -276,15 +262,14 @@ class CallParser(StructParser):
         if not isinstance(member, Elements):
             self.store(member, value, place)
             return
-        rows = list(value.values if isinstance(value, Braces) else value) if isinstance(value, Braces | list) else None
-        if rows is None:
+        if not isinstance(value, Braces):
             raise self.error(place, f"write the elements of {member.name} in braces of their own.")
-        parts = member.parts(place)
-        if len(rows) > len(parts):
-            raise self.error(place, f"{member.name} has {len(parts)} elements; got {len(rows)} values.")
-        for part, row in zip(parts, [*rows, *[None] * (len(parts) - len(rows))], strict=True):
-            missing: Any = [] if isinstance(part, Elements) else self.first_value(member.type, place)
-            self.set_member(part, missing if row is None else row, place)
+        extent, rows = constant(inline(member.left[0], self.symbols.formulas)), value.values
+        if extent is None or len(rows) > extent:
+            what = "an unknown number of" if extent is None else extent
+            raise self.error(place, f"{member.name} has {what} elements; got {len(rows)} values.")
+        for n, row in enumerate([*rows, *[Braces(())] * (extent - len(rows))]):
+            self.set_member(member.at(integer(n), place), row, place)
 
     def initial(self, kind: StructType, m: Member, members: dict[str, Value]) -> Any:
         """The value that the struct's text gives a member, which may read those ahead of it."""
@@ -293,15 +278,9 @@ class CallParser(StructParser):
         outer = symbols.scopes, symbols.types
         symbols.scopes, symbols.types = [symbols.scopes[0], kind.values, {**members}], [symbols.types[0], kind.types]
         try:
-            if self.tokens.next.text != "{":
-                return self.full()
-            return self.nested(m.type) if m.dims else self.braces(m.type)
+            return self.argument()
         finally:
             self.tokens.at, (symbols.scopes, symbols.types) = at, outer
-
-    def first_value(self, kind: Kind, place: Place) -> Value:
-        """The value that C++ makes of `{}`."""
-        return ZERO if isinstance(kind, str) else self.filled(kind, [], place)
 
     def static_member(self, kind: Kind, name: Token) -> Value:
         """`Row::width`, or the call `Row::zeros()`; inside of a struct that extends Row also a member of this one."""
@@ -385,14 +364,19 @@ class CallParser(StructParser):
 
     def named_cast(self) -> Value:
         tokens = self.tokens
-        place = tokens.take().place
+        bits, place = tokens.next.text == "reinterpret_cast", tokens.take().place
         tokens.expect("<")
         kind, words = self.expect_type(), list[str]()
-        while tokens.next.text in ("*", "&", *IGNORED):
+        while tokens.next.text in ("*", "&", "&&", *IGNORED):
             words.append(tokens.take().text)
         tokens.expect(">")
         tokens.expect("(")
-        return self.converted(kind, words.count("*"), self.close(self.full()), place, "&" in words)
+        value = self.close(self.full())
+        if bits and {"&", "&&"} & {*words} and value.type is not kind:
+            raise self.error(
+                place, f"this reads the bytes of a {value.type} as {kind}; cast its address: *({kind}*)&v."
+            )
+        return self.cast_to(kind, words, value, place)
 
     def close(self, e: Value) -> Value:
         """The expression, with its closing parenthesis stepped over."""

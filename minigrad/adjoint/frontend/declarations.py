@@ -2,19 +2,21 @@
 
 from dataclasses import replace
 from itertools import chain, count
-from math import inf
+from typing import Any
 
 from minigrad.adjoint.frontend.expressions import ASSIGNMENTS, ExpressionParser
 from minigrad.adjoint.frontend.intrinsics import Group
 from minigrad.adjoint.frontend.items import SEVERAL
+from minigrad.adjoint.frontend.structs import integer
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, Place, Stmt, common_type, is_float, unused_name
+from minigrad.adjoint.language.ast import Expr, Place, common_type, unused_name
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ONE, ZERO, chosen_number, constant, int_value, replace_parts
+from minigrad.adjoint.language.rewrite import ONE, ZERO, chosen_number, constant, is_number, replace_parts
 from minigrad.adjoint.language.values import (
     GROUP,
     NOTHING,
+    Braces,
     Elements,
     Kind,
     Member,
@@ -84,7 +86,7 @@ class DeclarationParser(ExpressionParser):
         name, brace = tokens.identifier("the struct's name"), tokens.at
         while tokens.tokens[brace].text not in ("{", ";"):
             brace += 1
-        tokens.at = self.matching(brace) + 1
+        tokens.at = self.tokens.matching(brace) + 1
         if self.functions.struct_bodies.setdefault(name.text, (brace, tokens.since(start)))[0] != brace:
             raise self.error(name.place, SEVERAL.format(name.text))
         if not tokens.accept(";"):
@@ -148,30 +150,35 @@ class DeclarationParser(ExpressionParser):
         if tokens.next.text == "[" and self.functions:
             scope[name.text] = self.functions.closure(self, name)
             return
-        value = self.full()
+        value = self.argument()
         if isinstance(value, Group):
             scope[name.text] = value
-            return
-        if stars and isinstance(value, Elements | Pointer):
-            value = self.pointer_to(kind, self.pointer(value, name.place), name.place)
-        elif not stars:
-            value = self.as_kind(value, kind, name.place)
-        itself = is_expression(value) and is_target(value) and kind in (None, value.type)  # and no converted copy
-        if reference and (itself or isinstance(value, Elements | Struct)):
-            scope[name.text] = self.frozen(value, name.place)
-            return
-        if reference and isinstance(value, Pointer) and value.moves is not None:
-            scope[name.text] = value.moves
-            return
-        if stars and isinstance(value, Struct) and self.conversions(value):  # operator T*()
-            value = self.method(value, self.conversions(value)[0], [], name)
-        if isinstance(value, Elements | Pointer):
-            self.declare_pointer(name, with_type(self.pointer(value, name.place), kind or "void"), const)
-        elif isinstance(value, Struct):
-            scope[name.text] = self.copy(name.text, value.type, value, name.place)
+        elif stars or (kind is None and isinstance(value, Pointer)) or (isinstance(value, Elements) and not reference):
+            pointer = self.pointer_to(kind, self.pointer(value, name.place), name.place)
+            if reference and pointer.moves is not None:
+                scope[name.text] = pointer.moves
+            else:
+                self.declare_pointer(name, with_type(pointer, kind or "void"), const)
+        elif reference and (itself := self.referred(value, kind, name.place)) is not None:
+            scope[name.text] = itself
         else:
-            number = self.number(value, name.place)
-            type_ = kind if isinstance(kind, str) and not stars else number.type
+            self.new(name, kind, value, const)
+
+    def referred(self, value: Value, kind: Kind | None, place: Place) -> Value | None:
+        """The object that a reference names, or its base; None where it names a converted copy."""
+        if isinstance(value, Elements) or (is_expression(value) and is_target(value) and kind in (None, value.type)):
+            return self.frozen(value, place)
+        object_ = isinstance(value, Struct) and (kind is None or value.as_base(kind).type is kind)
+        return self.frozen(self.convert(value, kind, place), place) if object_ else None
+
+    def new(self, name: Token, kind: Kind | None, value: Value, const: bool = False) -> None:
+        """A variable that has this value first."""
+        made = self.convert(value, kind, name.place, stored=True)
+        if isinstance(made, Struct):
+            self.symbols.scopes[-1][name.text] = self.copy(name.text, made.type, made, name.place)
+        else:
+            number = self.number(made, name.place)
+            type_ = kind if isinstance(kind, str) else number.type
             self.declare(ast.Declare(name.text, type_, value=number, const=const, place=name.place))
 
     def declare_pointer(self, name: Token, pointer: Pointer, const: bool) -> None:
@@ -268,57 +275,33 @@ class DeclarationParser(ExpressionParser):
             self.symbols.scopes[-1][name.text] = ast.Index(made.name, (ZERO,), kind, name.place)  # type: ignore[union-attr]
             return
         variable = ast.Declare(name.text, kind, tuple(dims), shared=shared, const=const, place=name.place)
-        after: list[Stmt] = []
-        given = tokens.accept("=")
-        if (given or tokens.next.text == "{") and (dims or unknown):
-            after = self.initial_values(variable, unknown)
-        elif given and tokens.next.text == "{":
-            variable.value = self.as_type(kind, self.number(self.braces(kind), name.place))
-        elif given:
-            variable.value = self.converted_number(kind, self.full(), name.place)
-        elif tokens.next.text == "{":
-            variable.value = self.number(self.braces(kind), name.place)
+        given = tokens.accept("=") or tokens.next.text == "{"
+        if given and (dims or unknown):
+            self.initial_values(variable, self.argument(), unknown)
+            return
+        if given:
+            variable.value = self.convert(self.argument(), kind, name.place, stored=True)
         elif tokens.accept("("):
-            variable.value = self.converted_number(kind, self.close(self.full()), name.place)
+            variable.value = self.convert(self.close(self.full()), kind, name.place, stored=True)
         self.declare(variable)
-        if after:
-            for s in after:
-                s.target = replace(s.target, array=variable.name)  # type: ignore[union-attr]
-            self.symbols.pending += after
 
-    def converted_number(self, kind: str, value: Value, place: Place) -> Expr:
-        """The number as it is stored, written as a cast where that may change a whole number."""
-        number = self.truth(value, place) if kind == "bool" else self.number(value, place)
-        if is_float(kind) or number.type == kind or (is_float(number.type) and kind == "bool"):
-            return number
-        least, most = ast.LIMITS.get(kind, (-inf, inf))
-        low, high = ast.LIMITS.get(number.type, (-inf, inf)) if (n := int_value(number)) is None else (n, n)
-        return number if not is_float(number.type) and least <= low and high <= most else ast.Cast(kind, number)
-
-    def initial_values(self, variable: ast.Declare, unknown: bool) -> list[Stmt]:
+    def initial_values(self, variable: ast.Declare, given: Value, unknown: bool) -> None:
         """The values in braces; those of several axes become assignments."""
-        rows = self.nested(variable.type)
+        if not isinstance(given, Braces):
+            raise self.error(variable.place, f"write the values of {variable.name} in braces.")
         if unknown:
-            variable.dims = (ast.Number(str(len(rows)), "int"), *variable.dims)
+            variable.dims = (ast.Number(str(len(given.values)), "int"), *variable.dims)
         if len(variable.dims) == 1:
-            values = tuple(self.number(v, variable.place) for v in rows)
-            variable.values = tuple(self.converted_number(variable.type, v, variable.place) for v in values)
-            return []
-        flat = [v for row in rows for v in (row if isinstance(row, list) else [row])]
-        if all(v == ZERO or (isinstance(v, ast.Number) and v.value == 0) for v in flat):
+            numbers = (self.convert(v, variable.type, variable.place, stored=True) for v in given.values)
+            variable.values = tuple(numbers)
+            self.declare(variable)
+        elif all_zero(given):
             variable.values = (ZERO,)
-            return []
-        extents = [int_value(d) for d in variable.dims]
-        if len(extents) != 2 or any(not isinstance(row, list) for row in rows):
-            raise self.error(variable.place, f"set the elements of {variable.name} one by one.")
-        variable.values = ()
-        made: list[Stmt] = []
-        for r, row in enumerate(rows):
-            for c, v in enumerate(row):
-                indices = (ast.Number(str(r), "int"), ast.Number(str(c), "int"))
-                target = ast.Index(variable.name, indices, variable.type, variable.place)
-                made.append(ast.Assign(target, "=", self.number(v, variable.place), variable.place))
-        return made
+            self.declare(variable)
+        else:
+            variable.values = ()
+            self.declare(variable)
+            self.set_member(self.symbols.array(variable), given, variable.place)
 
     def dynamic_extent(self, name: Token) -> Expr:
         """The macro for the extent of `extern __shared__ float s[];`, which a launch gives."""
@@ -332,22 +315,20 @@ class DeclarationParser(ExpressionParser):
         """A variable or an array for each number of a struct."""
         tokens, place, scope = self.tokens, name.place, self.symbols.scopes[-1]
         if not dims and not unknown and not shared:
-            value: Value | None = None
-            if tokens.accept("="):
-                value = self.braces(kind) if tokens.next.text == "{" else self.full()
-            elif tokens.next.text == "{":
-                value = self.braces(kind)
+            value: Any = None
+            if tokens.accept("=") or tokens.next.text == "{":
+                value = self.convert(self.argument(), kind, place)
             elif tokens.accept("("):
-                value = self.constructor(kind, [self.full() for _ in tokens.items(")")], name)
+                value = self.constructor(kind, [self.argument() for _ in tokens.items(")")], name)
             elif self.is_constructed(kind, name):
                 value = self.construct(kind, [], name)
-            value = value and self.as_kind(value, kind, place)
-            if value is not None and (not isinstance(value, Struct) or value.type is not kind):
-                raise self.error(place, f"{name.text} is a {kind} and is given another value.")
             scope[name.text] = self.copy(name.text, kind, value, place)
             return
-        if unknown or tokens.next.text in ("=", "{"):
-            raise self.error(place, f"set the elements of {name.text} one by one.")
+        rows = self.argument() if tokens.accept("=") or tokens.next.text == "{" else None
+        if unknown and isinstance(rows, Braces):
+            dims = [integer(len(rows.values)), *dims]
+        elif unknown:
+            raise self.error(place, f"write the extent of {name.text}.")
         whole, base = (tuple(dims) or (ONE,)), self.unused_base(name.text, kind)
         for leaf, member, own in kind.leaves(base, "_"):
             made = ast.Declare(leaf, member, (*whole, *own), shared=shared, place=place)
@@ -355,6 +336,9 @@ class DeclarationParser(ExpressionParser):
             self.symbols.pending.append(made)
         array = Elements(base, kind, len(whole), dims=whole)
         scope[name.text] = array if dims else array.at(ZERO, place)
+        if rows is not None:
+            self.set_member(array, rows, place)
+            return
         if not shared and (self.is_constructed(kind, name) or any(m.value for m in kind.members)):
             if len(dims) > 1 or (constant(dims[0]) or MOST_COPIED + 1) > MOST_COPIED:
                 raise self.error(place, f"{kind} sets its own members in each of many elements; set them in a loop.")
@@ -398,3 +382,8 @@ class DeclarationParser(ExpressionParser):
             why = f"the extent of {name.text} must be a constant: a number, a macro or a const int."
             raise self.error(place, why)
         return replace_parts(e, chosen_number)
+
+
+def all_zero(value: Value) -> bool:
+    """True for `{}`, and for numbers in braces that are all 0."""
+    return all(map(all_zero, value.values)) if isinstance(value, Braces) else is_number(value, 0)  # type: ignore[arg-type]

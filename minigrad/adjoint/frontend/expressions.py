@@ -7,7 +7,7 @@ from functools import partial
 from minigrad.adjoint.frontend import intrinsics, macros
 from minigrad.adjoint.frontend.calls import CHANGES, CallParser
 from minigrad.adjoint.frontend.intrinsics import Group, is_packed
-from minigrad.adjoint.frontend.structs import Flat
+from minigrad.adjoint.frontend.structs import flat
 from minigrad.adjoint.frontend.symbols import IGNORED, SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, common_type, is_float
@@ -26,6 +26,7 @@ from minigrad.adjoint.language.values import (
     Value,
     as_temporary,
     is_expression,
+    is_place,
     is_target,
     leaves,
     name_of,
@@ -46,11 +47,10 @@ class ExpressionParser(CallParser):
         """An expression with assignments: `a = b = c`."""
         place = self.tokens.next.place
         target, needed = self.isolated(self.value)
-        if (op := self.tokens.next).text not in ASSIGNMENTS:
+        if self.tokens.next.text not in ASSIGNMENTS:
             self.symbols.pending += needed
             return target
-        self.tokens.take()
-        value = self.braces(target.type) if self.tokens.next.text == "{" and isinstance(target, Struct) else self.full()
+        op, value = self.tokens.take(), self.argument()
         self.check_order(value, needed, op)
         self.symbols.pending += needed
         return self.assign(target, op, value, place)
@@ -62,12 +62,12 @@ class ExpressionParser(CallParser):
             token = tokens.take()
             if op == tokens.next.text == "*" and tokens.next.place.column == token.place.column + 1:
                 raise self.error(token.place, f"** is no operator of C++; {POWER}.")
-            right, needed = self.isolated(partial(self.value, ast.PRECEDENCE[op]), op in ("&&", "||"))
             if op in ("&&", "||"):
-                left, right = self.truth(left, place), self.truth(right, place)
-            if needed and op in ("&&", "||"):
-                left = self.short_circuit(op, self.number(left, place), self.number(right, place), needed, place)
+                test = self.truth(left, place)
+                other, needed = self.isolated(lambda: self.truth(self.value(ast.PRECEDENCE[op]), place), choice=True)
+                left = self.short_circuit(op, test, other, needed, place) if needed else self.binary(token, test, other)
                 continue
+            right, needed = self.isolated(partial(self.value, ast.PRECEDENCE[op]))
             self.check_order(left, needed, token)
             self.symbols.pending += needed
             left = self.binary(token, left, right)
@@ -135,10 +135,15 @@ class ExpressionParser(CallParser):
         yes, needed = self.isolated(self.full, choice=True)
         self.tokens.expect(":")
         no, also = self.isolated(self.full, choice=True)
+        if (isinstance(yes, Struct) or isinstance(no, Struct)) and yes.type is not no.type:
+            kind = self.kind_of_both(yes, no)
+            yes, more = self.isolated(partial(self.convert, yes, kind, place))
+            no, others = self.isolated(partial(self.convert, no, kind, place))
+            needed, also = [*needed, *more], [*also, *others]
         if isinstance(yes, Struct) and isinstance(no, Struct) and yes.type is no.type:
             if needed or also:
                 result = self.copy("chosen", yes.type, None, place)
-                if is_target(yes) and is_target(no):
+                if is_place(yes) and is_place(no):
                     self.symbols.chosen |= {e.name for e in leaves(result) if isinstance(e, ast.Name)}
                 needed = [*needed, *self.stores(result, yes, place)]
                 also = [*also, *self.stores(result, no, place)]
@@ -153,18 +158,15 @@ class ExpressionParser(CallParser):
                 return yes if holds else no
             a, b = self.pointer(yes, place), self.pointer(no, place)
             if not (needed or also) and a.array and b.array and a.array.name == b.array.name:
-                offset = ast.Ternary(condition, a.offset, b.offset, common_type(a.offset.type, b.offset.type))
-                return replace(a, offset=offset, moves=None)
+                kind = common_type(a.offset.type, b.offset.type)
+                return replace(a, offset=ast.Ternary(condition, a.offset, b.offset, kind), moves=None)
             raise self.error(place, "this pointer points into one of two arrays; write a branch for each.")
-        if isinstance(yes, Struct) != isinstance(no, Struct):  # C++ makes the type of the number of the object
-            kind = (no if isinstance(yes, Struct) else yes).type
-            yes, no = (ast.Cast(str(kind), self.number(v, place)) if isinstance(v, Struct) else v for v in (yes, no))
         first, second = self.number(yes, place), self.number(no, place)
         kind = first.type if first.type == second.type else common_type(first.type, second.type)
-        if not needed and not also:
+        if not (needed or also):
             return ast.Ternary(condition, first, second, kind)
         chosen = self.symbols.fresh("chosen", kind, ZERO, place)
-        if is_target(first) and is_target(second):
+        if is_place(first) and is_place(second):
             self.symbols.chosen.add(chosen.name)
         needed = [*needed, ast.Assign(chosen, "=", first, place)]
         also = [*also, ast.Assign(chosen, "=", second, place)]
@@ -189,9 +191,8 @@ class ExpressionParser(CallParser):
             if token.text == "~" and is_float(operand.type):
                 raise self.error(token.place, "~ of a floating-point number has no meaning.")
             kind = "bool" if token.text == "!" else common_type(operand.type)
-            if token.text == "+":
-                return ast.Cast(kind, operand) if is_target(operand) else operand
-            return ast.Unary(token.text, operand, kind)
+            plus = token.text == "+"
+            return ast.Cast(kind, operand) if plus else ast.Unary(token.text, operand, kind)
         if token.text in ("++", "--"):
             self.tokens.take()
             return self.step(self.unary(), token)
@@ -213,14 +214,14 @@ class ExpressionParser(CallParser):
             return self.unary()
         kind, length = self.type_length(self.tokens.at + 1)
         after = self.tokens.at + 1 + length
-        stars = 0
-        while self.tokens.tokens[after].text in ("*", *IGNORED):
-            stars += self.tokens.tokens[after].text == "*"
+        words = list[str]()
+        while self.tokens.tokens[after].text in ("*", "&", "&&", *IGNORED):
+            words.append(self.tokens.tokens[after].text)
             after += 1
         if kind is None or self.tokens.tokens[after].text != ")":
             return None
         place, self.tokens.at = self.tokens.next.place, after + 1
-        return self.converted(kind, stars, self.unary(), place)
+        return self.cast_to(kind, words, self.unary(), place)
 
     def postfix(self, value: Value | PointerVariable) -> Value:
         """A value with what follows it: indices, members, calls of methods, steps."""
@@ -280,7 +281,7 @@ class ExpressionParser(CallParser):
         template = self.tokens.next.text == "<" and name.text in value.type.methods
         explicit = self.functions.template_arguments(self) if template else []
         if self.tokens.accept("("):
-            return self.method(value, name.text, [self.full() for _ in self.tokens.items(")")], name, explicit)
+            return self.method(value, name.text, [self.argument() for _ in self.tokens.items(")")], name, explicit)
         if name.text in value.type.values and name.text not in value.members:
             return value.type.values[name.text]
         if name.text not in value.members:
@@ -301,6 +302,8 @@ class ExpressionParser(CallParser):
             case Elements():
                 why = f"{value.name} has {value.axes} axes; a pointer goes along its last axis alone."
                 raise self.error(place, why)
+            case Struct() if names := self.conversions(value, to="*"):
+                return self.pointer(self.method(value, names[0], [], self.tokens.next), place)
         raise self.error(place, "a pointer or an array has to stand here.")
 
     def address(self, value: Value, place: Place) -> Pointer:
@@ -312,7 +315,7 @@ class ExpressionParser(CallParser):
                 known = self.symbols.declared.get(value.array)
                 columns = constant(known.dims[1]) if known is not None and len(known.dims) == 2 else None
                 if columns and len(value.indices) == 2 and all(i == ZERO for i in value.indices):
-                    return Pointer(Flat(self.symbols.array(known), columns))  # type: ignore[arg-type]
+                    return Pointer(flat(self.symbols.array(known), columns))  # type: ignore[arg-type]
                 if len(value.indices) > 1 and value.indices[-1] == ZERO and all(i == ZERO for i in value.indices):
                     why = f"&{value.array}[0][0] leaves out the axes of {value.array}; give it one axis."
                     raise self.error(place, why)
@@ -331,9 +334,8 @@ class ExpressionParser(CallParser):
         before: Value = value
         if old:
             if isinstance(value, Pointer):
-                before = replace(
-                    value, offset=self.simple(value.offset, f"{name_of(value)}_old", token.place, True), moves=None
-                )
+                kept = self.simple(value.offset, f"{name_of(value)}_old", token.place, True)
+                before = replace(value, offset=kept, moves=None)
             else:
                 number = self.number(value, token.place)
                 before = as_temporary(self.simple(number, f"{name_of(number)}_old", token.place, True))

@@ -19,6 +19,7 @@ from minigrad.adjoint.language.lexer import NotDifferentiable, Token
 from minigrad.adjoint.language.rewrite import ZERO, flatten
 from minigrad.adjoint.language.values import (
     VECTORS,
+    Braces,
     Elements,
     FunctionItem,
     Kind,
@@ -89,7 +90,7 @@ class Functions(ArgumentBinder):
                     return None
                 given.append(ast.Name(a.name, p.type, token.place))  # type: ignore[union-attr]
             else:
-                given.append(parser.number(a, token.place))
+                given.append(parser.convert(a, p.type, token.place, stored=True))
         return ast.Call(plain.name, tuple(given), plain.returns, token.place, plain.inactive)
 
     def as_function(self, item: FunctionItem, parser: Any) -> ast.Function | None:
@@ -111,7 +112,7 @@ class Functions(ArgumentBinder):
 
     def parse_plain(self, item: FunctionItem, parser: Any) -> ast.Function | None:
         own = parser.alike()
-        self.tokens.at = self.specifiers(item.start)
+        self.tokens.at = self.tokens.specifiers(item.start)
         kind = own.accept_type()
         if not isinstance(kind, str) or self.tokens.next.text != item.name:
             return None
@@ -300,13 +301,19 @@ class Functions(ArgumentBinder):
             self.set_parts(parser, owner, places, tokens.tokens[item.params - 1])
 
     def construct_part(self, parser: Any, part: Struct, at: int) -> None:
-        self.construct(parser, part.type, self.values_at(parser, at), self.tokens.tokens[at - 1], part)
+        """Set a base, or all of an object, by the values in brackets that open at a token."""
+        values, kind, token = self.values_at(parser, at), part.type, self.tokens.tokens[at - 1]
+        copied = len(values) == 1 and isinstance(values[0], Struct) and values[0].type is kind
+        if kind.short in kind.methods and not copied:
+            self.construct(parser, kind, values, token, part)
+        else:
+            parser.store(part, values[0] if copied else Braces(tuple(values)), token.place)
 
     def values_at(self, parser: Any, at: int) -> list[Value]:
         """The values in brackets that open at a token."""
         self.tokens.at = at
         close = ")" if self.tokens.take().text == "(" else "}"
-        return [parser.full() for _ in self.tokens.items(close)]
+        return [parser.argument() for _ in self.tokens.items(close)]
 
     def set_parts(
         self, parser: Any, owner: Struct, places: dict[Any, int], token: Token, made: StructType | None = None
@@ -329,8 +336,7 @@ class Functions(ArgumentBinder):
                 if isinstance(member, Struct):
                     value = parser.constructed(m.type, tokens.tokens[at - 1])
                 else:
-                    values = self.values_at(parser, at)
-                    value = values if isinstance(member, Elements) else values[0] if values else ZERO
+                    value = Braces(tuple(self.values_at(parser, at)))
             if value is not None:
                 parser.set_member(member, value, token.place)
             elif isinstance(member, Struct):
@@ -338,14 +344,14 @@ class Functions(ArgumentBinder):
 
     def body(self, parser: Any, item: FunctionItem, token: Token) -> Value:
         tokens, symbols = self.tokens, parser.symbols
-        tokens.at = self.specifiers(item.start)
+        tokens.at = self.tokens.specifiers(item.start)
         constructor = item.owner is not None and item.name == item.owner.short
         deduced = not constructor and not item.returns and (bool(item.scopes) or tokens.accept("auto"))
         tokens.at = item.returns or tokens.at
         kind = None if constructor or deduced else parser.accept_type()
         reference = tokens.next.text == "&"
         stop = self._close(item.body)
-        jumps = [n for n in range(item.body, stop) if tokens.tokens[n].text == "return"]
+        jumps = tokens.returns(item.body, stop)
         single = len(jumps) == 1 and self.tokens.is_last(jumps[0], stop)
         if jumps and not single and kind is not None:
             place = token.place
@@ -372,24 +378,23 @@ class Functions(ArgumentBinder):
         symbols.pending += body
         if single and parser.returned is not None:
             if reference:
-                return parser.frozen(parser.as_kind(parser.returned, kind, token.place), token.place)
+                return parser.frozen(parser.convert(parser.returned, kind, token.place), token.place)
             return self.value_of(parser, kind, parser.returned, token.place)
         return ZERO if result is None else as_temporary(result)
 
     def value_of(self, parser: Any, kind: Kind | None, value: Value, place: Place) -> Value:
-        value = parser.as_kind(value, kind, place)
-        if is_expression(value) and not isinstance(kind, StructType):
-            number = parser.number(value, place)
-            kind = kind or number.type
-            if isinstance(number, ast.Number) and number.type == kind:
-                return number
+        if isinstance(value, Pointer | Elements) and kind != "bool":
+            return parser.frozen(parser.pointer_to(kind, value, place) if isinstance(value, Pointer) else value, place)
+        value = parser.convert(value, kind, place, stored=True)
+        if isinstance(value, ast.Number) and kind in (None, value.type):
+            return value
+        if is_expression(value):
             name = self.stack[-1].name if self.stack[-1].name.isidentifier() else "value"
-            made = parser.symbols.fresh(f"{name}_value", kind, parser.converted_number(kind, number, place), place)
-            return as_temporary(made)
+            return as_temporary(parser.symbols.fresh(f"{name}_value", kind or value.type, value, place))
         if isinstance(value, Struct):
             arrays = {m.name for m in value.members.values() if isinstance(m, Elements)}
             own = {*arrays, *(n for e in numbers(value) for n in e.names)}
             if arrays and not own & self.outside[-1]:  # a variable of the function alone
                 return replace(value, temporary=True)
             return as_temporary(parser.copy("result", value.type, value, place))
-        return parser.frozen(parser.pointer_to(kind, value, place), place) if isinstance(value, Pointer) else value
+        return value

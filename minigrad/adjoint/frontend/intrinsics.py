@@ -8,7 +8,7 @@ from typing import Any
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import HALVES, PAIRS, Expr, common_type, result_type
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ZERO, as_float, negative
+from minigrad.adjoint.language.rewrite import ZERO, as_float, negative, typed
 from minigrad.adjoint.language.values import VECTORS, Struct, Value
 
 Make = Callable[[Any, list[Value], Token], Value]
@@ -124,7 +124,7 @@ def reads_clock(parser: Any) -> bool:
     while tokens.next.text in ("volatile", "__volatile__"):
         tokens.take()
     text = tokens.text[tokens.peek().start : tokens.peek().stop]
-    end = parser.matching(tokens.at) if tokens.next.text == "(" else tokens.at
+    end = parser.tokens.matching(tokens.at) if tokens.next.text == "(" else tokens.at
     if text == '""' and all(each.kind == "string" or each.text in ":::" for each in tokens.tokens[tokens.at + 2 : end]):
         tokens.at = end + 1
         return bool(tokens.expect(";"))
@@ -195,20 +195,16 @@ def _pair(kind: str, spread: bool = False) -> Make:
         pair = isinstance(given, Struct)
         first, second = given.members.values() if pair else arguments * 2 if spread else arguments  # type: ignore
         member = VECTORS[kind].members[0].type
-        values = [_cast(str(member), parser.number(e, token.place)) for e in (first, second)]
+        values = [typed(parser.number(e, token.place), str(member)) for e in (first, second)]
         return Struct(VECTORS[kind], dict(zip("xy", values, strict=True)))
 
     return make
 
 
-def _cast(kind: str, e: Expr) -> Expr:
-    return e if e.type == kind else ast.Cast(kind, e)
-
-
 def _member(axis: str, kind: str = "") -> Make:
     def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
         e = _packed(parser, arguments[0], token).members[axis]
-        return _cast(kind or e.type, e)  # type: ignore[arg-type]
+        return typed(e, kind or e.type)  # type: ignore[arg-type]
 
     return make
 

@@ -18,7 +18,7 @@ from minigrad.adjoint.language.rewrite import (
     own_expressions,
     substitute,
 )
-from minigrad.adjoint.language.values import Elements, Struct
+from minigrad.adjoint.language.values import Elements
 
 
 def for_loop(parser: Any, pragma: str = "") -> list[Stmt]:
@@ -35,8 +35,7 @@ def for_loop(parser: Any, pragma: str = "") -> list[Stmt]:
         condition: Expr = TRUE
         needed: list[Stmt] = []
         if tokens.next.text != ";":
-            value, needed = parser.isolated(parser.full, choice=True)
-            condition = parser.number(value, token.place)
+            condition, needed = parser.isolated(lambda: parser.truth(parser.full(), token.place), choice=True)
         tokens.expect(";")
         steps = [] if tokens.next.text == ")" else _steps(parser)
         tokens.expect(")")
@@ -83,16 +82,12 @@ def _over_elements(parser: Any, pragma: str, place: Place, start: int) -> ast.Fo
     parser.symbols.declared[own] = counter
     element, scope = array.at(number, place), parser.symbols.scopes[-1]
     outer, parser.symbols.pending = parser.symbols.pending, []
-    converted = not isinstance(element, Struct) and kind not in (None, element.type)  # the reference is to a copy
-    if (reference and not converted) or isinstance(element, Elements):
-        scope[name.text] = parser.as_kind(element, kind, place)
-    elif isinstance(element, Struct):
-        element = parser.as_kind(element, kind, place)
-        scope[name.text] = parser.copy(name.text, element.type, element, place)
+    if isinstance(element, Elements):
+        scope[name.text] = element
+    elif reference and (itself := parser.referred(element, kind, place)) is not None:
+        scope[name.text] = itself
     else:
-        kind = kind or element.type
-        value = parser.converted_number(kind, element, place)
-        parser.declare(ast.Declare(name.text, kind, value=value, place=place))
+        parser.new(name, kind, element)
     ahead, parser.symbols.pending = parser.symbols.pending, outer
     condition = ast.Binary("<", number, array.left[0], "bool")
     body = [*ahead, *parser.block(True)]

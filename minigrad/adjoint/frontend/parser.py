@@ -25,7 +25,7 @@ from minigrad.adjoint.language.control_flow import (
 from minigrad.adjoint.language.dataflow import accesses, read, target_name
 from minigrad.adjoint.language.lexer import Token, way_out
 from minigrad.adjoint.language.rewrite import flatten, own_expressions
-from minigrad.adjoint.language.values import NOTHING, StructType, Value
+from minigrad.adjoint.language.values import NOTHING, Value
 
 ATOMICS = ("atomicAdd", "atomicAdd_block", "atomicSub")
 SYNCHRONIZE = ("__syncthreads", "__syncwarp", "sync")
@@ -95,7 +95,7 @@ class StatementParser(AssignmentParser):
                 return None
             own += self.own_parameters
             self.symbols.parameters = {p.name: p for p in own}
-            self.body_end = self.matching(tokens.at)
+            self.body_end = self.tokens.matching(tokens.at)
             with self.symbols.scope() as inner:
                 self.copy_changed(params, inner)
                 before = self.taken_pending()
@@ -151,7 +151,7 @@ class StatementParser(AssignmentParser):
         if token.text in JUMPS:
             return self.jump()
         if token.text == tokens.peek().text == "[":  # an attribute, as [[fallthrough]]
-            tokens.at = self.matching(tokens.at) + 1
+            tokens.at = self.tokens.matching(tokens.at) + 1
             return self.one_statement()
         match token.text:
             case "if":
@@ -265,11 +265,11 @@ class StatementParser(AssignmentParser):
         self.tokens.expect("(")
         place = self.tokens.next.place
         if self.begins_declaration():
-            value, needed = self.isolated(self.declared_condition, loop)
+            made = self.isolated(lambda: self.truth(self.declared_condition(), place), loop)
         else:
-            value, needed = self.isolated(self.full, loop)
+            made = self.isolated(lambda: self.truth(self.full(), place), loop)
         self.tokens.expect(")")
-        return self.truth(value, place), needed
+        return made
 
     def declared_condition(self) -> Value:
         name = self.tokens.peek(self.type_length(self.tokens.at)[1])
@@ -300,7 +300,7 @@ class StatementParser(AssignmentParser):
     def skip_statement(self) -> list[Stmt]:
         tokens = self.tokens
         if tokens.next.text == "{":
-            tokens.at = self.matching(tokens.at) + 1
+            tokens.at = self.tokens.matching(tokens.at) + 1
         elif tokens.next.text in ("if", "for", "while"):
             while tokens.take().text != "(":
                 pass
@@ -380,8 +380,7 @@ class StatementParser(AssignmentParser):
         tokens, start, token = self.tokens, self.tokens.at, self.tokens.take()
         value: Value | None = None
         if tokens.next.text != ";":
-            kind = self.returns
-            value = self.braces(kind) if tokens.next.text == "{" and isinstance(kind, StructType) else self.full()
+            value = self.argument()
         if token.text == "return" and self.inside_call:
             tokens.expect(";")
             return self.return_value(value, token)
@@ -389,7 +388,7 @@ class StatementParser(AssignmentParser):
             what = f"a {self.returns}" if value is None else "no value"
             raise self.error(token.place, f"{self.symbols.function} returns {what}; so must this return.")
         tokens.expect(";")
-        number = None if value is None else self.number(value, token.place)
+        number = None if value is None else self.convert(value, self.returns, token.place, stored=True)
         return [ast.Jump(token.text, number, token.place, tokens.line_since(start))]
 
 

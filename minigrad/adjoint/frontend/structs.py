@@ -9,12 +9,14 @@ from typing import Any
 from minigrad.adjoint.frontend.macros import copy_memory, shared_as
 from minigrad.adjoint.frontend.symbols import FLOATS_AS, TypeParser
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import BITS, BYTES, Expr, Place, Stmt, is_float
+from minigrad.adjoint.language.ast import BITS, BYTES, Expr, Place, Stmt
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ZERO, assigned, constant, plus, times
+from minigrad.adjoint.language.rewrite import ZERO, assigned, constant, plus, times, typed
 from minigrad.adjoint.language.values import (
     VECTORS,
+    ArrayView,
     Bits,
+    Braces,
     Elements,
     Kind,
     Member,
@@ -22,7 +24,6 @@ from minigrad.adjoint.language.values import (
     Struct,
     StructType,
     Value,
-    Zipped,
     is_expression,
     is_target,
 )
@@ -71,40 +72,69 @@ class StructParser(TypeParser):
         made = self.part(target, kind) if isinstance(target, Struct) else None
         return Pointer(None, target=self.frozen(made, place)) if made else pointer
 
-    def converted(self, kind: Kind, stars: int, value: Value, place: Place, reference: bool = False) -> Value:
-        if isinstance(value, Struct) and value.type is kind and not stars:
-            return value if reference else replace(value, passing=True)
-        if stars:
-            pointer = self.pointer_to(kind, self.pointer(value, place), place)
-            if stars == 1 and pointer.array and pointer.type == "void":
-                return self.cast_void(kind, pointer, place)
-            if stars == 1 and isinstance(pointer.target, Bits):
-                return Pointer(BitsView("bits", kind, 1, pointer.target.numbers, self))
-            if stars == 1 and isinstance(pointer.target, Struct) and isinstance(kind, str):
-                members = list(pointer.target.members.values())
-                if all(is_expression(m) and m.type == kind for m in members):
-                    return Pointer(MembersView(tuple(members), kind, place, self))
-            if stars == 1 and (pointer.array is None or pointer.type == kind or str(pointer.type) == str(kind)):
-                return pointer
-            if stars == 1 and pointer.array:
-                if isinstance(seen := pointer.array, VectorView):  # back to the numbers
-                    pointer = seen.base.moved(times(ast.Number(str(seen.count), "int"), pointer.offset))  # type: ignore
-                pointer = shared_as(self, kind, pointer, place)
-                if isinstance(kind, str) and pointer.type == kind:
-                    return pointer
-            if stars == 1 and pointer.array and pointer.type in FLOATS_AS.get(str(kind), ()):
-                return Pointer(NumberBits(pointer, str(kind), self))
-            if stars == 1 and isinstance(kind, StructType) and pointer.array:
-                return self.viewed(kind, pointer, place)
-            why = f"a pointer to {pointer.type} is cast to {kind}{'*' * stars}, another type of element."
-            raise self.error(place, why)
+    def convert(
+        self, value: Value, kind: Kind | None, place: Place, explicit: bool = False, stored: bool = False
+    ) -> Any:  # fmt: skip
+        """The value as one of this type, as C++ makes it: an object itself, or its base, where that is enough.
+
+        explicit: by a cast. stored: in memory of this type, which a number's conversion may be left to.
+        """
+        if kind is None or not isinstance(value, Value):  # a function, or a group of threads
+            return value
+        if isinstance(value, Braces):
+            return self.listed(kind, list(value.values), place, stored)
+        if isinstance(kind, str):
+            number = self.truth(value, place) if kind == "bool" else self.number(value, place, kind, explicit)
+            cast = explicit and not kind == number.type == "bool"
+            return ast.Cast(kind, number) if cast else typed(number, kind, stored)
+        base = (
+            (self.part(value, kind) or value if explicit else value.as_base(kind))
+            if isinstance(value, Struct)
+            else None
+        )
+        if base and base.type is kind:
+            return base
+        name = self.converts_to(value, kind, explicit)
+        if not name:
+            raise self.error(place, f"a conversion to {kind} is outside the subset; write its members.")
+        if name != kind.short and isinstance(value, Struct):
+            return self.method(value, name, [], Token("name", name, place))
+        return self.construct(kind, [value], Token("name", kind.short, place))
+
+    def pointer_as(self, kind: Kind, value: Value, place: Place) -> Pointer:
+        """`(float4*)p`"""
+        pointer = self.pointer_to(kind, self.pointer(value, place), place)
+        if pointer.array and pointer.type == "void":
+            return self.cast_void(kind, pointer, place)
+        if isinstance(pointer.target, Bits):
+            return Pointer(self.bits_view(kind, pointer.target.numbers))
+        if isinstance(pointer.target, Struct) and isinstance(kind, str):
+            members = list(pointer.target.members.values())
+            if all(is_expression(m) and m.type == kind for m in members):
+                return Pointer(self.members_view(tuple(members), kind))
+        if pointer.array is None or pointer.type == kind or str(pointer.type) == str(kind):
+            return pointer
+        if isinstance(seen := pointer.array, ArrayView) and seen.base:  # back to the numbers
+            pointer = seen.base.moved(times(integer(seen.count), pointer.offset))
+        pointer = shared_as(self, kind, pointer, place)
         if isinstance(kind, StructType):
-            made: Value | None = self.part(value, kind) if isinstance(value, Struct) else None
-            if (made := made or self.as_kind(value, kind, place)) is value:
-                raise self.error(place, f"a conversion to {kind} is outside the subset; write its members.")
-            return self.copy("part", kind, made, place) if isinstance(made, Struct) and not reference else made
-        number = self.truth(value, place) if kind == "bool" else self.number(value, place)
-        return number if kind == number.type == "bool" else ast.Cast(kind, number)
+            return self.viewed(kind, pointer, place)
+        if pointer.type in FLOATS_AS.get(kind, ()):
+            return Pointer(self.number_bits(pointer, kind))
+        if pointer.type != kind:
+            raise self.error(place, f"a pointer to {pointer.type} is cast to {kind}*, another type of element.")
+        return pointer
+
+    def cast_to(self, kind: Kind, words: list[str], value: Value, place: Place) -> Value:
+        """A cast to this type, with the stars and references behind it."""
+        if words.count("*") > 1:
+            raise self.error(place, "a pointer to a pointer is outside the subset; pass the array.")
+        if "*" in words:
+            return self.pointer_as(kind, value, place)
+        if {"&", "&&"} & {*words} and (value.type == kind or isinstance(value, Struct)):
+            return self.convert(value, kind, place, explicit=isinstance(value, Struct))
+        made = self.convert(value, kind, place, explicit=True)
+        return replace(made, passing=True) if isinstance(made, Struct) else made
 
     def viewed(self, kind: StructType, pointer: Pointer, place: Place) -> Pointer:
         """`reinterpret_cast<float4*>(x)`: elements of x, several at a time."""
@@ -118,18 +148,63 @@ class StructParser(TypeParser):
             count = prod(map(element_count, kind.members)) and sum(map(element_count, kind.members))
         if not count or array is None or "real" in (pointer.type, kind.members[0].type):
             raise self.error(place, f"a pointer to {pointer.type} is cast to {kind}*, another type of element.")
-        return Pointer(VectorView(array.name, kind, 1, array.joint, (), array.const, base=pointer, count=count))
+        base = self.frozen(pointer, place)
+        assert isinstance(base, Pointer)
+        return Pointer(structs_of(kind, base, count))
 
-    def as_kind(self, value: Value, kind: Kind | None, place: Place) -> Value:
+    def number_bits(self, base: Pointer, kind: str) -> ArrayView:
+        """The bits of floats as whole numbers, or the bytes of one, which are only read: they have no derivative."""
+        array = base.array
+        assert array is not None
+
+        def element(index: Expr, place: Place) -> Value:
+            if kind in BITS:
+                return ast.Call(BITS[kind], (array.at(base.moved(index).offset, place),), kind, place)  # type: ignore
+            byte = constant(index)
+            if byte is None or byte >= BYTES["float"]:
+                raise self.error(place, "write the number of this byte as a literal.")
+            bits: Expr = ast.Call(BITS["unsigned"], (array.at(base.offset, place),), "unsigned", place)  # type: ignore
+            return ast.Cast(kind, ast.Binary(">>", bits, integer(8 * byte), "unsigned") if byte else bits)
+
+        return ArrayView("bits", kind, 1, of=element)
+
+    def bits_view(self, kind: Kind, numbers: tuple[Expr, ...]) -> ArrayView:
+        """The numbers whose bits a vector holds, as an array of these, or of structs of them."""
+
+        def element(index: Expr, place: Place) -> Value:
+            kinds = [kind] if isinstance(kind, str) else [m.type for m in kind.members]
+            if {e.type for e in numbers} != set(kinds):
+                raise self.error(place, f"the bits of {numbers[0].type} are read as {kind}, another type of element.")
+            if isinstance(kind, str):
+                return self.members_view(numbers, kind).at(index, place)
+            n = index.int_value if isinstance(index, ast.Number) else None
+            if n is None or n * len(kinds) >= len(numbers):
+                raise self.error(place, f"write the number of this {kind} as a literal.")
+            return Struct(kind, {m.name: numbers[n * len(kinds) + k] for k, m in enumerate(kind.members)})
+
+        return ArrayView("bits", kind, 1, of=element)
+
+    def members_view(self, members: tuple, kind: str) -> ArrayView:
+        """The members of a vector seen as an array."""
+
+        def element(index: Expr, place: Place) -> Value:
+            if isinstance(index, ast.Number) and index.int_value is not None and index.int_value < len(members):
+                return members[index.int_value]
+            index = self.simple(index, "member", place)
+            value = members[-1]
+            for n in reversed(range(len(members) - 1)):
+                value = ast.Ternary(ast.Binary("==", index, integer(n), "bool"), members[n], value, value.type)
+            return value
+
+        return ArrayView("members", kind, 1, of=element)
+
+    def listed(self, kind: Kind, values: list[Value], place: Place, stored: bool = False) -> Value:
         raise NotImplementedError  # the parser of calls has it
 
-    def filled(self, kind: StructType, values: list[Value], place: Place) -> Struct:
+    def converts_to(self, value: Value, kind: StructType, explicit: bool = False) -> str:
         raise NotImplementedError  # the parser of calls has it
 
     def initial(self, kind: StructType, m: Member, members: dict[str, Value]) -> Any:
-        raise NotImplementedError  # the parser of calls has it
-
-    def first_value(self, kind: Kind, place: Place) -> Value:
         raise NotImplementedError  # the parser of calls has it
 
     def constructor(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
@@ -137,13 +212,6 @@ class StructParser(TypeParser):
 
     def set_member(self, member: Value, value: Any, place: Place) -> None:
         raise NotImplementedError  # the parser of calls has it
-
-    def as_type(self, kind: str, e: Expr) -> Expr:
-        """The conversion of an assignment, written where it loses digits or a literal stands for it."""
-        if e.type == kind or (is_float(kind) and isinstance(e, ast.Number) and not is_float(e.type)):
-            return e
-        narrower = is_float(e.type) and kind != e.type and not (kind == "double" and e.type == "float")
-        return ast.Cast(kind, e) if narrower or (not is_float(kind) and e.type != kind) or kind == "double" else e
 
     def copy(
         self, name: str, kind: StructType, value: Struct | None, place: Place, given: list[Any] | None = None,
@@ -154,12 +222,13 @@ class StructParser(TypeParser):
         bare: a constructor sets them.
         """
         if value is not None and value.temporary:  # it belongs to this name from now on
-            return replace(value, temporary=False)
+            return replace(value, temporary=False, passing=False)
         if value is not None and self.functions:
             self.functions.check_copied(self, kind, "", place)
         if isinstance(value, Bits):
             return self.copied_bits(name, kind, value.numbers, place)
         members: dict[str, Value] = {}
+        own: Any
         for m, first in zip_longest(kind.members, given or ()):
             own, its = value.members[m.name] if value else first, f"{name}_{m.name}"
             if value is None and first is None and m.value and not bare:
@@ -170,34 +239,31 @@ class StructParser(TypeParser):
                 own = Pointer(None) if own is None else self.pointer_to(m.type, self.pointer(own, place), place)
                 members[m.name] = self.frozen(own, place, m.name)
             elif m.dims:
-                members[m.name] = made = self.copy_array(its, m, own if value else None, place)
-                if value is None and own is not None:
+                whole = isinstance(own, Elements)
+                members[m.name] = made = self.copy_array(its, m, own if whole else None, place)
+                if own is not None and not whole:
                     self.set_member(made, own, place)
             elif isinstance(m.type, StructType):
-                own = self.as_kind(own, m.type, place) if own is not None else None
-                new = isinstance(own, Struct) and value is None and first is None  # and has no other name
-                members[m.name] = own if new else self.copy(its, m.type, own, place, bare=bare)  # type: ignore
+                own = self.convert(own, m.type, place) if own is not None else None
+                new = isinstance(own, Struct) and value is None and first is None and not own.passing
+                members[m.name] = own if new else self.copy(its, m.type, own, place, bare=bare)
             else:
-                number = ZERO if own is None else self.as_type(str(m.type), self.number(own, place))
-                members[m.name] = self.symbols.fresh(its, str(m.type), number, place)
+                number = self.convert(Braces(()) if own is None else own, m.type, place, stored=True)
+                members[m.name] = self.symbols.fresh(its, m.type, number, place)
         return Struct(kind, members)
 
     def unset(self, m: Member, zeros: bool, place: Place) -> Any:
         """The value of a member to which nobody gives one; None where C++ leaves it alone."""
-        if not isinstance(m.type, StructType):
-            return [] if m.dims and zeros else None
-        token = Token("name", m.name, place)
-        if not m.dims:
-            if self.is_constructed(m.type, token):
-                return self.construct(m.type, [], token)
-            return self.first_value(m.type, place) if zeros else None
-        if not zeros and not self.is_constructed(m.type, token) and not m.type.has_values:
+        runs = isinstance(m.type, StructType) and self.is_constructed(m.type, Token("name", m.name, place))
+        if not m.dims or isinstance(m.type, str):
+            return Braces(()) if zeros or runs else None
+        if not (zeros or runs or m.type.has_values):
             return None
         if (count := constant(m.dims[0]) or 0) * len(m.dims) not in range(1, 33):
             raise self.error(
                 place, f"the constructor of {m.type} runs for each of {m.name}; leave that constructor out."
             )
-        return [self.constructor(m.type, [], token) for _ in range(count)]
+        return Braces((Braces(()),) * count)
 
     def copied_bits(self, name: str, kind: StructType, numbers: tuple[Expr, ...], place: Place) -> Bits:
         """The bits as they are now: a new variable for each number."""
@@ -254,7 +320,7 @@ class StructParser(TypeParser):
             if isinstance(t, Struct) and isinstance(v, Struct):
                 made += self.member_stores(t, v, place)
             elif is_expression(t) and is_target(t) and is_expression(v):
-                made += assigned(t, "=", self.as_type(t.type, v), place)  # type: ignore[arg-type]
+                made += assigned(t, "=", typed(v, t.type, stored=True), place)  # type: ignore[arg-type]
             elif isinstance(t, Elements) and isinstance(v, Elements):
                 made += [s for a, b in zip(t.parts(place), v.parts(place), strict=True)
                          for s in self.member_stores(_one(a), _one(b), place)]  # fmt: skip
@@ -267,7 +333,9 @@ class StructParser(TypeParser):
             if isinstance(x, Struct) and isinstance(y, Struct):
                 return self.zipped(x, y, join)
             if isinstance(x, Elements) and isinstance(y, Elements):
-                return Zipped(x, y, of)
+                return ArrayView(
+                    x.name, x.type, x.axes, dims=x.dims, of=lambda i, place: of(x.at(i, place), y.at(i, place))
+                )
             return join(x, y)  # type: ignore[arg-type]
 
         return Struct(a.type, {name: of(a.members[name], b.members[name]) for name in a.members})
@@ -278,123 +346,45 @@ def _one(value: Value) -> Struct:
     return value if isinstance(value, Struct) else Struct(StructType("", ()), {"element": value})
 
 
-class VectorView(Elements):
-    """An array seen as structs: element i has the elements count * i, ... of the array; bits, where types differ."""
-
-    def __init__(self, *args: object, base: Pointer, count: int):
-        super().__init__(*args)  # type: ignore[arg-type]
-        object.__setattr__(self, "base", base)
-        object.__setattr__(self, "count", count)
-
-    def at(self, index: Expr, place: Place) -> Value:
-        base, kind, count = self.base, self.type, self.count  # type: ignore[attr-defined]
-        first = plus(base.offset, times(ast.Number(str(count), "int"), index))
-        if any(m.dims for m in kind.members):  # type: ignore[union-attr]
-            return Struct(kind, self.members(first, place))  # type: ignore[arg-type]
-        found = [base.array.at(plus(first, ast.Number(str(n), "int")), place) for n in range(count)]
-        if base.type != kind.members[0].type:  # type: ignore[union-attr]
-            return Bits(kind, {}, numbers=tuple(found))  # type: ignore[arg-type]
-        return Struct(kind, {m.name: e for m, e in zip(kind.members, found, strict=True)})  # type: ignore
-
-    def members(self, first: Expr, place: Place) -> dict[str, Value]:
-        """The members of the struct whose first number has this index."""
-        made: dict[str, Value] = {}
-        for m in self.type.members:  # type: ignore[union-attr]
-            part = Pointer(self.base.array, first)  # type: ignore[attr-defined]
-            made[m.name] = Slice(m, part) if m.dims else part.array.at(first, place)  # type: ignore[union-attr]
-            first = plus(first, ast.Number(str(element_count(m)), "int"))
-        return made
-
-
-class Slice(Elements):
-    """A part of an array, from an element on."""
-
-    def __init__(self, m: Member, base: Pointer):
-        super().__init__(m.name, m.type, 1, dims=m.dims)
-        object.__setattr__(self, "base", base)
-
-    def at(self, index: Expr, place: Place) -> Value:
-        base = self.base  # type: ignore[attr-defined]
-        return base.array.at(base.moved(index).offset, place)
-
-
 def element_count(m: Member) -> int:
     """The numbers in a member of one axis at most; 0 where they are not known."""
     return constant(m.dims[0]) or 0 if len(m.dims) == 1 else int(not m.dims)
 
 
-class NumberBits(Elements):
-    """The bits of floats as whole numbers, or the bytes of one, which are only read: they have no derivative."""
+def structs_of(kind: StructType, base: Pointer, count: int) -> ArrayView:
+    """An array seen as structs: element i has the elements count * i, ... of the array; bits, where types differ."""
+    array = base.array
+    assert array is not None
 
-    def __init__(self, base: Pointer, kind: str, parser: StructParser):
-        super().__init__("bits", kind, 1)
-        object.__setattr__(self, "base", base)
-        object.__setattr__(self, "parser", parser)
+    def part(m: Member, first: Expr, place: Place) -> Value:
+        if not m.dims:
+            return array.at(first, place)
+        return ArrayView(m.name, m.type, 1, dims=m.dims, of=lambda index, place: array.at(plus(first, index), place))
 
-    def at(self, index: Expr, place: Place) -> Value:
-        base, kind = self.base, str(self.type)  # type: ignore[attr-defined]
-        if kind in BITS:
-            return ast.Call(BITS[kind], (base.array.at(base.moved(index).offset, place),), kind, place)
-        byte = constant(index)
-        if byte is None or byte >= BYTES["float"]:
-            raise self.parser.error(place, "write the number of this byte as a literal.")  # type: ignore[attr-defined]
-        bits: Expr = ast.Call(BITS["unsigned"], (base.array.at(base.offset, place),), "unsigned", place)
-        bits = ast.Binary(">>", bits, ast.Number(str(8 * byte), "int"), "unsigned") if byte else bits
-        return ast.Cast(kind, bits)
+    def element(index: Expr, place: Place) -> Value:
+        first = plus(base.offset, times(integer(count), index))
+        if base.type != kind.members[0].type:
+            return Bits(kind, {}, numbers=tuple(array.at(plus(first, integer(n)), place) for n in range(count)))  # type: ignore
+        made: dict[str, Value] = {}
+        for m in kind.members:
+            made[m.name] = part(m, first, place)
+            first = plus(first, integer(element_count(m)))
+        return Struct(kind, made)
+
+    return ArrayView(array.name, kind, 1, array.joint, const=array.const, of=element, base=base, count=count)
 
 
-class Flat(Elements):
+def flat(array: Elements, columns: int) -> ArrayView:
     """An array of two axes as one of one axis, from its first element on."""
 
-    def __init__(self, array: Elements, columns: int):
-        super().__init__(array.name, array.type, 1, const=array.const)
-        object.__setattr__(self, "array", array)
-        object.__setattr__(self, "columns", columns)
+    def element(index: Expr, place: Place) -> Value:
+        found, width = constant(index), integer(columns)
+        row: Expr = ast.Binary("/", index, width, "int") if found is None else integer(found // columns)
+        column: Expr = ast.Binary("%", index, width, "int") if found is None else integer(found % columns)
+        return array.at(row, place).at(column, place)  # type: ignore[union-attr]
 
-    def at(self, index: Expr, place: Place) -> Value:
-        array, n, found = self.array, self.columns, constant(index)  # type: ignore[attr-defined]
-        width = ast.Number(str(n), "int")
-        row: Expr = ast.Binary("/", index, width, "int") if found is None else ast.Number(str(found // n), "int")
-        column: Expr = ast.Binary("%", index, width, "int") if found is None else ast.Number(str(found % n), "int")
-        return array.at(row, place).at(column, place)
+    return ArrayView(array.name, array.type, 1, const=array.const, of=element)
 
 
-class BitsView(Elements):
-    """The numbers whose bits a vector holds, as an array of these, or of structs of them."""
-
-    def __init__(self, name: str, kind: Kind, axes: int, numbers: tuple[Expr, ...], parser: StructParser):
-        super().__init__(name, kind, axes)
-        object.__setattr__(self, "numbers", numbers)
-        object.__setattr__(self, "parser", parser)
-
-    def at(self, index: Expr, place: Place) -> Value:
-        numbers, kind, parser = self.numbers, self.type, self.parser  # type: ignore[attr-defined]
-        kinds = [kind] if isinstance(kind, str) else [m.type for m in kind.members]
-        if {e.type for e in numbers} != set(kinds):
-            raise parser.error(place, f"the bits of {numbers[0].type} are read as {kind}, another type of element.")
-        if isinstance(kind, str):
-            return MembersView(numbers, kind, place, parser).at(index, place)
-        if not isinstance(index, ast.Number) or index.int_value is None or index.int_value * len(kinds) >= len(numbers):
-            raise parser.error(place, f"write the number of this {kind} as a literal.")
-        first = index.int_value * len(kinds)
-        return Struct(kind, {m.name: numbers[first + n] for n, m in enumerate(kind.members)})
-
-
-class MembersView(Elements):
-    """The members of a vector seen as an array."""
-
-    def __init__(self, members: tuple, kind: str, place: Place, parser: StructParser):
-        super().__init__("members", kind, 1)
-        object.__setattr__(self, "members", members)
-        object.__setattr__(self, "parser", parser)
-
-    def at(self, index: Expr, place: Place) -> Value:
-        members, parser = self.members, self.parser  # type: ignore[attr-defined]
-        if isinstance(index, ast.Number) and index.int_value is not None and index.int_value < len(members):
-            return members[index.int_value]
-        index = parser.simple(index, "member", place)
-        value = members[-1]
-        for n in reversed(range(len(members) - 1)):
-            test = ast.Binary("==", index, ast.Number(str(n), "int"), "bool")
-            value = ast.Ternary(test, members[n], value, value.type)
-        return value
+def integer(n: int) -> Expr:
+    return ast.Number(str(n), "int")

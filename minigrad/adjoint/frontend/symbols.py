@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import TYPES, Expr, Place, Stmt, base_name, unused_name
@@ -33,6 +33,7 @@ IGNORED = ("const", "volatile", "register", "struct", "typename", "__restrict__"
 ALIASES = {"__half2": "half2", "nv_bfloat162": "__nv_bfloat162"}
 CHARS = ("signed char", "unsigned char")
 FLOATS_AS = {"int": ("float",), "unsigned": ("float",), "long long": ("double",), "unsigned char": ("float",)}
+T = TypeVar("T")
 Symbol = ast.Declare | ast.Parameter | Value | PointerVariable
 
 
@@ -245,21 +246,22 @@ class TypeParser:
         place, value = self.tokens.next.place, self.value(rank)
         return self.number(value, place)
 
-    def number(self, value: Value, place: Place) -> Expr:
+    def number(self, value: Value, place: Place, kind: str | None = None, explicit: bool = False) -> Expr:
+        """The number that a value is, or that C++ makes of an object, best as one of this type. explicit: by a cast."""
         if is_expression(value):
             return value  # type: ignore[return-value]
-        if isinstance(value, Struct) and self.conversions(value):
-            return self.conversion(value, place)
+        if isinstance(value, Struct) and (names := self.conversions(value, kind, explicit)):
+            if len(names) > 1:
+                raise self.error(place, f"{value.type} can become several types here; call a method of it instead.")
+            return self.number(self.method(value, names[0], [], Token("name", names[0], place)), place)
         what = "a struct" if isinstance(value, Struct) else "an array or a pointer"
         raise self.error(place, f"{what} stands here in place of a number; take an element or a member of it.")
 
     def truth(self, value: Value, place: Place) -> Expr:
         """A condition; of a pointer, whether the launch gives its array."""
-        if isinstance(value, Struct) and "operatorbool" in value.type.methods:
-            return self.number(self.method(value, "operatorbool", [], Token("name", "operatorbool", place)), place)
         if isinstance(value, Pointer | Elements):
             return self.given(self.pointer(value, place))
-        return self.number(value, place)
+        return self.number(value, place, "bool", explicit=True)
 
     def given(self, pointer: Pointer) -> Expr:
         array, self.symbols.tested = pointer.array, True
@@ -281,7 +283,7 @@ class TypeParser:
         struct = isinstance(kind, StructType)
         return Pointer(replace(array, name=f"{array.name}[]" if struct else array.name, type=kind, joint="."))
 
-    def isolated(self, parse: Callable[[], Value], choice: bool = False) -> tuple[Value, list[Stmt]]:
+    def isolated(self, parse: Callable[[], T], choice: bool = False) -> tuple[T, list[Stmt]]:
         """A value, and the statements that it needs, which do not join the pending ones. choice: some skip it."""
         outer, self.symbols.pending = self.symbols.pending, []
         self.symbols.choices += choice
@@ -297,8 +299,8 @@ class TypeParser:
         value, needed = self.isolated(partial(parse, *arguments))
 
         def kept(v: Any) -> Any:
-            if isinstance(v, list | Braces):
-                return [*map(kept, v)] if isinstance(v, list) else Braces(tuple(map(kept, v.values)))
+            if isinstance(v, Braces):
+                return Braces(tuple(map(kept, v.values)))
             if isinstance(v, Elements | Pointer) or not written(needed) & names_in(leaves(v)):
                 return v
             new = replace(v, passing=True) if isinstance(v, Struct) else self.simple(v, "first", ast.NOWHERE)
@@ -334,11 +336,6 @@ class TypeParser:
         """Append the assignment to the pending statements; its value is the target."""
         raise NotImplementedError  # the parser of statements has it
 
-    def matching(self, start: int) -> int:
-        """The token that closes the bracket at a token."""
-        last = len(self.tokens.tokens) - 1
-        return self.tokens.closing.get(start, last if self.tokens.tokens[start].text in ("{", "(", "[") else start)
-
     def skip_to_semicolon(self) -> None:
         while self.tokens.next.kind != "end" and self.tokens.take().text != ";":
             pass
@@ -354,10 +351,7 @@ class TypeParser:
     def changes(self, name: str, start: int, stop: int) -> bool:
         raise NotImplementedError
 
-    def conversions(self, value: Value, kind: StructType | None = None) -> list[str]:
-        raise NotImplementedError
-
-    def conversion(self, value: Struct, place: Place) -> Expr:
+    def conversions(self, value: Value, kind: Kind | None = None, explicit: bool = False, to: str = "") -> list[str]:
         raise NotImplementedError  # the parser of calls has it
 
     def frozen(self, value: Value, place: Place, name: str = "place", kept: dict[Expr, Expr] | None = None) -> Value:

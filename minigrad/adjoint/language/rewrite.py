@@ -179,10 +179,17 @@ def as_float(e: Expr, kind: str) -> Expr:
     return ast.Cast(kind, e)
 
 
-def typed(e: Expr, kind: str) -> Expr:
-    """The number as one of this type, wherever it is written: 3.0 for the 3 that a double is given."""
-    if e.type == kind:
+def typed(e: Expr, kind: str, stored: bool = False) -> Expr:
+    """The number as one of this type, wherever it is written: 3.0 for the 3 that a double is given.
+
+    stored: in memory of this type, which converts it itself; a cast is written where a whole number may change.
+    """
+    if e.type == kind or (stored and (is_float(kind) or (is_float(e.type) and kind == "bool"))):
         return e
+    if stored and not is_float(e.type):
+        low, high = RANGES[e.type] if (n := int_value(e)) is None else (n, n)
+        if kind not in ast.LIMITS or (fits(low, kind) and fits(high, kind)):
+            return e
     return as_float(e, kind) if kind in ("float", "double") and not is_float(e.type) else ast.Cast(kind, e)
 
 

@@ -90,6 +90,7 @@ class StructType:
 
 
 Kind = str | StructType
+PROMOTIONS = dict.fromkeys((*ast.SMALL, "bool"), "int") | {"float": "double"}  # the conversions that C++ likes best
 GROUP = StructType("group", ())  # of threads, by another name
 VECTORS = {
     f"{name}{n}": StructType(f"{name}{n}", tuple(Member(axis, kind) for axis in "xyzw"[:n]))
@@ -176,16 +177,16 @@ class Elements:
         return Struct(self.type, members)
 
 
-class Zipped(Elements):
-    """Two arrays of a type as one: what `of` makes of two elements, as a choice."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ArrayView(Elements):
+    """Memory, or numbers, seen as an array of another type or by another index: `of` makes the element at an index."""
 
-    def __init__(self, first: Elements, second: Elements, of: Callable[..., "Value"]):
-        super().__init__(first.name, first.type, first.axes, dims=first.dims)
-        object.__setattr__(self, "pair", (first, second))
-        object.__setattr__(self, "of", of)
+    of: Callable[[Expr, ast.Place], "Value"]
+    base: "Pointer | None" = None  # the numbers of memory that is seen as structs
+    count: int = 0  # and how many of them each has
 
     def at(self, index: Expr, place: ast.Place) -> "Value":
-        return self.of(*(array.at(index, place) for array in self.pair))  # type: ignore[attr-defined]
+        return self.of(index, place)
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,16 +266,18 @@ class FunctionItem:
 class StructTemplate:
     """A template of a struct: its parameters, the token of its brace, and its text.
 
-    arguments: the token of the < behind its name where it is a specialization, else 0.
+    arguments: the token of the < behind its name where it is a specialization, else 0. alias: of another name,
+    `template <class T> using V = Vec<T>;`, whose type begins at that token.
     """
 
     parameters: list[tuple[int, str, int]]
     brace: int
     text: str
     arguments: int = 0
+    alias: bool = False
 
 
-Value = Expr | Struct | Elements | Pointer
+Value = Expr | Struct | Elements | Pointer | Braces
 NOTHING = "nullptr"  # the array of a pointer that points nowhere; what reads it is never run
 
 
@@ -302,7 +305,7 @@ def is_target(value: "Value | None") -> bool:
         case ast.Ternary():
             sides = (value.yes, value.no)
             one_type = value.yes.type == value.no.type
-            return one_type and all(is_target(v) and not getattr(v, "temporary", False) for v in sides)
+            return one_type and all(map(is_place, sides))
         case Struct(passing=True):
             return False
         case Bits():
@@ -310,6 +313,11 @@ def is_target(value: "Value | None") -> bool:
         case Struct():
             return all(isinstance(m, Elements | Pointer) or is_target(m) for m in value.members.values())
     return isinstance(value, ast.Name | ast.Index)
+
+
+def is_place(value: "Value | None") -> bool:
+    """True for a target that has a name: an object of C++, and no value of a call."""
+    return is_target(value) and not any(getattr(e, "temporary", False) for e in (value, *leaves(value)))  # type: ignore[arg-type]
 
 
 def as_temporary(value: Value, temporary: bool = True) -> Value:
@@ -330,6 +338,9 @@ def leaves(value: Value) -> Iterator[Expr]:
     elif isinstance(value, Struct):
         for member in value.members.values():
             yield from leaves(member)
+    elif isinstance(value, Braces):
+        for part in value.values:
+            yield from leaves(part)
     elif isinstance(value, Pointer):
         yield value.offset
     elif not isinstance(value, Elements):

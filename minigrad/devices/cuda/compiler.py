@@ -28,7 +28,18 @@ LIMITS = {
     "M_SQRT1_2": "0.7071067811865476",
 }  # fmt: skip
 STD = ("abs", "ceil", "cos", "exp", "fabs", "floor", "fma", "fmax", "fmin", "fmod", "isfinite", "isinf", "isnan", "log",
-       "pow", "round", "sin", "sqrt", "tan", "tanh", "trunc")  # fmt: skip
+       "pow", "ptrdiff_t", "round", "sin", "size_t", "sqrt", "tan", "tanh", "trunc")  # fmt: skip
+# Names of C++'s library by its headers, as far as CUDA has them as its own: some of these take NVRTC seconds.
+STD_HEADERS = {
+    "limits": r"numeric_limits",
+    "type_traits": r"(?:is|remove|add)_\w+|make_(?:un)?signed\w*|enable_if\w*|conditional\w*|\w+_constant|true_type|"
+                   r"false_type|decay\w*|void_t|common_type\w*|underlying_type\w*|(?:con|dis)junction\w*|negation\w*",
+    "utility": r"move|forward|swap|exchange|(?:make_)?pair|declval|(?:make_)?(?:index|integer)_sequence\w*",
+    "tuple": r"tuple\w*|tie|make_tuple|get",
+    "array": r"array",
+    "functional": r"plus|minus|multiplies|divides|negate|less\w*|greater\w*|(?:not_)?equal_to|bit_\w+|logical_\w+",
+    "complex": r"complex",
+}  # fmt: skip
 # The names of C's headers, of which NVRTC has none; nor has it offsetof, so that it checks sizes of members alone.
 NVRTC_NAMES = "".join(
     [
@@ -41,6 +52,7 @@ NVRTC_NAMES = "".join(
         *(f"using ::{name};\n" for name in (*STD, *(f"{u}int{bits}_t" for u in ("", "u") for _, bits in WIDTHS))),
         "}\n",
         "typedef unsigned short ushort; typedef unsigned uint; typedef unsigned long ulong;\n",
+        "#define register\n#define __linux__ 1\n#define __unix__ 1\n#define _POSIX_VERSION 200809L\n",  # as nvcc's host
         *(f"#define {name} {value}\n" for name, value in LIMITS.items()),
     ]
 )
@@ -114,8 +126,10 @@ def _nvrtc(source: Source, options: list[str]) -> bytes:
     options = [*options, "-default-device", *(f"-I{folder}" for folder in headers_without_nvcc())]
     headers = _headers(source)
     texts, names = ([each.encode() for each in part] for part in (headers.values(), headers))
+    body = unit(source)
+    names_of_std = _std("\n".join([body, *headers.values()]))
     # The names of an unnamed namespace would be mangled, in spite of their extern "C".
-    text = _UNNAMED.sub("inline namespace minigrad_unnamed {", f"{NVRTC_NAMES}{unit(source)}").encode()
+    text = _UNNAMED.sub("inline namespace minigrad_unnamed {", f"{NVRTC_NAMES}{names_of_std}{body}").encode()
     _, program = nvrtc.nvrtcCreateProgram(text, source.name.encode(), len(headers), texts, names)
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
@@ -125,6 +139,18 @@ def _nvrtc(source: Source, options: list[str]) -> bytes:
     image = b" " * nvrtc.nvrtcGetCUBINSize(program)[1]
     nvrtc.nvrtcGetCUBIN(program, image)
     return image
+
+
+def _std(text: str) -> str:
+    """The names of C++'s library that the text takes, from CUDA's own, as NVRTC has no other."""
+    spoken = re.search(r"\busing\s+namespace\s+std\s*;", text)
+    wanted = [
+        name
+        for name, words in STD_HEADERS.items()
+        if re.search(rf"\bstd\s*::\s*(?:{words})\b", text) or (spoken and f"#include <{name}>" in text)
+    ]
+    asked = (f"#if __has_include(<cuda/std/{name}>)\n#include <cuda/std/{name}>\n#endif\n" for name in wanted)
+    return "".join([*asked, "namespace cuda { namespace std {} }\nnamespace std { using namespace cuda::std; }\n"])
 
 
 def _headers(source: Source) -> dict[str, str]:

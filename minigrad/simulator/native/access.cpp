@@ -302,11 +302,35 @@ RARE static void outside(uint64_t address, unsigned bytes, Access access, int nu
     if (can_unprotect(address, number)) unprotect_pages(address, bytes);
 }
 
+static inline bool on_stack(uint64_t address) {
+    return address - reinterpret_cast<uint64_t>(watch.worker->current->stack()) < STACK_PAGES * page_size();
+}
+
+// What a word on the stack holds while nobody has set it, of an array or of another variable: far from 0, and by its
+// address, so that it is no constant of the program. A type of fewer than four bytes may hold a part of that by chance.
+enum Unset : uint32_t { ARRAY = 0xfe000000, SINGLE = 0xfd000000 };
+
+static inline uint32_t unset_word(uint64_t address, Unset kind) {
+    uint64_t place = address - reinterpret_cast<uint64_t>(watch.worker->current->stack());
+    return kind | uint32_t(place * 0x9e3779b97f4a7c15 >> 40);  // 2^64 over the golden ratio
+}
+static inline bool is_unset(uint64_t address, unsigned bytes, Unset kind) {
+    uint32_t word;
+    if (bytes < sizeof word || address % sizeof word || !watch.worker) return false;  // none: a file is being loaded
+    for (unsigned at = 0; at + sizeof word <= bytes; at += sizeof word) {
+        memcpy(&word, reinterpret_cast<const void*>(address + at), sizeof word);
+        if (word >> 24 != kind >> 24 || word != unset_word(address + at, kind)) return false;
+    }
+    return true;
+}
+
 // An address in no variable: a local array, a constant, the kernel's arguments; or an error.
 static void outside_variables(uint64_t address, unsigned bytes, Access access, uint32_t pc) {
     if (!watch.worker) return;  // a file is being loaded, and the host's variables are set
-    const Fiber& fiber = *watch.worker->current;
-    if (address - reinterpret_cast<uint64_t>(fiber.stack()) < STACK_PAGES * page_size()) return;
+    if (on_stack(address)) {
+        if (access == READ && is_unset(address, bytes, ARRAY)) find(UNSET, READ, -1, pc, 0);
+        return;
+    }
     if (address - reinterpret_cast<uint64_t>(watch.worker) < sizeof(Worker)) return;  // the operands of a shuffle
     if (access == WRITE) note_progress(*watch.worker);
     if (beside_device(address)) return outside(address, bytes, access, nearest_device(address), pc);

@@ -7,9 +7,26 @@
 
 using namespace minigrad;
 
+RARE static void misaligned(const void* at, const char* what, unsigned bytes, const void* caller) {
+    watch.worker->fault = {reinterpret_cast<uint64_t>(at), 0, reinterpret_cast<uint64_t>(caller) - 1};
+    fail(MISALIGNED, nullptr, 0, "%s of %u bytes must begin at a multiple of %u bytes", what, bytes, bytes);
+}
+
+// In the frame of the caller, or not far above it. Such an address lies on the thread's stack, as next to that are pages
+// of which nobody has any.
+#define MINIGRAD_IS_LOCAL(at) (uint64_t(at) - uint64_t(__builtin_frame_address(0)) < 4096)
+
+// The compilers call these for what they take to be aligned. GCC's own check of `*(float*)((char*)p + 1)` is of p alone.
 #define MINIGRAD_SIZE(N)                                                                                    \
-    MINIGRAD_HOOK void __tsan_read##N(void* at) { on_access<READ>(at, N, MINIGRAD_CALLER); }                    \
-    MINIGRAD_HOOK void __tsan_write##N(void* at) { on_access<WRITE>(at, N, MINIGRAD_CALLER); }
+    MINIGRAD_HOOK void __tsan_read##N(void* at) {                                                           \
+        if (__builtin_expect(uint64_t(at) % N, 0)) misaligned(at, "access", N, MINIGRAD_CALLER);            \
+        if (!MINIGRAD_IS_LOCAL(at)) on_access<READ>(at, N, MINIGRAD_CALLER);                                \
+        else if (is_unset(uint64_t(at), N, ARRAY)) find(UNSET, READ, -1, pc_of(MINIGRAD_CALLER), 0);        \
+    }                                                                                                       \
+    MINIGRAD_HOOK void __tsan_write##N(void* at) {                                                          \
+        if (__builtin_expect(uint64_t(at) % N, 0)) misaligned(at, "access", N, MINIGRAD_CALLER);            \
+        if (!MINIGRAD_IS_LOCAL(at)) on_access<WRITE>(at, N, MINIGRAD_CALLER);                               \
+    }
 #define MINIGRAD_UNALIGNED(N)                                                                               \
     MINIGRAD_HOOK void __tsan_unaligned_read##N(void* at) { on_access<READ>(at, N, MINIGRAD_CALLER); }          \
     MINIGRAD_HOOK void __tsan_unaligned_write##N(void* at) { on_access<WRITE>(at, N, MINIGRAD_CALLER); }
@@ -29,26 +46,31 @@ static void on_volatile_read(uint64_t address) {
     watch.last_volatile_read = address;
 }
 
-template <Access access>
+template <Access access, unsigned align>
 static inline void on_volatile_access(void* at, unsigned bytes, const void* caller) {
     uint64_t address = reinterpret_cast<uint64_t>(at);
+    if (address % align) misaligned(at, "access", align, caller);
     if (access == READ) on_volatile_read(address);
     if (watch.release_state) access == READ ? acquire_at(address, true) : begin_volatile_write();
     on_access<access>(at, bytes, caller, RELAXED);
     if (watch.release_state && access == WRITE) end_volatile_write(address);
 }
-#define MINIGRAD_VOLATILE(name, N)                                                                          \
-    MINIGRAD_HOOK void __tsan_##name##_read##N(void* at) { on_volatile_access<READ>(at, N, MINIGRAD_CALLER); }  \
-    MINIGRAD_HOOK void __tsan_##name##_write##N(void* at) { on_volatile_access<WRITE>(at, N, MINIGRAD_CALLER); }
-MINIGRAD_VOLATILE(volatile, 1)
-MINIGRAD_VOLATILE(volatile, 2)
-MINIGRAD_VOLATILE(volatile, 4)
-MINIGRAD_VOLATILE(volatile, 8)
-MINIGRAD_VOLATILE(volatile, 16)
-MINIGRAD_VOLATILE(unaligned_volatile, 2)
-MINIGRAD_VOLATILE(unaligned_volatile, 4)
-MINIGRAD_VOLATILE(unaligned_volatile, 8)
-MINIGRAD_VOLATILE(unaligned_volatile, 16)
+#define MINIGRAD_VOLATILE(name, N, align)                                                                   \
+    MINIGRAD_HOOK void __tsan_##name##_read##N(void* at) {                                                  \
+        on_volatile_access<READ, align>(at, N, MINIGRAD_CALLER);                                            \
+    }                                                                                                       \
+    MINIGRAD_HOOK void __tsan_##name##_write##N(void* at) {                                                 \
+        on_volatile_access<WRITE, align>(at, N, MINIGRAD_CALLER);                                           \
+    }
+MINIGRAD_VOLATILE(volatile, 1, 1)
+MINIGRAD_VOLATILE(volatile, 2, 2)
+MINIGRAD_VOLATILE(volatile, 4, 4)
+MINIGRAD_VOLATILE(volatile, 8, 8)
+MINIGRAD_VOLATILE(volatile, 16, 8)
+MINIGRAD_VOLATILE(unaligned_volatile, 2, 1)
+MINIGRAD_VOLATILE(unaligned_volatile, 4, 1)
+MINIGRAD_VOLATILE(unaligned_volatile, 8, 1)
+MINIGRAD_VOLATILE(unaligned_volatile, 16, 1)
 
 MINIGRAD_HOOK void __tsan_init() {}
 MINIGRAD_HOOK void __tsan_func_entry(void*) {}
@@ -62,22 +84,24 @@ template <Access access>
 static inline void on_struct_access(const void* at, size_t bytes, const void* caller) {
     on_access<access>(at, bytes, caller, is_vector(bytes) ? PLAIN : COPY);
 }
-MINIGRAD_HOOK void __tsan_read16(void* at) { on_struct_access<READ>(at, 16, MINIGRAD_CALLER); }
-MINIGRAD_HOOK void __tsan_write16(void* at) { on_struct_access<WRITE>(at, 16, MINIGRAD_CALLER); }
+// Of a vector, in files that name such vectors. Clang copies a float4 by memcpy, which some versions do not rename: the
+// linker does (--wrap).
+static inline void check_vector(const void* at, size_t bytes, const void* caller) {
+    uint64_t address = reinterpret_cast<uint64_t>(at);
+    bool kernels = in_shared(address) || (address - watch.arena) >> watch.window_bits < watch.buffers;
+    if (kernels && is_vector(bytes) && address % bytes) misaligned(at, "vector", bytes, caller);
+}
+template <Access access>
+static inline void on_16_bytes(const void* at, const void* caller) {
+    check_vector(at, 16, caller);
+    on_struct_access<access>(at, 16, caller);
+}
+MINIGRAD_HOOK void __tsan_read16(void* at) { on_16_bytes<READ>(at, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_write16(void* at) { on_16_bytes<WRITE>(at, MINIGRAD_CALLER); }
 MINIGRAD_HOOK void __tsan_unaligned_read16(void* at) { on_struct_access<READ>(at, 16, MINIGRAD_CALLER); }
 MINIGRAD_HOOK void __tsan_unaligned_write16(void* at) { on_struct_access<WRITE>(at, 16, MINIGRAD_CALLER); }
 MINIGRAD_HOOK void __tsan_read_range(void* at, size_t bytes) { on_struct_access<READ>(at, bytes, MINIGRAD_CALLER); }
 MINIGRAD_HOOK void __tsan_write_range(void* at, size_t bytes) { on_struct_access<WRITE>(at, bytes, MINIGRAD_CALLER); }
-
-// Clang copies a float4 by memcpy, which some versions do not rename: the linker does (--wrap). So its alignment is
-// checked here, and only in files that name such vectors.
-static void check_vector(const void* at, size_t bytes, const void* caller) {
-    uint64_t address = reinterpret_cast<uint64_t>(at);
-    bool kernels = in_shared(address) || (address - watch.arena) >> watch.window_bits < watch.buffers;
-    if (!kernels || !is_vector(bytes) || address % bytes == 0) return;
-    watch.worker->fault = {address, 0, reinterpret_cast<uint64_t>(caller) - 1};
-    fail(MISALIGNED, nullptr, 0, "vector must begin at a multiple of %d bytes", int(bytes));
-}
 
 // While a file is loaded there is no watch.
 static inline void* copy(void* to, const void* from, size_t bytes, const void* caller) {
@@ -144,13 +168,17 @@ MINIGRAD_HOOK void minigrad_note_change(void* at, int device) {
     note_progress(*watch.worker);
     if (watch.release_state) release_at(reinterpret_cast<uint64_t>(at), device);
 }
-// Called before a statement that reads and changes a variable or an element of the thread's own array. The compiler has
-// filled it with one byte where it is declared; types of fewer than four bytes may hold those by chance.
-MINIGRAD_HOOK void minigrad_note_update(const volatile void* at, size_t bytes, unsigned pattern, const char* name,
-                                        const char* file, int line) {
-    uint32_t word = pattern * 0x01010101u;
-    if (bytes < sizeof word || memcmp(const_cast<const void*>(at), &word, sizeof word)) return;
-    find_call(UNSET, {name, file, line}, watch.worker->current->thread.index);
+MINIGRAD_HOOK void minigrad_note_unset(void* at, size_t bytes, int array) {
+    uint64_t word = (reinterpret_cast<uint64_t>(at) + 3) / 4 * 4, end = reinterpret_cast<uint64_t>(at) + bytes;
+    if (!on_stack(word)) return;  // `__shared__ alignas(8) char s[64];` too looks like one from its last bracket on
+    for (; word + 4 <= end; word += 4) *reinterpret_cast<uint32_t*>(word) = unset_word(word, array ? ARRAY : SINGLE);
+}
+// Called before a statement that reads and changes a variable, or an element of the thread's own array.
+MINIGRAD_HOOK void minigrad_note_update(const volatile void* at, size_t bytes, const char* name, const char* file,
+                                        int line) {
+    uint64_t address = reinterpret_cast<uint64_t>(at);
+    if (on_stack(address) && (is_unset(address, bytes, SINGLE) || is_unset(address, bytes, ARRAY)))
+        find_call(UNSET, {name, file, line}, watch.worker->current->thread.index);
 }
 // A `return` skips the end of its function. So a thread that comes to the kernel's end, with no function begun and not
 // ended, has left none early that has a barrier.

@@ -72,21 +72,18 @@ static void check_index(I index, const char* array, const char* file, int line) 
     if (index == I(Extent<A>::of)) minigrad_note_index(Extent<A>::of, array, file, line);
 }
 
-// With -ftrivial-auto-var-init=pattern.
-#ifdef __clang__
-MINIGRAD_UNWATCHED constexpr unsigned unset(const volatile void*) { return 0xaa; }
-MINIGRAD_UNWATCHED constexpr unsigned unset(const volatile float*) { return 0xff; }
-MINIGRAD_UNWATCHED constexpr unsigned unset(const volatile double*) { return 0xff; }
-#else
-MINIGRAD_UNWATCHED constexpr unsigned unset(const volatile void*) { return 0xfe; }
-#endif
+// A variable of a type without a constructor, which has just been declared without a value.
+template <class T> MINIGRAD_UNWATCHED static void unset(T& place) {
+    constexpr bool array = sizeof(T) > sizeof(typename ArrayType<T>::Element);
+    if constexpr (__is_trivially_constructible(T)) minigrad_note_unset((void*)&place, sizeof place, array);
+}
 
 }  // namespace minigrad
 
 // The place itself, with a note that a statement reads and changes it.
 #define MINIGRAD_UPDATED(...)                                                                             \
-    (minigrad_note_update(&(__VA_ARGS__), sizeof(__VA_ARGS__), minigrad::unset(&(__VA_ARGS__)), #__VA_ARGS__, \
-                          __FILE__, __LINE__), __VA_ARGS__)
+    (minigrad_note_update(&(__VA_ARGS__), sizeof(__VA_ARGS__), #__VA_ARGS__, __FILE__, __LINE__), __VA_ARGS__)
+#define MINIGRAD_UNSET(name) minigrad::unset(name);
 #define MINIGRAD_INDEX(...)                                                                               \
     typedef decltype((__VA_ARGS__)) minigrad_array;                                                       \
     if constexpr (minigrad::Extent<minigrad_array>::of)                                                   \

@@ -1,0 +1,144 @@
+"""Checks of a launch before its gradient is believed: no race, no fault, and a kernel that was read rightly."""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from minigrad.adjoint.emit.assemble import Entry
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import CLOCKS, Place, own_name
+from minigrad.adjoint.language.dataflow import read, target_name, written
+from minigrad.adjoint.language.rewrite import flatten
+from minigrad.adjoint.run import PrimalLaunch
+from minigrad.devices.array import Array
+from minigrad.devices.dtypes import copied
+from minigrad.errors import FAULTS, KernelError, LaunchError
+from minigrad.kernels.kernel import Kernel
+from minigrad.tensor import Tensor
+
+EXAMINED = 4096  # most threads of a launch that is searched for races
+ROUNDED = {2: 0.1, 4: 3e-4, 8: 1e-8}  # by bytes of a float: the root of its epsilon, for sums in another order
+
+
+def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> dict[str, Array] | None:
+    """Run a small launch on `sim` under the microscope, on copies: the arrays that it leaves; None if it did not run.
+
+    NotDifferentiable at a race; KernelError at what would stop the launch; a warning, and no arrays, at what leaves
+    their values open.
+    kinds: the `dtype.kind`s of arguments that decide which elements the kernel touches; `seen` holds the launches
+    already examined, by grid, block, shapes and the content of these arguments.
+    """
+    if run.threads > EXAMINED or any(a.device.is_gpu for a in run.arrays.values()):
+        return None
+    values = {name: a.numpy() for name, a in run.arrays.items()}
+    for name, v in run.scalars.items():
+        numbers = {own: n for own, n in v.items() if not isinstance(n, Array | Tensor)} if isinstance(v, Mapping) else v
+        values[name] = np.frombuffer(repr(numbers).encode(), np.uint8) if isinstance(v, Mapping) else np.asarray(v)
+    hashes = [(name, a.shape, sha256(a.tobytes()).digest()) for name, a in values.items() if a.dtype.kind in kinds]
+    key = (run.grid, run.block, run.shared, *hashes, *(a.shape for a in run.arrays.values()))
+    if key in seen:
+        return None
+    from minigrad.microscope import inspect
+
+    after = {name: copied(a) for name, a in run.arrays.items()}
+    args = arguments(kernel, run, after)
+    for problem in inspect(kernel, *args, grid=run.grid, block=run.block, shared=run.shared, blocks=0).problems:
+        if problem.kind == "race":
+            why = f"the kernel has a race and so no gradient: {problem.message}"
+            raise run.file.error(Place(problem.line or 0, 1, file=problem.file), why)
+        if problem.kind in FAULTS:
+            where = problem.block, problem.thread, problem.line, problem.file
+            raise KernelError(repr(problem), kernel.name, problem.kind, problem.variable, *where)
+        if not problem.harmless:
+            warnings.warn(f"{kernel.name} has a problem, so its gradients may be wrong, too: {problem}", stacklevel=3)
+            after = {}
+    seen.add(key)
+    return after
+
+
+def arguments(kernel: Kernel, run: PrimalLaunch, arrays: Mapping[str, Array]) -> list[Any]:
+    """The arguments of the kernel's own launch, with these arrays."""
+    known = {**arrays, **run.scalars}
+    for name, (struct, member) in run.file.kernel.pointed.items():
+        known[struct] = {**known[struct], member: arrays.get(name)}
+    return [known.get(p.name) for p in kernel.signature.params]
+
+
+def check_reading(
+    kernel: Kernel, as_read: Kernel, entry: Entry, run: PrimalLaunch, after: dict[str, Array] | None
+) -> None:
+    """Run the kernel as it was read, on copies. NotDifferentiable where it stores other values than the kernel.
+
+    after: the arrays that the kernel leaves, empty where these are left to chance; None to run it here.
+    """
+    function = run.file.kernel
+    stored = {name for name in map(own_name, written(function.body)) if name in run.arrays}
+    if after == {} or set(CLOCKS) & read(function.body):
+        return
+    if after is None:
+        after = {name: copied(a) if name in stored else a for name, a in run.arrays.items()}
+        kernel(*arguments(kernel, run, after), grid=run.grid, block=run.block, shared=run.shared)
+    own = {name: copied(a) if name in stored else a for name, a in run.arrays.items()}
+    known = {**own, **run.scalars}
+    as_read(*(known[p.name] for p in entry.params), grid=run.grid, block=run.block)
+    for name in sorted(stored):
+        a, b = after[name].numpy(), own[name].numpy()
+        if (found := difference(a, b)) is not None:
+            at, member, x, y = found
+            writes = [s for s in flatten(function.body) if isinstance(s, ast.Assign | ast.AtomicAdd)]
+            stores = [s.place for s in writes if own_name(target_name(s.target)) == name]
+            why = (
+                f"the adjoint reads this otherwise than the compiler: the kernel stores {x} into "
+                f"{name}[{', '.join(map(str, at))}]{member}, and {y} as it was read. There is a race, or C++ that the "
+                "adjoint does not know; write the structs, references and conversions that lead here as plain numbers."
+            )
+            raise run.file.error(stores[-1] if stores else function.place, why)
+
+
+def difference(a: np.ndarray, b: np.ndarray, member: str = "") -> tuple[tuple[int, ...], str, Any, Any] | None:
+    """The first element that differs by more than rounding: its index, the member of a struct, and both values."""
+    if a.dtype.names:
+        found = (difference(a[name], b[name], f"{member}.{name}") for name in a.dtype.names)
+        return next((each for each in found if each is not None), None)
+    apart = a != b
+    if not a.size or not apart.any():
+        return None
+    if a.dtype.kind not in "iub":
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        with np.errstate(all="ignore"):
+            scale = np.sqrt(np.mean(np.square(x[np.isfinite(x)]))) if np.isfinite(x).any() else 0.0
+            near = np.abs(x - y) <= ROUNDED[a.dtype.itemsize] * np.maximum(np.maximum(np.abs(x), np.abs(y)), scale)
+        apart &= ~((near & np.isfinite(x) & np.isfinite(y)) | (np.isnan(x) & np.isnan(y)))
+    for at in np.argwhere(apart):
+        return tuple(map(int, at)), member, a[tuple(at)], b[tuple(at)]
+    return None
+
+
+@contextmanager
+def types_apart(run: PrimalLaunch, new: bool, seen: set[tuple]) -> Iterator[None]:
+    """Run the adjoint of a new launch under the microscope if it keeps numbers of several types in shared memory.
+
+    NotDifferentiable: a number was stored as another type; LaunchError: no launch of such blocks has been looked at.
+    """
+    apart = "apart", run.block, run.shared
+    if len(run.file.dynamic) < 2 or (not new and apart in seen):
+        yield
+        return
+    if not new:
+        why = "keeps numbers of several types in one shared memory. That they lie apart is seen on sim, in a launch of"
+        raise LaunchError(f"{run.file.kernel.name} {why} such blocks and at most 4096 threads: make one first.")
+    from minigrad.microscope import watching
+
+    with watching() as report:
+        yield
+    seen.add(apart)
+    read = {p.variable for p in report.problems if p.kind == "uninitialised"}
+    for name in (n for n in run.file.dynamic if n in read):
+        seen.clear()
+        kind = run.file.kernel.declared[name].type
+        why = f"bytes of the launch's shared memory are read as {kind} and stored as another type; keep types apart."
+        raise run.file.error(run.file.kernel.place, why)
