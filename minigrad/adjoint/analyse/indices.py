@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Stmt, is_float
-from minigrad.adjoint.language.dataflow import has_barrier, written
+from minigrad.adjoint.language.dataflow import Budget, has_barrier, written
 from minigrad.adjoint.language.rewrite import ONE, conjuncts, guarded_bodies
 
 Term = tuple[str, ...]  # the names of a product, sorted; () is the constant
@@ -137,29 +137,9 @@ def row(indices: list[Expr], found: Offsets) -> IndexRow | None:
     return IndexRow(low, unit * constant(step), length, length)
 
 
-MOST_ASKED, MOST_IN_ALL = 150, 1000  # steps in which an index, and those of a kernel, are searched for their threads
+MOST_STEPS, STEP = 150, 150  # of the search for the thread of an index, and what one costs
 IDS = tuple(f"{b}.{a}" for b in ("threadIdx", "blockIdx") for a in "xyz")
 EXTENTS = {f"{b}Idx.{a}": f"{e}.{a}" for b, e in (("thread", "blockDim"), ("block", "gridDim")) for a in "xyz"}
-
-
-@dataclass
-class Asked:
-    """The steps in which indices were searched for their threads, of which a kernel has a limited number."""
-
-    now: int = 0  # for the last index
-    before: int = 0
-
-    def step(self, first: bool) -> bool:
-        """Count a step. False where there have been too many."""
-        self.now, self.before = (0, self.before + self.now) if first else (self.now + 1, self.before)
-        return not self.gave_up
-
-    @property
-    def gave_up(self) -> str:
-        """A sentence where the last search was not brought to its end."""
-        if self.before + self.now > MOST_IN_ALL:
-            return "the kernel has too many indices to prove of each that it belongs to one thread"
-        return "the index is too long to prove that it belongs to one thread" if self.now > MOST_ASKED else ""
 
 
 @dataclass
@@ -179,14 +159,16 @@ class IndexFacts:
     loops: tuple[ast.For, ...] = ()  # enclosing, the outermost first
     guards: tuple[Expr, ...] = ()  # conditions passed
     assumed_uniform: set[str] = field(default_factory=set)  # the names taken as uniform in the current query
-    asked: Asked = field(default_factory=Asked)
+    budget: Budget = field(default_factory=Budget)
+    steps: int = 0  # of the search for the thread of the last index
 
     def determined(self, p: Polynomial, depth: int = 0) -> set[str] | None:
         """The thread and block coordinates that a value determines; None where it mixes them.
 
         A value is a number in a mixed radix: digits with factors, each digit below the ratio of the next two factors.
         """
-        if not self.asked.step(depth == 0):
+        self.steps = self.steps + 1 if depth else 0
+        if self.gave_up or not self.budget.take(STEP):
             return None
         p = self.expand_uniform(p)
         digits = {n: p.coefficient(n) for n in sorted(p.names()) if self.varies(n)}
@@ -202,6 +184,13 @@ class IndexFacts:
             if wider is not None and (found := self.determined(wider, depth + 1)) is not None:
                 return found
         return None if digits else set()
+
+    @property
+    def gave_up(self) -> str:
+        """A sentence where the last search was not brought to its end."""
+        if self.budget.left <= 0:
+            return "the kernel has too many indices to prove of each that it belongs to one thread"
+        return "the index is too long to prove that it belongs to one thread" if self.steps > MOST_STEPS else ""
 
     def expand_uniform(self, p: Polynomial) -> Polynomial:
         """A value with uniform variables replaced by their definitions: n by width * height."""
