@@ -14,7 +14,11 @@ _HOST_LIBRARY = re.compile(
 )
 _NO_NVRTC = " && !defined(__CUDACC_RTC__)"
 # Their types, which kernels use; an extern "C" may be around the include.
-_BROUGHT = '#else\nextern "C++" {\n#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n}\n'
+_BROUGHT = (
+    '#else\nextern "C++" {\n#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n}\n'
+    "typedef float cufftReal; typedef double cufftDoubleReal; typedef float2 cufftComplex; "
+    "typedef double2 cufftDoubleComplex;\n"
+)
 _NO_SPACE = re.compile(r'\bextern\s*" "(?=\w)')  # `extern "C"__global__`, which C++ reads as one literal
 _BRANCH = re.compile(r"[ \t]*#[ \t]*(?:el|endif)")
 

@@ -278,7 +278,7 @@ def _dynamic(declaration: str, within: bool) -> tuple[str, dict[str, str]]:
 
 def _named(text: str, places: dict[str, str], within: bool, slot: str) -> tuple[str, dict[str, str]]:
     if within:
-        text += "".join(f"auto& {name} = {place}; " for name, place in places.items())
+        text += "".join(f"minigrad_{name}_type& {name} = {place}; " for name, place in places.items())
         same = "static_assert(minigrad::same<decltype({0}), minigrad_{0}_type&>, MINIGRAD_TWO_NAMES); auto& {0} = {1};"
         return text, {name: same.format(name, place) for name, place in places.items()}
     stands = "extern MINIGRAD_WEAK minigrad::Outer<minigrad_{0}_type, " + slot + "> {0}; "

@@ -71,11 +71,13 @@ FORMS = {
         "auto&& m = N{{t, p.b}, 2}; N n = m; n.q[0] *= s; e.up();\n"
         "double u[2] = {t, t *= 2}; V z{t, ++t}; p.a = t = 9;\n"
         "y[i] = s + c.a * c.b + d.a * d.b + e.a * e.b + f * g.x * g.y + h.a * h.b + k * k\n"
-        "  + l * m.q[0] * n.q[0] + changed(m) + u[0] * u[1] * z.a * z.b;",
+        "  + l * m.q[0] * n.q[0] + changed(m) + u[0] * u[1] * z.a * z.b;\n"
+        "N o{N{}}, r(N{}); N& q = o; q.q[1] = x[i]; turn(r, x[i]); y[i] += o.q[1] * r.q[0];",
         "struct V { double a, b; __device__ V& up() { a *= 2; return *this; } }; struct W { V v; double z; };\n"
         "struct N { double q[2], z; };\n__device__ V made(double v) { return V{v * v, v}; }\n"
         "__device__ double square(double v) { return v * v; }\n"
         "__device__ double into(const V& v, double& t) { t *= 3; return v.a * v.b; }\n"
+        "__device__ void turn(N& v, double t) { v.q[0] = t * t; }\n"
         "__device__ double changed(const N& v) { N n = v; n.q[0] = 5; return v.q[0] * n.q[1]; }",
     ),
     "pointers that turn to another array, and references to them": kernel(
@@ -198,6 +200,27 @@ FORMS = {
         "  __device__ V& turn(double t) { auto g = [&](double v) { return v * a; }; a = g(t); b += g(b);\n"
         "    return *this; } };",
     ),
+    "other names of templates": kernel(
+        "S<double> s = x[i]; V3<double> v{{x[0], 3, x[i]}, s}; D<2> d{{2, x[i]}, x[1]}; F f = v; f.v[1] *= x[i];\n"
+        "y[i] = s * v.v[1] * v.v[2] * v.z * d.v[1] * d.z * f.v[1] * first(v);",
+        "template <class T, int N = 2> struct V { T v[N]; T z; }; template <class T> using V3 = V<T, 3>;\n"
+        "template <class T> using S = T; namespace p { template <int N> using D = V<double, N>; } using p::D;\n"
+        "using F = V3<double>; __device__ double first(const V3<double>& v) { return v.v[0]; }",
+    ),
+    "pointers in structs": kernel(
+        "Q q; q.a = x; q.b = x + 1; q.n = 1; Q r = q, s(x, x + 2, 2), t = made(x, i), u{}; r.a += 2; s.next();\n"
+        "Q v = s; double z = x[i], w = 2; v = q; v.a = x + 3; u.b = x; add(q, x);\n"
+        "C c{&z, 3}, d; c.add(w); d = c; d.add(x[i]);\n"
+        "d.p = &w; *d.p *= z; auto g = [=](int k) { return v.a[k] * s.at(k); }; for (int k = 0; k < 3; ++k) s.next();\n"
+        "y[i] = q.a[i % 4] * q.b[1] + r.a[1] * s.a[0] + t.a[i % 2] * t.n + g(1) + (u.a ? u.a[i] : u.b[i]) * z + w;",
+        "struct Q { const double *a, *b; int n; Q() = default;\n"
+        "  __device__ Q(const double* p, const double* q, int n) : a(p), b(q), n(n) {}\n"
+        "  __device__ void next() { ++a; } __device__ double at(int k) const { return b[k]; } };\n"
+        "struct C { double* p; int n; __device__ void add(double v) { *p += v * n; } };\n"
+        "__device__ void add(Q& q, const double* p) { q.a = p + 1; q.b += 1; }\n"
+        "__device__ Q made(const double* p, int n) { if (n % 2) return Q(p, p, 1); Q q; q.a = p + 1; q.b = p;\n"
+        "  q.n = 2; return q; }",
+    ),
     "a macro with several meanings": kernel(
         "y[i] = A * x[i] * g(x[i]) * TIMES(x[0]);",
         "#define A 2\n#define B (A * 3)\n#define TIMES(v) (v) * 5\n"
@@ -259,6 +282,12 @@ REFUSED = {
     "float v = x[i]; y[i] = reinterpret_cast<int&>(v) * x[i];": "this reads the bytes of a float as int; cast "
     "its address: *(int*)&v.",
     "V v; v = x[i]; y[i] = v.a;": "a conversion to V is outside the subset; write its members.",
+    "P<double> p = x; y[i] = p[i];": "P is a pointer or an array type; write it out where it is used.",
+    "Q q{y}, r{x}; if (i % 2) q.a = r.a; y[i] = q.a[i];": "q_a points into two arrays in turn",
+    "Q q{x}; leave(q.a, y, i); y[i] = q.a[i];": "q_a points into two arrays in turn",
+    "Q q{x}; for (int k = 0; k < 2; ++k) q.a += 1; y[i] = q.a[i];": "q_a of a struct moves in a loop or a branch; copy",
+    "Q q{x}, r{y}, s = i % 2 ? q : r; y[i] = s.a[i];": "a choice of a Q, which holds pointers; choose between elements",
+    "Q q[2]; q[0].a = x; y[i] = q[0].a[i];": "Q holds pointers; write a variable for each element of q",
     "y[i] = K[0] * x[i];": "N has several meanings in this file, and constants or types are made of it",
 }  # fmt: skip
 AHEAD = (
@@ -276,6 +305,7 @@ AHEAD = (
     "  __device__ C& operator=(const C& o) { v = 3 * o.v; return *this; } };\nstruct H { C c; };\n"
     "struct D { double v; __device__ ~D() { v = 0; } };\n__device__ double k(V v) { return v.a; }\n"
     "struct __align__(16) L { float a; };\n"
+    "template <class T> using P = const T*; struct Q { const double* a; };\n"
     "#define N 2\nconst double K[1] = {N};\n#undef N\n#define N 3\n"
 )
 

@@ -108,3 +108,30 @@ def test_headers_in_a_folder_beside_the_file_are_found(tmp_path, kernel_device):
     x = numbers(1, kernel_device)
     mg.kernel(tmp_path / "k.cu", "k")(x, grid=1, block=1)
     assert x.numpy().tolist() == [4]
+
+
+def test_a_function_with_a_head_and_two_bodies_under_conditions_is_one(tmp_path, kernel_device):
+    """The second body has no head of its own, and would be a function of the host."""
+    (tmp_path / "map.h").write_text("""#define HAS(x) HAS_##x()
+#define HAS_EXCEPTIONS() 0
+template <typename E>
+inline
+#if HAS(EXCEPTIONS)
+void failed(E e) { throw e; }
+#else
+void failed(E) { abort(); }
+#endif
+template <typename T> struct Twice { __device__ T operator()(T x) const { return 2 * x; } };
+""")
+    (tmp_path / "k.cu").write_text('#include "map.h"\n__global__ void k(float* x) { x[0] = Twice<int>()(3); }\n')
+    x = numbers(1, kernel_device)
+    mg.kernel(tmp_path / "k.cu", "k")(x, grid=1, block=1)
+    assert x.numpy().tolist() == [6]
+
+
+def test_numbers_of_cufft(kernel_device):
+    head = "#include <cufft.h>\n__global__ void k(cufftComplex* z, const cufftReal* x)"
+    text = f"{head} {{ z[threadIdx.x].y = x[threadIdx.x]; }}"
+    z = numbers(4, kernel_device)
+    mg.kernel(text, "k")(z, numbers(2, kernel_device), grid=1, block=2)
+    assert z.numpy().tolist() == [0, 0, 2, 1]

@@ -126,6 +126,9 @@ DECLARED = [
     "#define NAMED(name) __shared__ float name##_[32]\n" + (IN % "NAMED(s);").replace("s[", "s_["),
     "#define SHARED __shared__\n#define TILE(T, name) \\\n    SHARED T name[32]\n" + IN % "TILE(float, s);",
     "#define SHARED extern __shared__\nSHARED float s[];\n__device__ int a;\n" + BODY,
+    "template <int N> struct Tile { float v[N]; template <bool> __device__ float* all() { return v; }\n"
+    "static __device__ float* at() { __shared__ Tile<N> s; return s.all<true>(); } };\n"
+    + BODY.replace("s[", "Tile<32>::at()["),
     "#define HEAD int j = threadIdx.x; __shared__ float s[32]; float zero = 0 * j;\n"
     + (IN % "HEAD").replace("= x[i]", "= x[i] + zero"),
 ]

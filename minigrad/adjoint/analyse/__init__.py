@@ -13,7 +13,7 @@ from minigrad.adjoint.analyse.phases import Divergence, check_barriers, check_sh
 from minigrad.adjoint.analyse.trip_counts import Count, evaluate, nests, trips_of
 from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, dataflow
-from minigrad.adjoint.language.ast import Expr, Stmt, unused_name
+from minigrad.adjoint.language.ast import Expr, Stmt
 from minigrad.adjoint.language.control_flow import structured
 from minigrad.adjoint.language.rewrite import ONE, bodies, flatten, with_header
 
@@ -23,10 +23,14 @@ class Names:
 
     def __init__(self, used: Iterable[str]):
         self.used = set(used)
+        self.numbers: dict[str, int] = {}  # of a base: that of its next name
 
     def fresh(self, base: str) -> str:
         """base, base_2, base_3, ...: the first that is not in use."""
-        name = unused_name(re.sub(r"\W+", "_", base), self.used)
+        name = base = re.sub(r"\W+", "_", base)
+        while name in self.used:
+            n = self.numbers[base] = self.numbers.get(base, 1) + 1
+            name = f"{base}_{n}"
         self.used.add(name)
         return name
 
@@ -128,10 +132,11 @@ def read_after_store(body: list[Stmt]) -> set[str]:
             for one in with_header(s):
                 found.update(dataflow.own_reads(one) & stored)
                 stored.update(dataflow.own_writes(one) if not isinstance(one, ast.Declare) else set())
+            before = len(stored)
             for inner in bodies(s):
                 visit(inner)
-                if isinstance(s, ast.For):
-                    visit(inner)  # the next iteration may read what the end of this one stores
+            if isinstance(s, ast.For) and len(stored) > before:
+                visit(s.body)  # the next iteration may read what the end of this one stores
 
     visit(body)
     return found

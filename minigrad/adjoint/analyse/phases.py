@@ -19,6 +19,7 @@ from minigrad.adjoint.language.dataflow import (
     own_writes,
     target_name,
     thread_axis,
+    written,
 )
 from minigrad.adjoint.language.rewrite import (
     ONE,
@@ -46,21 +47,28 @@ class Phases:
     ):  # fmt: skip
         self.values, self.fixed, self.memory = values, fixed, memory
         self.axes = [a for a in "xyz" if conditions.get(f"blockDim.{a}") != ONE]
-        self.flow: list[set[int]] = [set()]
+        self.flow: list[set[int]] = [set()]  # the phases after each that no barrier separates from it
+        self.ahead: list[set[int]] = [set()]  # those before it
         self.reached: dict[int, frozenset[int]] = {}  # from a phase, before the next barrier
-        self.starts = [0]  # the phases that begin at a barrier, or with the kernel
+        self.starts = {0}  # the phases that begin at a barrier, or with the kernel
         self.of: dict[int, int] = {}  # the phase of a statement, by its id
-        self.writes: list[tuple[int, int, set[str]]] = []  # in order: place and phase of a statement, names it writes
+        self.places: dict[int, int] = {}  # and its place in the text
+        self.writes: dict[int, list[tuple[int, set[str]]]] = {}  # by phase: places of statements, and names they write
         self.uses: dict[int, set[Use]] = {}
-        self.barriers: list[tuple[list[Stmt], Stmt, int, int]] = []  # with its body and the phases before and after
+        self.barriers: list[tuple[list[Stmt], Barrier, int, int]] = []  # with its body and the phases before and after
         self.visit(body, 0)
 
     def new(self, *before: int) -> int:
         """A new phase, which no barrier separates from these."""
         self.flow.append(set())
+        self.ahead.append(set())
         for phase in before:
-            self.flow[phase].add(len(self.flow) - 1)
+            self.link(phase, len(self.flow) - 1)
         return len(self.flow) - 1
+
+    def link(self, before: int, after: int) -> None:
+        self.flow[before].add(after)
+        self.ahead[after].add(before)
 
     def visit(self, body: list[Stmt], phase: int) -> int:
         """Assign phases to the statements of a body. Returns the last phase."""
@@ -73,7 +81,7 @@ class Phases:
                 phase = self.new(phase)
             elif isinstance(s, Barrier):
                 before, phase = phase, self.new()
-                self.starts.append(phase)
+                self.starts.add(phase)
                 self.barriers.append((body, s, before, phase))
             elif isinstance(s, If):
                 self.record_own(s, phase, {})
@@ -85,7 +93,7 @@ class Phases:
                 last = self.visit(s.body, first)
                 if s.step:
                     self.enter(s.step, last)
-                self.flow[last].add(first)
+                self.link(last, first)
                 for at in (phase, last):
                     self.record_own(s, at, {})
                 header = count(s)
@@ -93,9 +101,9 @@ class Phases:
         return phase
 
     def enter(self, s: Stmt, phase: int) -> None:
-        self.of[id(s)] = phase
+        self.of[id(s)], self.places[id(s)] = phase, len(self.places)
         if names := own_writes(s):
-            self.writes.append((len(self.of), phase, names))
+            self.writes.setdefault(phase, []).append((self.places[id(s)], names))
 
     def record(self, s: Stmt, phase: int, equal: dict[Expr, str]) -> None:
         """Record the uses of a statement without a barrier. equal: axes of threadIdx by the value they have here."""
@@ -106,8 +114,8 @@ class Phases:
         for n, side in enumerate(bodies(s)):
             inside = equal
             if isinstance(s, If) and not n and isinstance(s.condition, Binary) and s.condition.op == "==":
-                axis = thread_axis(self.fixed, s.condition.left)
-                inside = equal | ({s.condition.right: axis} if axis else {})
+                axis, value = thread_axis(self.fixed, s.condition.left), s.condition.right
+                inside = equal | ({value: axis} if axis and value.names.isdisjoint(written(side)) else {})
             for t in side:
                 self.record(t, phase, inside)
 
@@ -134,34 +142,27 @@ class Phases:
 
     def concurrent(self, phase: int) -> set[int]:
         """The phases that other threads may execute at the same time."""
-        starts = _reached(self.backward(), phase).intersection(self.starts)
+        starts = _reached(self.ahead, phase) & self.starts
         return set().union(*map(self.before_barrier, starts))
-
-    def backward(self) -> list[set[int]]:
-        """The phases ahead of each that no barrier separates from it."""
-        made: list[set[int]] = [set() for _ in self.flow]
-        for phase, ways in enumerate(self.flow):
-            for after in ways:
-                made[after].add(phase)
-        return made
 
     def changing(self, statements: Sequence[Stmt]) -> set[str]:
         """The names that a thread may write after one of these statements and before another, with no barrier between.
 
         Other threads may be at the one statement and at the other in the meantime.
         """
-        places = {key: n for n, key in enumerate(self.of, 1)}
         first, last = dict[int, int](), dict[int, int]()
-        for place, phase in ((places[id(s)], self.of[id(s)]) for s in statements):
+        for place, phase in ((self.places[id(s)], self.of[id(s)]) for s in statements):
             first[phase], last[phase] = min(first.get(phase, place), place), max(last.get(phase, place), place)
-        behind = set().union(*(self.before_barrier(p) for phase in first for p in self.flow[phase]))
-        ahead = {n for n, ways in enumerate(self.flow) if any(self.before_barrier(p) & set(first) for p in ways)}
+        behind, ahead = (
+            set().union(*(_reached(ways, p) for phase in first for p in ways[phase]))
+            for ways in (self.flow, self.ahead)
+        )
         return set().union(
             *(
                 names
-                for place, phase, names in self.writes
-                if (phase in behind or place > first.get(phase, place))
-                and (phase in ahead or place < last.get(phase, place))
+                for phase in behind.union(first)
+                for place, names in self.writes.get(phase, ())
+                if (phase in behind or place > first[phase]) and (phase in ahead or place < last.get(phase, place))
             )
         )
 
@@ -170,15 +171,28 @@ class Phases:
 
         Barriers that the kernel does not have come first; of these one in a loop before the one ahead of it.
         """
-        own = [b for b in self.barriers if isinstance(b[1], Barrier) and b[1].added]
-        ahead = self.backward()
-        for body, barrier, before, after in [*reversed(own), *(b for b in self.barriers if b not in own)]:
-            earlier, later = (self.uses_in(_reached(*way)) for way in ((ahead, before), (self.flow, after)))
+        own = [b for b in reversed(self.barriers) if b[1].added]
+        joined: dict[int, int] = {}  # phases that have become a part of another
+        dropped: dict[int, set[int]] = {}  # by id of a body: ids of barriers
+        for body, barrier, before, after in [*own, *(b for b in self.barriers if not b[1].added)]:
+            while before in joined:
+                before = joined[before]
+            earlier, later = (self.uses_in(_reached(*way)) for way in ((self.ahead, before), (self.flow, after)))
             if not any(_conflict(a, b) for a in earlier for b in later):
-                body[:] = [s for s in body if s is not barrier]
-                self.flow[before].add(after)
-                ahead[after].add(before)
-                self.starts.remove(after)
+                self.join(before, after)
+                joined[after] = before
+                dropped.setdefault(id(body), set()).add(id(barrier))
+        for body, *_ in self.barriers:
+            if gone := dropped.pop(id(body), set()):
+                body[:] = [s for s in body if id(s) not in gone]
+
+    def join(self, before: int, after: int) -> None:
+        """One phase of two around a barrier, which alone led from the one and to the other."""
+        self.uses.setdefault(before, set()).update(self.uses.pop(after, ()))
+        self.flow[before], self.flow[after] = self.flow[after], set()
+        for phase in self.flow[before]:
+            self.ahead[phase].remove(after)
+            self.ahead[phase].add(before)
 
     def uses_in(self, phases: Iterable[int]) -> set[Use]:
         return set().union(*(self.uses.get(p, set()) for p in phases))
@@ -311,7 +325,7 @@ def check_barriers(file: KernelFile, divergence: Divergence) -> None:
     """Reject barriers that some threads of a block, or a warp, might not reach. Those that return do not count."""
     kernel, around = file.kernel, "Move it out."
     ahead = "Leave out the return, and put the statements between barriers that those threads shall not run into an if."
-    warps = WarpDivergence(kernel)
+    returns = leaves(kernel.body, ("return",))
 
     def visit(body: list[Stmt], advice: str, of_warp: str) -> None:
         for n, s in enumerate(body):
@@ -329,10 +343,12 @@ def check_barriers(file: KernelFile, divergence: Divergence) -> None:
                     advice or (around if divergence.diverges(s) else ""),
                     of_warp or (around if warps.diverges(s) else ""),
                 )
-            if _returns_apart(s, divergence) and not (body is kernel.body and _leaves_at_once(kernel, n)):
+            if returns and _returns_apart(s, divergence) and not (body is kernel.body and _leaves_at_once(kernel, n)):
                 advice, of_warp = advice or ahead, of_warp or (ahead if _returns_apart(s, warps) else "")
 
-    visit(kernel.body, "", "")
+    if has_barrier(kernel.body):
+        warps = WarpDivergence(kernel)
+        visit(kernel.body, "", "")
     for s in flatten(s for function in file.functions.values() for s in function.body):
         if isinstance(s, Barrier):
             raise file.error(s.place, "__syncthreads() inside a device function is outside the subset.")
@@ -340,7 +356,7 @@ def check_barriers(file: KernelFile, divergence: Divergence) -> None:
 
 def returns_ahead(kernel: Function, divergence: Divergence) -> bool:
     """True where threads return ahead of a barrier: in the adjoint they compute gradients of what lies ahead first."""
-    return any(
+    return has_barrier(kernel.body) and any(
         _returns_apart(s, divergence) and _leaves_at_once(kernel, n) and has_barrier(kernel.body[n:])
         for n, s in enumerate(kernel.body)
     )

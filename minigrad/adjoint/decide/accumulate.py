@@ -58,6 +58,7 @@ class Accumulate:
     enabled: Container[str]  # passes, among them kinds of sums
     strided: set[str] = field(default_factory=set)  # gradients that have copies
     sites: list[SumSite] = field(default_factory=list)
+    made: dict[int, Stmt] = field(default_factory=dict)  # atomics, by id of the sum in whose place they come
     rows: dict[str, Choice] = field(default_factory=dict)  # for elements that the kernel stores
     covers: dict[str, Cover] = field(default_factory=dict)  # for gradients that their first stores may fill
 
@@ -73,6 +74,8 @@ class Accumulate:
             sites = [site for site in self.sites if site.target.array == array]
             for group in self.groups(sites, phases) if shared else [sites] if sites else []:
                 choices += self.group(array, group, facts)
+        for inner in {id(site.body): site.body for site in self.sites}.values():
+            inner[:] = [self.made.get(id(s), s) for s in inner]
         return [*choices, *(row for row in self.rows.values() if row.what not in {c.what for c in choices})]
 
     def groups(self, sites: list[SumSite], phases: Phases) -> list[list[SumSite]]:
@@ -143,7 +146,7 @@ class Accumulate:
                 how, why = f"warp sum, then {how}", why if surely else f"{why} of a warp; then the warp adds once"
             copies = "copies" in self.enabled and array in self.strides and (by != "atomicAdd" or contended)
             made[site.target] = self.row(site, how + (f" on one of {COPIES} copies" if copies else ""), why)
-            self.replace(site, by, copies)
+            self.made[id(site.statement)] = self.atomic(site, by, copies)
         return list(made.values())
 
     def obstacle(self, site: SumSite, shared: bool, shares: str) -> str:
@@ -170,7 +173,9 @@ class Accumulate:
                 return None
             low, places = (elements.low,), found_places[1]
         changing = self.phases.changing([site.statement for site in sites]) if shared else ()
-        found = [site.facts.unique(low, shared, elements, changing) for site in sites]
+        one, *more = [site.facts.pinned for site in sites]  # if (i == 0) and if (i == 1) are different threads
+        pinned = [name for name, e in one.items() if all(other.get(name) == e for other in more)]
+        found = [site.facts.unique(low, shared, elements, changing, pinned) for site in sites]
         limits = {name: e for needed in found if needed for name, e in needed.items()}
         if None in found or (shared and limits and self.warps):
             return None
@@ -237,8 +242,8 @@ class Accumulate:
         self.covers[array] = found
         return True
 
-    def replace(self, site: SumSite, by: str, copies: bool) -> None:
-        """Replace `+=` by an atomic, on the copy of this block where there are copies."""
+    def atomic(self, site: SumSite, by: str, copies: bool) -> ast.AtomicAdd:
+        """The atomic in place of a `+=`, on the copy of this block where there are copies."""
         s, target = site.statement, site.target
         value: Expr = s.value if s.op == "+=" else negative(s.value)
         if copies:
@@ -246,7 +251,7 @@ class Accumulate:
             copy = ast.Binary("%", ast.Name("blockIdx.x", "int"), rewrite.int_literal(COPIES), "int")
             offset = times(copy, ast.Name(self.strides[target.array], "int"))
             target = ast.Index(target.array, (plus(offset, target.indices[0]),), target.type)
-        site.body[site.body.index(s)] = ast.AtomicAdd(target, value, s.place, s.text, by)
+        return ast.AtomicAdd(target, value, s.place, s.text, by)
 
 
 def _visited_once(e: Expr, facts: IndexFacts, elements: IndexRow | None = None) -> bool:

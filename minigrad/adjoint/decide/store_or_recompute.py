@@ -101,6 +101,12 @@ class StoragePlan:
         point = self.points[id(s)]
         return {n for n in self.facts.reads(e) if n in point.overwritten or (point.loop and point.loop.loses(n))}
 
+    def may_change(self, s: Stmt, e: Expr) -> bool:
+        """False where nothing that an expression names has another value in the backward sweep."""
+        point = self.points[id(s)]
+        lost = point.loop is not None and any(map(point.loop.loses, e.names))
+        return lost or not point.overwritten.isdisjoint(e.names)
+
     def saved_in(self, s: Stmt, value: Expr) -> Storage:
         """A register; a tape if an iteration that runs again would read a changed array; LOST if it has no bound."""
         loop, unbounded, storage = self.points[id(s)].loop, False, Storage.REGISTER

@@ -68,7 +68,7 @@ class Saved:
         """An expression that has, in the backward sweep, the value that `e` has at this statement."""
         if self.held and e == self.held[0] and not isinstance(e, ast.Number):
             return self.held[1]
-        return replace_parts(e, self._kept)
+        return replace_parts(e, self._kept) if self.plan.may_change(self.here, e) else e
 
     def _kept(self, e: Expr) -> Expr | None:
         match e:

@@ -91,6 +91,8 @@ class Sweep:
         """The forward sweep; variables declared in its branches that the backward sweep reads are declared first."""
         branches = (side for s in forward if isinstance(s, ast.If) for side in rewrite.bodies(s))
         within = {n for side in branches for n in declared(t for t in side if not isinstance(t, ast.For))}
+        if not within:
+            return forward
         wanted = within & names_used(backward) - {s.name for s in forward if isinstance(s, ast.Declare)}
         front: dict[str, Stmt] = {}
         body = _lift(forward, wanted, front, self.facts.fixed)

@@ -9,7 +9,7 @@ from minigrad.adjoint.frontend.assignments import by_name
 from minigrad.adjoint.frontend.declarations import STORAGE
 from minigrad.adjoint.frontend.expressions import ExpressionParser
 from minigrad.adjoint.frontend.inline import Functions
-from minigrad.adjoint.frontend.items import SEVERAL
+from minigrad.adjoint.frontend.items import NO_POINTER, SEVERAL
 from minigrad.adjoint.frontend.macros import enumeration, typed_macros, whole_numbers
 from minigrad.adjoint.frontend.parser import StatementParser
 from minigrad.adjoint.frontend.symbols import SymbolTable
@@ -80,19 +80,10 @@ def parse(
     tables = [t for t in parser.tables if t.text in here]
     formulas = {name: e for name, e in formulas.items() if name not in values and e.type == "int"}
     dynamic = parser.statements.symbols.dynamic
+    enums, spaces = parser.symbols.enums, {*parser.functions.namespaces}
     return KernelFile(
-        tokens,
-        parser.kernel,
-        functions,
-        tables,
-        values,
-        formulas,
-        definitions,
-        dynamic,
-        parser.symbols.enums,
-        {*parser.functions.namespaces},
-        here,
-    )
+        tokens, parser.kernel, functions, tables, values, formulas, definitions, dynamic, enums, spaces, here
+    )  # fmt: skip
 
 
 class FileParser:
@@ -145,7 +136,7 @@ class FileParser:
             self.statements.skip_to_semicolon()
             self.shared.append((start, tokens.at))
         elif (function := self.functions.function_item(start)) is not None:
-            tokens.at = min(self.statements.matching(function.body) + 1, len(tokens.tokens) - 1)
+            tokens.at = min(self.tokens.matching(function.body) + 1, len(tokens.tokens) - 1)
             if function.within:
                 self.functions.outside_bodies.setdefault(function.within, []).append(function)
             elif function.kernel:
@@ -154,7 +145,7 @@ class FileParser:
                 self.functions.items.setdefault(function.name, []).append(function)
         elif tokens.next.text in ("typedef", "struct", "class", "using", "enum", "union") or self.is_template():
             self.type_item(start)
-        elif self.functions.is_declaration(start):
+        elif self.tokens.is_declaration(start):
             self.statements.skip_to_semicolon()
             named = (a.text for a, b in pairwise(tokens.tokens[start : tokens.at]) if b.text == "(")
             self.functions.declared.setdefault((self.functions.space, next(named, "")), start)
@@ -201,14 +192,24 @@ class FileParser:
             parameters, tokens.at = template_parameters(tokens.tokens, tokens.at + 1)
         typedef = tokens.accept("typedef")
         word = tokens.take().text
+        if word == "using" and parameters is not None:
+            name = tokens.identifier("a type's name").text
+            tokens.expect("=")
+            brace = tokens.at
+            self.statements.skip_to_semicolon()
+            if tokens.tokens[tokens.at - 2].text in ("*", "&", "]"):
+                raise tokens.error(tokens.tokens[start].place, NO_POINTER.format(name))
+            self.definitions[name] = text = tokens.since(start)
+            self.template(name, StructTemplate(parameters, brace, text, alias=True))
+            return
         if word == "enum":
-            made = enumeration(self.statements, typedef, self.functions.twice)
+            names = enumeration(self.statements, typedef, self.functions.twice)
             tokens.expect(";")
-            self.definitions |= dict.fromkeys(made, tokens.since(start))
+            self.definitions |= dict.fromkeys(names, tokens.since(start))
             return
         while tokens.next.text in ("__align__", "alignas", "__attribute__", "__builtin_align__"):
             tokens.take()
-            tokens.at = self.statements.matching(tokens.at) + 1
+            tokens.at = self.tokens.matching(tokens.at) + 1
         name = tokens.take().text if tokens.next.kind == "name" else ""
         arguments = tokens.at if parameters is not None and tokens.next.text == "<" else 0
         while arguments and tokens.next.text not in (";", "{"):
@@ -221,7 +222,7 @@ class FileParser:
         if tokens.next.text != "{" or word not in ("struct", "class"):
             raise tokens.error(tokens.next.place, f"{word} {name} is outside the subset; write a struct of numbers.")
         brace = tokens.at
-        tokens.at = self.statements.matching(brace) + 1
+        tokens.at = self.tokens.matching(brace) + 1
         if typedef and tokens.next.kind == "name":
             name = tokens.take().text
         tokens.expect(";")
@@ -231,17 +232,19 @@ class FileParser:
             if found.struct_bodies.setdefault(name, (brace, text))[1] != text or name in self.symbols.types[0]:
                 self.functions.twice(name, tokens.tokens[brace].place)
         else:
-            others = found.templates.setdefault(name, [])
-            if not arguments and any(not t.arguments and t.text != text for t in others):
-                self.functions.twice(name, tokens.tokens[brace].place)
-            others.append(StructTemplate(parameters, brace, text, arguments))
+            self.template(name, StructTemplate(parameters, brace, text, arguments))
+
+    def template(self, name: str, made: StructTemplate) -> None:
+        others = self.functions.templates.setdefault(name, [])
+        if not made.arguments and any(not t.arguments and t.text != made.text for t in others):
+            self.functions.twice(name, self.tokens.tokens[made.brace].place)
+        others.append(made)
 
     def is_template(self) -> bool:
-        """True for the template of a struct."""
-        tokens = self.tokens
-        if tokens.next.text != "template":
-            return False
-        return tokens.tokens[template_parameters(tokens.tokens, tokens.at + 1)[1]].text in ("struct", "class")
+        """True for the template of a type."""
+        found, at = self.tokens.tokens, self.tokens.at
+        words = ("struct", "class", "using")
+        return found[at].text == "template" and found[template_parameters(found, at + 1)[1]].text in words
 
     # --- constants ---
 
@@ -353,7 +356,7 @@ class FileParser:
     def shared_arrays(self, kernel: FunctionItem) -> list[Declare]:
         """The arrays in shared memory of the file, as though declared in the kernel; without those of other kernels."""
         tokens, parser = self.tokens, self.statements
-        close = parser.matching
+        close = parser.tokens.matching
         other = [(k.start, close(k.body)) for k in self.kernels.values() if k is not kernel] + self.shared
         words, at = set[str](), 0
         for a, b in sorted(other):

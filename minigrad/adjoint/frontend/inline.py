@@ -112,7 +112,7 @@ class Functions(ArgumentBinder):
 
     def parse_plain(self, item: FunctionItem, parser: Any) -> ast.Function | None:
         own = parser.alike()
-        self.tokens.at = self.specifiers(item.start)
+        self.tokens.at = self.tokens.specifiers(item.start)
         kind = own.accept_type()
         if not isinstance(kind, str) or self.tokens.next.text != item.name:
             return None
@@ -266,8 +266,8 @@ class Functions(ArgumentBinder):
             return symbol
         if isinstance(value, Elements) and (shared or value.const or value.name in symbols.parameters):
             return symbol
-        if isinstance(value, PointerVariable) and value.array is not None:
-            return parser.frozen(Pointer(value.array, value.offset), token.place, name)
+        if isinstance(value, PointerVariable) and (value.array or value.target) is not None:
+            return parser.frozen(value.value, token.place, name)
         if isinstance(value, Elements | PointerVariable):
             why = f"the lambda has a copy of {name}; give it {name} as an argument, or capture a const variable."
             raise parser.error(token.place, why)
@@ -344,7 +344,7 @@ class Functions(ArgumentBinder):
 
     def body(self, parser: Any, item: FunctionItem, token: Token) -> Value:
         tokens, symbols = self.tokens, parser.symbols
-        tokens.at = self.specifiers(item.start)
+        tokens.at = self.tokens.specifiers(item.start)
         constructor = item.owner is not None and item.name == item.owner.short
         deduced = not constructor and not item.returns and (bool(item.scopes) or tokens.accept("auto"))
         tokens.at = item.returns or tokens.at

@@ -124,7 +124,7 @@ def reads_clock(parser: Any) -> bool:
     while tokens.next.text in ("volatile", "__volatile__"):
         tokens.take()
     text = tokens.text[tokens.peek().start : tokens.peek().stop]
-    end = parser.matching(tokens.at) if tokens.next.text == "(" else tokens.at
+    end = parser.tokens.matching(tokens.at) if tokens.next.text == "(" else tokens.at
     if text == '""' and all(each.kind == "string" or each.text in ":::" for each in tokens.tokens[tokens.at + 2 : end]):
         tokens.at = end + 1
         return bool(tokens.expect(";"))

@@ -1,11 +1,20 @@
 """Items of a file: functions by the extents of their tokens, structs by their members, other names of types."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.dataflow import inline
-from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream, behind_arguments, template_parameters
+from minigrad.adjoint.language.lexer import (
+    SPECIFIERS,
+    NotDifferentiable,
+    Token,
+    TokenStream,
+    behind_arguments,
+    template_parameters,
+)
 from minigrad.adjoint.language.rewrite import folded
 from minigrad.adjoint.language.values import (
     GROUP,
@@ -19,10 +28,8 @@ from minigrad.adjoint.language.values import (
     is_expression,
 )
 
-MODIFIERS = ("static", "inline", "__inline__", "__forceinline__", "__noinline__", "__device__", "__host__", "constexpr",
-             "extern", "explicit", "friend", "virtual", "__inline")  # fmt: skip
+NO_POINTER = "{} is a pointer or an array type; write it out where it is used."
 SEVERAL = "{} has several meanings in this file; give each a name of its own."
-SPECIFIERS = ("__launch_bounds__", "__align__", "alignas", "__attribute__", "decltype")  # with arguments
 
 
 class FileItems:
@@ -80,8 +87,8 @@ class FileItems:
             (symbols.types, symbols.scopes), self.tokens.at = outer, at
         return made
 
-    def instance(self, parser: Any, name: str, start: int) -> tuple[StructType, int]:
-        """The struct of a template with the arguments that begin at a token, and the token behind these."""
+    def instance(self, parser: Any, name: str, start: int) -> tuple[Kind, int]:
+        """The type of a template with the arguments that begin at a token, and the token behind these."""
         at, self.tokens.at = self.tokens.at, start
         try:
             given = self.template_arguments(parser)
@@ -89,8 +96,8 @@ class FileItems:
         finally:
             self.tokens.at = at
 
-    def instance_of(self, parser: Any, name: str, given: list, token: Token) -> StructType:
-        """The struct of a template with these arguments, by the specialization that they fit, if any."""
+    def instance_of(self, parser: Any, name: str, given: list, token: Token) -> Kind:
+        """The type of a template with these arguments, by the specialization that they fit, if any."""
         templates = self.templates[name]
         found = [(t, bound) for t in templates if (bound := self.specialized(parser, t, given)) is not None]
         general = next((t for t in templates if not t.arguments), None)
@@ -101,6 +108,9 @@ class FileItems:
             for n, parameter in enumerate(template.parameters):
                 found = self.template_argument(parser, parameter, bound, given[n] if n < len(given) else None, token)
                 bound[parameter[1]], given[n : n + 1] = found, [found]
+        if template.alias:
+            with self.known(parser, bound, template.brace):
+                return parser.expect_type()
         key = f"{name}<{', '.join(map(_shown, given))}>"
         if key not in self.structs:
             types = {own: v for own, v in bound.items() if isinstance(v, str | StructType)}
@@ -115,17 +125,26 @@ class FileItems:
         number, own, default = parameter
         if given is None and not default:
             raise parser.error(token.place, f"the argument {own} of this template is missing.")
-        parser.symbols.types.append({n: v for n, v in bound.items() if isinstance(v, str | StructType)})
-        parser.symbols.scopes.append({n: v for n, v in bound.items() if not isinstance(v, str | StructType)})
-        before, self.tokens.at = self.tokens.at, default
-        if given is None:
-            given = parser.value(ast.PRECEDENCE["<"]) if number else parser.expect_type()
-        kind = parser.type_length(number)[0] if number else None
-        self.tokens.at = before
-        parser.symbols.types.pop()
-        parser.symbols.scopes.pop()
+        with self.known(parser, bound, default):
+            if given is None:
+                given = parser.value(ast.PRECEDENCE["<"]) if number else parser.expect_type()
+            kind = parser.type_length(number)[0] if number else None
         fits = isinstance(kind, str) and is_expression(given)
         return folded(parser.convert(given, kind, token.place)) if fits else given
+
+    @contextmanager
+    def known(self, parser: Any, bound: dict, at: int) -> Iterator[None]:
+        """The parameters of a template known by their names, with the cursor at a token of it."""
+        symbols, before = parser.symbols, self.tokens.at
+        symbols.types.append({n: v for n, v in bound.items() if isinstance(v, str | StructType)})
+        symbols.scopes.append({n: v for n, v in bound.items() if not isinstance(v, str | StructType)})
+        self.tokens.at = at
+        try:
+            yield
+        finally:
+            self.tokens.at = before
+            symbols.types.pop()
+            symbols.scopes.pop()
 
     def specialized(self, parser: Any, template: StructTemplate, given: list) -> dict[str, Any] | None:
         """The parameters of a specialization by name; None where the arguments do not fit it."""
@@ -176,12 +195,14 @@ class FileItems:
                     raise parser.error(tokens.tokens[function.body].place, why)
                 known = self.items if function.friend else made.methods
                 known.setdefault(function.name, []).append(function)
-                tokens.at = parser.matching(function.body) + 1
+                tokens.at = parser.tokens.matching(function.body) + 1
                 continue
-            if tokens.next.text == "friend" or self.is_declaration(start):  # of a method, or one that is defaulted
+            if tokens.next.text == "friend" or self.tokens.is_declaration(
+                start
+            ):  # of a method, or one that is defaulted
                 parser.skip_to_semicolon()
                 continue
-            tokens.at = self.specifiers(start)
+            tokens.at = self.tokens.specifiers(start)
             static = "static" in {t.text for t in tokens.tokens[start : tokens.at]}
             if tokens.next.text in ("struct", "class", "enum") and "{" in (tokens.peek().text, tokens.peek(2).text):
                 why = f"a type within {made.name} is outside the subset; write it ahead of {made.name}, with a name."
@@ -253,15 +274,6 @@ class FileItems:
             template = [] if len(item.templates) < 1 + bool(given) else item.templates[-1]
             made.methods.setdefault(item.name, []).append(replace(item, owner=made, template=template))
 
-    def is_declaration(self, start: int) -> bool:
-        """True for a function declared without a body, or with `= default`."""
-        found, n, called = self.tokens.tokens, self.specifiers(start), False
-        while found[n].text not in (";", "=", "{", "}", "[") and found[n].kind != "end":
-            called |= found[n].text == "("
-            n = self._close(n) + 1 if found[n].text == "(" else n + 1 + (found[n].text == "operator")
-        ends = found[n].text == ";" or (found[n].text == "=" and found[n + 1].text in ("default", "delete", "0"))
-        return called and ends
-
     def alias(self, parser: Any) -> str:
         """`typedef T name;` or `using name = T;`, entered into the types in scope; the name."""
         tokens = self.tokens
@@ -282,7 +294,7 @@ class FileItems:
             kind = GROUP if parser.accept_group_type() else parser.expect_type()
             name = tokens.identifier("a type's name")
         if not tokens.accept(";"):
-            raise parser.error(name.place, f"{name.text} is a pointer or an array type; write it out where it is used.")
+            raise parser.error(name.place, NO_POINTER.format(name.text))
         other = len(parser.symbols.types) == 1 and name.text in (*self.struct_bodies, *self.templates)
         if parser.symbols.types[-1].setdefault(name.text, kind) != kind or (other and str(kind) != name.text):
             self.twice(name.text, name.place)
@@ -362,17 +374,8 @@ class FileItems:
         made.template = made.templates[-1] if made.templates and not made.special else []
         return made
 
-    def specifiers(self, at: int) -> int:
-        """The token behind words such as static and __device__, and attributes."""
-        found = self.tokens.tokens
-        while found[at].text in (*MODIFIERS, *SPECIFIERS[:-1], "[") or found[at].kind in ("string", "pragma"):
-            closes = found[at].text == "[" or found[at + 1].text == "("
-            at = self._close(at + (found[at].text != "[")) + 1 if closes else at + 1
-        return at
-
     def _close(self, start: int) -> int:
-        assert self.parser is not None
-        return self.parser.matching(start)
+        return self.tokens.matching(start)
 
     def template_arguments(self, parser: Any) -> list[Kind | Value]:
         """`<float, 32>` at the cursor."""

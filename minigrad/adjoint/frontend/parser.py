@@ -95,7 +95,7 @@ class StatementParser(AssignmentParser):
                 return None
             own += self.own_parameters
             self.symbols.parameters = {p.name: p for p in own}
-            self.body_end = self.matching(tokens.at)
+            self.body_end = self.tokens.matching(tokens.at)
             with self.symbols.scope() as inner:
                 self.copy_changed(params, inner)
                 before = self.taken_pending()
@@ -151,7 +151,7 @@ class StatementParser(AssignmentParser):
         if token.text in JUMPS:
             return self.jump()
         if token.text == tokens.peek().text == "[":  # an attribute, as [[fallthrough]]
-            tokens.at = self.matching(tokens.at) + 1
+            tokens.at = self.tokens.matching(tokens.at) + 1
             return self.one_statement()
         match token.text:
             case "if":
@@ -277,7 +277,7 @@ class StatementParser(AssignmentParser):
         if self.tokens.accept(";"):  # if (int k = i % 2; k > 0)
             return self.full()
         value = self.symbols.variable(name)
-        return value  # type: ignore[return-value]
+        return value
 
     def branch(self) -> list[Stmt]:
         """if, with or without else."""
@@ -300,7 +300,7 @@ class StatementParser(AssignmentParser):
     def skip_statement(self) -> list[Stmt]:
         tokens = self.tokens
         if tokens.next.text == "{":
-            tokens.at = self.matching(tokens.at) + 1
+            tokens.at = self.tokens.matching(tokens.at) + 1
         elif tokens.next.text in ("if", "for", "while"):
             while tokens.take().text != "(":
                 pass

@@ -319,7 +319,7 @@ class TypeParser:
     def is_constant(self, value: Value) -> bool:
         """True for a variable or an element that is const, and for what lies behind a pointer to const."""
         match value:
-            case Pointer():
+            case Pointer() | PointerVariable():
                 behind = value.array or value.target
                 return behind is not None and self.is_constant(behind)
             case Elements():
@@ -335,11 +335,6 @@ class TypeParser:
     def assign(self, target: Value, op: Token, value: Value, place: Place) -> Value:
         """Append the assignment to the pending statements; its value is the target."""
         raise NotImplementedError  # the parser of statements has it
-
-    def matching(self, start: int) -> int:
-        """The token that closes the bracket at a token."""
-        last = len(self.tokens.tokens) - 1
-        return self.tokens.closing.get(start, last if self.tokens.tokens[start].text in ("{", "(", "[") else start)
 
     def skip_to_semicolon(self) -> None:
         while self.tokens.next.kind != "end" and self.tokens.take().text != ";":

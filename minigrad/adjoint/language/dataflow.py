@@ -187,6 +187,8 @@ def own_arrays(e: Expr) -> set[str]:
 
 def inline(e: Expr, values: Mapping[str, Expr]) -> Expr:
     """The expression with variables replaced by their values, and the variables in these too."""
+    if values.keys().isdisjoint(e.names):
+        return e
 
     def value(x: Expr) -> Expr | None:
         return inline(values[x.name], values) if isinstance(x, ast.Name) and x.name in values else None

@@ -38,6 +38,11 @@ class Token(NamedTuple):
     stop: int = 0
 
 
+MODIFIERS = ("static", "inline", "__inline__", "__forceinline__", "__noinline__", "__device__", "__host__", "constexpr",
+             "extern", "explicit", "friend", "virtual", "__inline")  # fmt: skip
+SPECIFIERS = ("__launch_bounds__", "__align__", "alignas", "__attribute__", "decltype")  # with arguments
+
+
 @dataclass
 class TokenStream:
     """The tokens of a file, with a cursor; `head` holds the preprocessor lines, which the adjoint repeats."""
@@ -120,6 +125,28 @@ class TokenStream:
             if self.next.text != close:
                 self.expect(",")
 
+    def matching(self, start: int) -> int:
+        """The token that closes the bracket at a token."""
+        last = len(self.tokens) - 1
+        return self.closing.get(start, last if self.tokens[start].text in ("{", "(", "[") else start)
+
+    def is_declaration(self, start: int) -> bool:
+        """True for a function declared without a body, or with `= default`."""
+        found, n, called = self.tokens, self.specifiers(start), False
+        while found[n].text not in (";", "=", "{", "}", "[") and found[n].kind != "end":
+            called |= found[n].text == "("
+            n = self.matching(n) + 1 if found[n].text == "(" else n + 1 + (found[n].text == "operator")
+        ends = found[n].text == ";" or (found[n].text == "=" and found[n + 1].text in ("default", "delete", "0"))
+        return called and ends
+
+    def specifiers(self, at: int) -> int:
+        """The token behind words such as static and __device__, and attributes."""
+        found = self.tokens
+        while found[at].text in (*MODIFIERS, *SPECIFIERS[:-1], "[") or found[at].kind in ("string", "pragma"):
+            closes = found[at].text == "[" or found[at + 1].text == "("
+            at = self.matching(at + (found[at].text != "[")) + 1 if closes else at + 1
+        return at
+
     def returns(self, start: int, stop: int) -> list[int]:
         """The tokens of a body that are its own `return`, and none of a lambda or a struct in it."""
         found, n, made = self.tokens, start + 1, list[int]()
@@ -131,8 +158,8 @@ class TokenStream:
             )
             if closure or (text in ("struct", "class") and "{" in after):
                 while found[n].text != "{":
-                    n = self.closing[n] + 1 if found[n].text in ("[", "(") else n + 1
-                n = self.closing[n]
+                    n = self.matching(n) + 1 if found[n].text in ("[", "(") else n + 1
+                n = self.matching(n)
             made += [n] if text == "return" else []
             n += 1
         return made

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from operator import is_
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import NOWHERE, UNSIGNED, Expr, Place, Stmt, children, common_type, is_float
@@ -301,7 +302,9 @@ def replace_parts(e: Expr, new: Callable[[Expr], Expr | None]) -> Expr:
     """Replace the parts of an expression for which `new` returns another one, from the whole down to the leaves."""
     if (found := new(e)) is not None:
         return found
-    if not (parts := tuple([replace_parts(part, new) for part in children(e)])):
+    own = children(e)
+    parts = tuple([replace_parts(part, new) for part in own])
+    if all(map(is_, parts, own)):
         return e
     match e:
         case ast.Index():

@@ -128,19 +128,26 @@ def hoist_loads(body: list[Stmt], constant: Container[str]) -> list[Stmt]:
     In `sum over j of s[j]; d = d_y[i]` the compiler leaves the load of d_y[i] after the loop, where no work is left to
     hide its latency. constant: arrays that no thread writes, which can be read as soon as the index is known.
     """
-    made = list(body)
-    for s in body:
-        if not (isinstance(s, ast.Declare) and isinstance(s.value, ast.Index) and s.value.array in constant):
-            continue
-        at = made.index(s)
-        known = next((n + 1 for n in reversed(range(at)) if s.value.names & written([made[n]])), 0)
-        loop = next((n for n in range(known, at) if isinstance(made[n], ast.For)), None)
-        if loop is not None:
-            comment = made[at - 1]
-            last = at + 1 == len(made) or made[at + 1].place != s.place
-            del made[at - (isinstance(comment, ast.Comment) and comment.place == s.place and last) : at + 1]
-            made[loop:loop] = [ast.Comment(f"adjoint of {s.place.words}, ahead of the loop", s.place), s]
-    return made
+    made, front = [list[Stmt]()], list[list[Stmt]]()  # the statements up to each loop and after the last; those moved
+    since: dict[str, int] = {}  # the first loop ahead of which a name has the value that it has now
+    for n, s in enumerate(body):
+        loop = len(front)
+        if isinstance(s, ast.Declare) and isinstance(s.value, ast.Index) and s.value.array in constant:
+            loop = max((since.get(name, 0) for name in s.value.names), default=0)
+        if loop < len(front):
+            last = n + 1 == len(body) or body[n + 1].place != s.place
+            comment = made[-1][-1]
+            if last and isinstance(comment, ast.Comment) and comment.place == s.place:
+                del made[-1][-1]
+            front[loop] += [ast.Comment(f"adjoint of {s.place.words}, ahead of the loop", s.place), s]
+        else:
+            if isinstance(s, ast.For):
+                made.append([])
+                front.append([])
+            made[-1].append(s)
+            loop = len(front)
+        since |= dict.fromkeys(written([s]), loop)
+    return [s for here, moved in zip(made, [*front, []], strict=True) for s in (*here, *moved)]
 
 
 MOST_UNROLLED = 150  # statements: about 16 KB of instructions of arithmetic in double precision

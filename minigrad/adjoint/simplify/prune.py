@@ -53,6 +53,7 @@ class Prune:
         self.used: set[str] = set()  # names in the statements that stay
         self.jumps = True  # False while a loop is tried without its jumps
         self.after: dict[str, set[str]] = {}  # the names live where a break or continue leads
+        self.following: dict[int, set[str]] = {}  # those live after an iteration, by id of the loop, as known so far
 
     def body(self, body: list[Stmt], live: Live) -> list[Stmt]:
         """The statements that stay; a comment stays with the statement after it."""
@@ -150,7 +151,7 @@ class Prune:
 
         Empty where the body is dead.
         """
-        outer, following = self.after, set(live)
+        outer, following = self.after, live | self.following.get(id(s), set())
         self.after = {"break": live, "continue": following}
         kept = self.body(s.body, before := Live(following))
         if not _has_effect(kept) and not (s.step and own_writes(s.step) & live):
@@ -162,7 +163,7 @@ class Prune:
             following |= more
             kept = self.body(s.body, before := Live(following))
             more = before - filled
-        self.after = outer
+        self.after, self.following[id(s)] = outer, following
         return kept, following | more
 
 

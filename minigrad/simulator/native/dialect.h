@@ -63,6 +63,7 @@ inline void operator delete[](void* memory, size_t) noexcept { free(memory); }
 #include "dialect/block.h"
 #include "dialect/warp.h"
 #include "dialect/atomics.h"
+#include "dialect/ordered_atomics.h"
 #include "dialect/arithmetic.h"
 #include "dialect/rounding.h"
 #include "dialect/integers.h"
