@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.phases import Phases
-from minigrad.adjoint.decide import AdjointLaunch, Derived
+from minigrad.adjoint.decide import AdjointLaunch, Choice, Derived
 from minigrad.adjoint.decide.accumulate import Accumulate, cleared
 from minigrad.adjoint.decide.checkpoints import Checkpoints
 from minigrad.adjoint.decide.ownership import Ownership
@@ -225,9 +225,17 @@ def split(draft: Draft, launch: AdjointLaunch, rest: "Sequence[Pass]") -> bool:
     return not taken or bool(written(launch.body) & draft.results)
 
 
+OUT_OF_BUDGET = Choice(
+    "the kernel", "plain adjoint", "it is so long that no further pass and no proof looks for a faster adjoint"
+)
+
+
 def run(draft: Draft, launch: AdjointLaunch, passes: "Sequence[Pass]") -> bool:
     """Run passes on a launch. Returns False where the split leaves nothing of it."""
     for n, one in enumerate(passes):
+        if not one.required and not draft.facts.budget.take(3 * len(flatten(launch.body))):
+            draft.derived.choices += () if OUT_OF_BUDGET in draft.derived.choices else (OUT_OF_BUDGET,)
+            return run(draft, launch, [p for p in passes[n:] if p.required])
         if one.apply is not None:
             one.apply(draft, launch)
         elif one.name == "split" and not split(draft, launch, passes[n + 1 :]):

@@ -91,16 +91,3 @@ def test_a_loop_that_counts_down_below_0_reads_the_row_before(condition, how):
     )
     assert made.decisions["d_x[threadIdx.x * n + j + 2]"].how == how
     oracle.check(made, [np.random.default_rng(1).random(40), np.zeros(8), 4, -2], 1, 8)
-
-
-def test_a_kernel_of_many_indices_has_a_budget():
-    """Beyond it, sums are atomics, and the table says why."""
-    lines = "".join(f"s += x[(k + {n}) * page + (j + {n % 7}) * n + i + {n % 3}];\n" for n in range(150))
-    axes = [f"int {v} = blockIdx.{a} * blockDim.{a} + threadIdx.{a};" for v, a in zip("ijk", "xyz", strict=True)]
-    head = "__global__ void f(const double* x, double* y, int n, int page) {"
-    made = mg.adjoint(f"{head} {' '.join(axes)} double s = 0;\n{lines} y[k * page + j * n + i] = s; }}")
-    reasons = {row.why for row in made.decisions.rows if "atomic" in row.how}
-    assert reasons == {
-        "threads of the grid may share the element",
-        "the kernel has too many indices to prove of each that it belongs to one thread",
-    }

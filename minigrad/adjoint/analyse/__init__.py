@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import combinations
 
 from minigrad.adjoint.analyse.activity import check_clocks
-from minigrad.adjoint.analyse.indices import EXTENTS, Asked, IndexFacts, offsets, polynomial, stride
+from minigrad.adjoint.analyse.indices import EXTENTS, IndexFacts, offsets, polynomial, stride
 from minigrad.adjoint.analyse.intervals import Interval, interval
 from minigrad.adjoint.analyse.phases import Divergence, check_barriers, check_shuffles, returns_ahead
 from minigrad.adjoint.analyse.trip_counts import Count, evaluate, nests, trips_of
@@ -52,7 +52,10 @@ class KernelFacts:
     converged: set[str] = field(default_factory=set)  # and those with one value in threads that run together
     conditions: dict[str, Expr] = field(default_factory=dict)  # extents of the launch that must be equal to these
     limits: dict[str, Expr] = field(default_factory=dict)  # extents that must not exceed these
-    asked: Asked = field(default_factory=Asked)
+
+    @property
+    def budget(self) -> dataflow.Budget:
+        return self.file.budget
 
     @cached_property
     def fixed(self) -> dict[str, Expr]:
@@ -82,7 +85,7 @@ class KernelFacts:
 
     def on_host(self, e: Expr) -> Expr | None:
         """An expression of parameters, macros and extents alone, which the host can evaluate; None for any other."""
-        e = dataflow.inline(e, self.fixed)
+        e = dataflow.inline(e, self.fixed, self.budget)
         known = {p.name: 1 for p in self.function.params if not p.pointer and p.type == "int"} | self.file.values
         known |= dict.fromkeys(EXTENTS.values(), 1)  # the same for all threads
         return e if self.function is self.file.kernel and evaluate(e, known) is not None else None
@@ -95,7 +98,7 @@ class KernelFacts:
         launch = {p.name for p in self.function.params if not p.pointer} | {*more, *macros, *EXTENTS.values()}
         here = dataflow.assigned_once(body)
         known = self.file.formulas | (self.fixed | here if more else here | self.fixed)
-        return IndexFacts(known, macros, launch, set(self.uniform), self.conditions, self.limits, asked=self.asked)
+        return IndexFacts(known, macros, launch, set(self.uniform), self.conditions, self.limits, budget=self.budget)
 
 
 def analyse(file: KernelFile, wrt: Sequence[str]) -> KernelFacts:

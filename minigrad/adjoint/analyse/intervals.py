@@ -31,7 +31,7 @@ class _Intervals:
     def of(self, e: Expr) -> Interval:
         self.steps = self.steps or [0]
         self.steps[0] += 1
-        if is_float(e.type) or self.steps[0] > MOST_STEPS:
+        if is_float(e.type) or self.steps[0] > MOST_STEPS or not self.facts.budget.take(3):
             return UNKNOWN
         match e:
             case ast.Number() if e.int_value is not None:

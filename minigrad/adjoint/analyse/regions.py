@@ -24,7 +24,7 @@ from minigrad.adjoint.analyse.trip_counts import Count, apply_operator, count, e
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Stmt, is_float, walk
 from minigrad.adjoint.language.control_flow import leaves
-from minigrad.adjoint.language.dataflow import accesses, inline, names_in, thread_axis
+from minigrad.adjoint.language.dataflow import accesses, inline, names_behind, thread_axis
 from minigrad.adjoint.language.rewrite import conjuncts, flatten, guarded_bodies, own_expressions, with_header
 
 MOST_ELEMENTS = 1 << 16  # of an array, and iterations of all threads, that are enumerated
@@ -178,7 +178,7 @@ def _loop_bound(s: ast.For, facts: IndexFacts) -> Polynomial | None:
     header = count(s.source)
     if header is None or not header.exact or header.down:
         return None
-    start, step, bound = map(polynomial, (inline(header.start, facts.fixed), header.step, header.bound))
+    start, step, bound = map(polynomial, (inline(header.start, facts.fixed, facts.budget), header.step, header.bound))
     ways = [(constant(0), constant(1)), *((variable(i), _extent(facts, i)) for i in IDS[:3])]
     return bound if (start, step) in ways else None
 
@@ -218,7 +218,7 @@ def _thread_range(name: str, facts: IndexFacts) -> Polynomial | None:
     """The number of values of a coordinate: of a thread, of a block, or of a thread in the grid."""
     if name in IDS:
         return _extent(facts, name)
-    value = polynomial(inline(ast.Name(name, "int"), facts.fixed))
+    value = polynomial(inline(ast.Name(name, "int"), facts.fixed, facts.budget))
     for thread, block in zip(IDS[:3], IDS[3:], strict=True):
         size = _extent(facts, thread)
         if value == variable(thread):
@@ -253,7 +253,7 @@ class Fill:
         """The axes of threadIdx on which these depend."""
         headers = [e for t in self.touches for h in t.loops if h for e in (h.start, h.bound, h.step)]
         parts = [e for t in self.touches for e in (*t.element.indices, *t.guards)]
-        names = names_in(inline(e, self.fixed) for e in headers + parts)
+        names = names_behind(headers + parts, self.fixed)
         return [a for a in "xyz" if {f"threadIdx.{a}", f"blockDim.{a}"} & names]
 
     def holds(self, extents: dict[str, int]) -> bool | None:

@@ -9,7 +9,16 @@ from minigrad.adjoint.analyse.regions import Cover, cover
 from minigrad.adjoint.decide import Choice
 from minigrad.adjoint.language import ast, rewrite
 from minigrad.adjoint.language.ast import BYTES, Expr, Stmt, walk
-from minigrad.adjoint.language.dataflow import always_read, has_barrier, inline, is_sum, names_in, target_name, written
+from minigrad.adjoint.language.dataflow import (
+    always_read,
+    has_barrier,
+    inline,
+    is_sum,
+    names_behind,
+    names_in,
+    target_name,
+    written,
+)
 from minigrad.adjoint.language.printer import expression
 from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, flatten, negative, plus, times
 
@@ -30,13 +39,15 @@ class SumSite:
 
     @property
     def ranges(self) -> frozenset:
-        names = {n for e in self.target.indices for n in inline(e, self.facts.fixed).names}
+        names = names_behind(self.target.indices, self.facts.fixed)
         return frozenset((n, *map(str, self.facts.ranges[n])) for n in names if n in self.facts.ranges)
 
     @property
     def from_table(self) -> bool:
         """True in a loop if the index is read from an array: many threads may add to few elements at once."""
-        parts = [x for e in self.target.indices for x in walk(inline(e, self.facts.fixed))]
+        fixed = self.facts.fixed
+        values = (fixed[n] for n in names_behind(self.target.indices, fixed) if n in fixed)
+        parts = (x for e in (*self.target.indices, *values) for x in walk(e))
         return bool(self.facts.loops) and any(isinstance(x, ast.Index) for x in parts)
 
 
@@ -152,7 +163,7 @@ class Accumulate:
     def obstacle(self, site: SumSite, shared: bool, shares: str) -> str:
         """The reason for which an element may not belong to one thread; nothing where it does."""
         alone = site.facts.unique(site.target.indices, shared) is not None
-        return "" if alone else site.facts.asked.gave_up or shares
+        return "" if alone else site.facts.gave_up or shares
 
     def owner_limits(
         self, sites: list[SumSite], shared: bool
@@ -173,7 +184,9 @@ class Accumulate:
                 return None
             low, places = (elements.low,), found_places[1]
         changing = self.phases.changing([site.statement for site in sites]) if shared else ()
-        found = [site.facts.unique(low, shared, elements, changing) for site in sites]
+        one, *more = [site.facts.pinned for site in sites]  # if (i == 0) and if (i == 1) are different threads
+        pinned = [name for name, e in one.items() if all(other.get(name) == e for other in more)]
+        found = [site.facts.unique(low, shared, elements, changing, pinned) for site in sites]
         limits = {name: e for needed in found if needed for name, e in needed.items()}
         if None in found or (shared and limits and self.warps):
             return None
@@ -182,7 +195,7 @@ class Accumulate:
     def along_row(self, sites: list[SumSite]) -> tuple[list[Expr], Offsets]:
         """The indices, and offsets; other names for a value replaced where that makes two equal: in `int j = i`."""
         own = [site.target.indices[0] for site in sites]
-        values = [inline(e, site.facts.fixed) for e, site in zip(own, sites, strict=True)]
+        values = [inline(e, site.facts.fixed, site.facts.budget) for e, site in zip(own, sites, strict=True)]
         near, far = offsets(own), offsets(values)
         if near and far:
             return (own, near) if equal_ones(near[1]) == equal_ones(far[1]) else (values, far)

@@ -65,10 +65,12 @@ class Checkpoints:
 
     def __call__(self, body: list[Stmt]) -> list[Stmt]:
         """The body with checkpoints where they pay."""
-        for forward in [s for s in body if isinstance(s, ast.For)]:
+        loops = [s for s in body if isinstance(s, ast.For)] if self.tapes else []
+        reads = [dataflow.read([s]) & set(self.tapes) for s in loops]
+        for n, forward in enumerate(loops):
             names = sorted(dataflow.written(forward.body) & set(self.tapes))
-            after = body[body.index(forward) + 1 :] if names and forward in body else []
-            back = next((s for s in after if isinstance(s, ast.For) and dataflow.read([s]) & set(names)), None)
+            after = zip(loops[n + 1 :], reads[n + 1 :], strict=True) if names and forward in body else ()
+            back = next((s for s, tapes in after if not tapes.isdisjoint(names)), None)
             found = TapedLoop(self, forward, back, names, body) if back else None
             why = found.obstacle if found else "a different loop reads the tape"
             self.obstacle |= dict.fromkeys(names, why) if why else {}
@@ -172,7 +174,15 @@ class TapedLoop:
         if len(flatten(self.again)) <= SMALL and len(flatten(self.back.body)) <= 2 * SMALL:
             up.pragma = down.pragma = "#pragma unroll"
         whole = rewrite.count_down(part, minus(_stored(self.trips), ONE), [*begin, up, down], place)
-        return [self.shorter_check(s) if s is not self.back else whole for s in self.body]
+        too_long = comparison(">", ast.Name(self.counter, "int"), ast.Name("tape_slots", "int"))
+        return [
+            whole
+            if s is self.back
+            else self.shorter_check(s)
+            if isinstance(s, ast.If) and s.condition == too_long
+            else s
+            for s in self.body
+        ]
 
     def store_rarely(self, s: Stmt, slot: ast.Index, variable: ast.Name) -> None:
         """Store a value in every EVERY-th iteration only."""
@@ -181,12 +191,9 @@ class TapedLoop:
             first = ast.Binary("&&", first, comparison("<", over(self.k, NTH), ast.Name("tape_slots", "int")), "bool")
         self.forward.body[self.forward.body.index(s)] = ast.If(first, [ast.Assign(slot, "=", variable)], [], s.place)
 
-    def shorter_check(self, s: Stmt) -> Stmt:
+    def shorter_check(self, s: ast.If) -> ast.If:
         """The check after the loop that the tape was long enough, for the shorter tape."""
-        counter, slots = ast.Name(self.counter, "int"), ast.Name("tape_slots", "int")
-        if not (isinstance(s, ast.If) and s.condition == comparison(">", counter, slots)):
-            return s
-        room = times(NTH, slots)
+        counter, room = ast.Name(self.counter, "int"), times(NTH, ast.Name("tape_slots", "int"))
         note = ast.CallStmt("atomicMax", (ast.Name("tape_needed", "int"), _stored(counter)), ("tape_needed",))
         return ast.If(comparison(">", counter, room), [note, ast.Assign(counter, "=", room)], [], s.place)
 

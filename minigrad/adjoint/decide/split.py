@@ -11,7 +11,7 @@ from minigrad.adjoint.analyse.trip_counts import count, evaluate
 from minigrad.adjoint.decide import AdjointLaunch, Choice
 from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.ast import BYTES, Assign, Barrier, Comment, Declare, For, Name, Stmt, is_float
-from minigrad.adjoint.language.dataflow import elements_read, inline, is_sum, target_name, written
+from minigrad.adjoint.language.dataflow import elements_read, is_sum, names_behind, target_name, written
 from minigrad.adjoint.language.printer import expression
 from minigrad.adjoint.language.rewrite import ONE, bodies, copy_without, count_up, flatten, substitute
 
@@ -61,7 +61,7 @@ class BlockExchange:
         if header is None or not header.exact or s.condition != s.source.condition:
             return {}
         for one, times in self.counted_sums(s.body, 1):
-            names = inline(one.target, self.facts.fixed).names
+            names = names_behind([one.target], self.facts.fixed)
             axes = [a for a in "xyz" if self.facts.conditions.get(f"gridDim.{a}") != ONE]
             lacking = [a for a in axes if f"blockIdx.{a}" not in names]
             if len(lacking) == 1 and header.var in names:

@@ -14,7 +14,7 @@ from minigrad.adjoint.frontend.macros import enumeration, typed_macros, whole_nu
 from minigrad.adjoint.frontend.parser import StatementParser
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language.ast import TYPES, Declare, Expr, Function, Place
-from minigrad.adjoint.language.dataflow import called, merge_copies, names_used
+from minigrad.adjoint.language.dataflow import Budget, called, merge_copies, names_used
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream, cut, template_parameters
 from minigrad.adjoint.language.preprocessor import Find, tokenize
 from minigrad.adjoint.language.values import VECTORS, Elements, Enum, FunctionItem, StructTemplate, StructType
@@ -41,6 +41,7 @@ class KernelFile:
     enums: dict[str, Enum] = field(default_factory=dict)
     namespaces: set[str] = field(default_factory=set)
     text: str = ""  # without the files that the head includes, with those that include this one
+    budget: Budget = field(default_factory=Budget)
 
     def error(self, place: Place, why: str) -> NotDifferentiable:
         return self.tokens.error(place, why)

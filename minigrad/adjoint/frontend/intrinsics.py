@@ -367,8 +367,11 @@ def collective(parser: Any, arguments: list[Value], token: Token) -> Value:
     op = "+" if scans and len(arguments) == 2 else getattr(operator, "operator", None)
     size = group.size if isinstance(group, Group) else None
     if not size or op is None or (scans and not op) or len(arguments) not in (2, 3):
-        raise parser.error(token.place, f"{token.text} takes a tile, a number, and plus, greater, less or a lambda; "
-                           "write another operator as shuffles: v = f(v, tile.shfl_xor(v, distance)).")  # fmt: skip
+        others = ("u = tile.shfl_up(v, d); if (tile.thread_rank() >= d) v = f(u, v); for d = 1, 2, 4 and so on"
+                  if scans else "v = f(v, tile.shfl_xor(v, d)) for d = 1, 2, 4 and so on")  # fmt: skip
+        operators = "plus, greater or less" if scans else "plus, greater, less or a lambda"
+        raise parser.error(token.place, f"{token.text} takes a tile, a number, and {operators}; "
+                           f"write another operator as shuffles: {others}.")  # fmt: skip
     total, distances = parser.number(value, token.place), [1 << n for n in range(size.bit_length() - 1)]
     rank, width = ast.Binary("%", linear(parser), number(size), "int"), [] if size == 32 else [number(size)]
     for distance in distances if scans else reversed(distances):

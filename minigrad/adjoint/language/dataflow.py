@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeGuard
 
@@ -185,15 +186,40 @@ def own_arrays(e: Expr) -> set[str]:
     return {e.array} if isinstance(e, ast.Index) else set()
 
 
-def inline(e: Expr, values: Mapping[str, Expr]) -> Expr:
-    """The expression with variables replaced by their values, and the variables in these too."""
-    if values.keys().isdisjoint(e.names):
-        return e
+@dataclass
+class Budget:
+    """What the searches and the optional passes of a derivation may still cost, about in microseconds."""
+
+    left: int = 500_000
+
+    def take(self, cost: int) -> bool:
+        """Pay for a step. False where nothing is left."""
+        self.left -= cost
+        return self.left > 0
+
+
+def inline(e: Expr, values: Mapping[str, Expr], budget: Budget | None = None) -> Expr:
+    """The expression with variables replaced by their values, and the variables in these too, as far as that is paid.
+
+    It grows with each: by `int b = a + t[a], c = b + t[b];` c is a four times.
+    """
+    allowed = budget or Budget()
 
     def value(x: Expr) -> Expr | None:
-        return inline(values[x.name], values) if isinstance(x, ast.Name) and x.name in values else None
+        known = isinstance(x, ast.Name) and x.name in values and allowed.take(10)
+        return replace_parts(values[x.name], value) if known else None  # type: ignore[union-attr]
 
-    return replace_parts(e, value)
+    return e if values.keys().isdisjoint(e.names) else replace_parts(e, value)
+
+
+def names_behind(expressions: Iterable[Expr], values: Mapping[str, Expr]) -> set[str]:
+    """The names in expressions, and those in the values of these."""
+    found, left = set[str](), list(names_in(expressions))
+    while left:
+        if (name := left.pop()) not in found:
+            found.add(name)
+            left += values[name].names if name in values else ()
+    return found
 
 
 def thread_axis(values: Mapping[str, Expr], e: Expr) -> str | None:

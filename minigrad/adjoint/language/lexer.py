@@ -334,6 +334,7 @@ FUNCTIONS = {
     "__sync": "use __syncthreads();",
     "__activemask": "write the mask of the lanes that reach this line, 0xffffffff for whole warps",
     "cooperative": "use threadIdx and blockIdx",
+    "swap": "swap numbers by a third; for two pointers let an index that changes choose half of one array",
     "malloc": "declare an array of fixed extent", "free": "declare an array of fixed extent",
 }  # fmt: skip
 

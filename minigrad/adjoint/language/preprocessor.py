@@ -1,10 +1,11 @@
 """The preprocessor: conditions, included files, and macros; those that stand for constants keep their names."""
 
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
-from minigrad.adjoint.language.ast import CONSTANTS, Place, base_name
+from minigrad.adjoint.language.ast import CONSTANTS, PRECEDENCE, Place, base_name
 from minigrad.adjoint.language.lexer import CONTINUED, Token, TokenStream, cut, joined
 from minigrad.scan import blank
 
@@ -18,6 +19,45 @@ PREDEFINED = {"__CUDACC__": "1", "__CUDA_ARCH__": "900", "__NVCC__": "1", "__cpl
               "MINIGRAD_INLINE": "static"}  # fmt: skip
 # text and path of a file, from its name in an #include and the path of the file that has this; empty for the kernel's
 Find = Callable[[str, str], tuple[str, str] | None]
+
+
+def _divided(a: int, b: int) -> int:
+    """Rounded to 0. By 0 only on a side that does not count; elsewhere the kernel does not compile."""
+    return 0 if not b else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+UNARY = {"!": operator.not_, "-": operator.neg, "+": operator.pos, "~": operator.invert}
+BINARY = {
+    "||": lambda a, b: bool(a or b), "&&": lambda a, b: bool(a and b), "|": operator.or_, "^": operator.xor,
+    "&": operator.and_, "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+    ">=": operator.ge, "<<": operator.lshift, ">>": operator.rshift, "+": operator.add, "-": operator.sub,
+    "*": operator.mul, "/": _divided, "%": lambda a, b: a - b * _divided(a, b),
+}  # fmt: skip
+
+
+def whole_value(words: list[str], least: int = 0) -> int:
+    """The value of an expression of whole numbers with operators that bind at least so tightly; takes its words.
+
+    A name is 0. Raises ValueError or IndexError where it is no such expression.
+    """
+    word = words.pop(0)
+    if word == "(":
+        value = whole_value(words)
+        if words.pop(0) != ")":
+            raise ValueError(word)
+    elif word in UNARY:
+        value = int(UNARY[word](whole_value(words, len(PRECEDENCE))))
+    elif word[0].isdigit():
+        digits = word.rstrip("uUlL")
+        value = int(digits, 8 if digits.isdigit() and digits[0] == "0" else 0)
+    elif word.isidentifier():
+        value = int(word == "true")
+    else:
+        raise ValueError(word)
+    while words and words[0] in BINARY and PRECEDENCE[words[0]] >= least:
+        op = words.pop(0)
+        value = int(BINARY[op](value, whole_value(words, PRECEDENCE[op] + 1)))
+    return value
 
 
 class Macro(NamedTuple):
@@ -213,16 +253,17 @@ class Preprocessor:
         code = re.sub(r"\bdefined\s*\(?\s*(\w+)\s*\)?", lambda m: str(int(m[1] in self.macros)), line.text)
         code = re.sub(r"^\s*#\s*\w+", "", code)
         found = self.expand(cut(self.stream, code, line.number, line.start), names=True)
-        words = {"&&": " and ", "||": " or ", "!": " not ", "/": "//", "true": "1"}
-        python = " ".join(
-            words.get(t.text, "0" if t.kind == "name" else t.text.rstrip("uUlL")) for t in found if t.kind != "end"
-        )
+        words = [t.text for t in found if t.kind != "end"]
         try:
-            if not re.fullmatch(r"[\s\d()<>=!+*/%&|~^-]*|(?:[\s\d()<>=!+*/%&|~^-]|and|or|not)*", python):
-                raise ValueError(python)
-            return bool(eval(python, {"__builtins__": {}}))  # numbers and operators alone
-        except (SyntaxError, ValueError, TypeError, ArithmeticError):
-            raise self.stream.error(place, "this condition is no expression of numbers and macros.") from None
+            wraps = any(re.match(r"\d\w*[uU]", word) for word in words) and not {"-", "~"}.isdisjoint(words)
+            value = whole_value(words)
+            if words or wraps:
+                raise ValueError(line.text)
+            return bool(value)
+        except (ValueError, IndexError):
+            raise self.stream.error(
+                place, "this condition is no expression of whole numbers and macros; write the number of a character."
+            ) from None
 
     # --- macros ---
 
