@@ -244,7 +244,8 @@ class CallParser(StructParser):
             else:
                 given.append(value)
         if len(given) > len(kind.members):
-            raise self.error(place, f"{kind} has {len(kind.members)} members; got {len(values)} values.")
+            of_array = "; write the elements of an array in braces of their own" * any(m.dims for m in kind.members)
+            raise self.error(place, f"{kind} has {len(kind.members)} members; got {len(values)} values{of_array}.")
         if any(m.dims for m in kind.members):
             return replace(self.copy(kind.short.lower(), kind, None, place, given), temporary=True)
         members: dict[str, Value] = {}

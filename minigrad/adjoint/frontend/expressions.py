@@ -261,7 +261,7 @@ class ExpressionParser(CallParser):
             case Struct() if any(m == "operator[]" for m in value.type.methods):
                 return self.method(value, "operator[]", [index], self.tokens.next)
         what = "a pointer that points nowhere" if isinstance(value, Pointer) else "no array"
-        what = "one variable: name what lies behind it, v.y" if getattr(value, "target", None) is not None else what
+        what = "one variable: write v.y, or begin at (T*)&v" if getattr(value, "target", None) is not None else what
         raise self.error(place, f"[ after {what}; an array takes one index for each of its axes.")
 
     def member(self, value: Value, dot: Token) -> Value:
