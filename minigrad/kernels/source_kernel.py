@@ -12,17 +12,22 @@ import numpy as np
 
 from minigrad.devices import for_launch
 from minigrad.devices.device import Dim3
+from minigrad.devices.unit import headers
 from minigrad.errors import require, require_bool, short
 from minigrad.kernels import arguments, structs
 from minigrad.kernels.chosen_kernel import chosen, parse
 from minigrad.kernels.included_kernel import defining
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.types import BFLOATS, ELEMENTS, SCALARS, plain
-from minigrad.scan import INCLUDE, split, without_directives
+from minigrad.scan import INCLUDE, asked, split, without_directives
 from minigrad.source import CUDA, Source
 
 # By texts and loaded modules, which kernels of one text share: the value that each variable has, and its first one.
 _SET: dict[str, dict[int, dict[str, tuple[Any, Any]]]] = {}
+
+
+# Headers that a compiler finds itself.
+_OF_SYSTEM = re.compile(r"(?:cu|nv|cooperative_groups|thrust/|mma\.h|sm_|device_|vector_|math_|std\w+\.h|\w*intrin\.h)")
 
 
 class SourceKernel(Kernel):
@@ -77,8 +82,9 @@ class SourceKernel(Kernel):
             missing = [] if known or param.type in arguments.STRUCTS else missing_files(self.source)
             if missing:
                 raise TypeError(
-                    f"{self.name}: {param} has a type that is not known here, and there is no file {missing[0]}. "
-                    f"Put it beside {self.source.name}, or write what the kernel needs of it into the text."
+                    f"{self.name}: {param} has a type that is not known here, and there is no file "
+                    f"{', '.join(missing)}. Put it beside {self.source.name}, or write what the kernel needs of it "
+                    "into the text."
                 )
 
     def run(self, args: Sequence[Any], grid: Dim3, block: Dim3, shared: int, values: Mapping[str, int]) -> None:
@@ -132,9 +138,15 @@ def kernel(
 
 
 def missing_files(source: Source) -> list[str]:
-    """The files of a project that a text includes in quotes and that are not here."""
-    found = [each for each in INCLUDE.finditer(source.text) if each["near"] and "#" in source.code[slice(*each.span())]]
-    return [each["near"] for each in found if not source.find(each["near"], source.folder)]
+    """The files of projects that a text and its headers include and that are not here."""
+    texts = [*source.chain, *headers(source)]
+    found = [
+        (one, each) for one in texts for each in INCLUDE.finditer(one.text) if "#" in one.code[slice(*each.span())]
+    ]
+    names = dict.fromkeys(filter(None, (asked(each) for _, each in found)))
+    here = [path.as_posix() for path in source.included]
+    ends = {name: f"/{re.sub(r'^(?:[.]+/)+', '', name)}" for name in names if not _OF_SYSTEM.match(name)}
+    return [name for name, end in ends.items() if not any(path.endswith(end) for path in here)]
 
 
 def wanted(source: Source, kernel: str, template: str = "") -> Source:

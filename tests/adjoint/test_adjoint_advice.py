@@ -53,7 +53,7 @@ ADVICE = {
         ("const double* p = x; if (c > 1) p = w; y[i] = p[i] * p[i];",),
         ("double p = c > 1 ? w[i] : x[i]; y[i] = p * p;",),
     ),
-    "or begin at (T*)&v": (
+    "or begin at the whole, (T*)&v": (
         ("double3 v = make_double3(x[i], w[i], 1.0); double* e = &v.x; double s = 0; "
          "for (int k = 0; k < 3; k++) s += e[k] * e[k] * (k + 1); y[i] = s;",),
         ("double3 v = make_double3(x[i], w[i], 1.0); double* e = (double*)&v; double s = 0; "

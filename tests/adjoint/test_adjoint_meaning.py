@@ -207,6 +207,32 @@ FORMS = {
         "template <class T> using S = T; namespace p { template <int N> using D = V<double, N>; } using p::D;\n"
         "using F = V3<double>; __device__ double first(const V3<double>& v) { return v.v[0]; }",
     ),
+    "pointers in structs": kernel(
+        "Q q; q.a = x; q.b = x + 1; q.n = 1; Q r = q, s(x, x + 2, 2), t = made(x, i), u{}; r.a += 2; s.next();\n"
+        "Q v = s; double z = x[i], w = 2; v = q; v.a = x + 3; u.b = x; add(q, x);\n"
+        "C c{&z, 3}, d; c.add(w); d = c; d.add(x[i]);\n"
+        "d.p = &w; *d.p *= z; auto g = [=](int k) { return v.a[k] * s.at(k); }; for (int k = 0; k < 3; ++k) s.next();\n"
+        "y[i] = q.a[i % 4] * q.b[1] + r.a[1] * s.a[0] + t.a[i % 2] * t.n + g(1) + (u.a ? u.a[i] : u.b[i]) * z + w;",
+        "struct Q { const double *a, *b; int n; Q() = default;\n"
+        "  __device__ Q(const double* p, const double* q, int n) : a(p), b(q), n(n) {}\n"
+        "  __device__ void next() { ++a; } __device__ double at(int k) const { return b[k]; } };\n"
+        "struct C { double* p; int n; __device__ void add(double v) { *p += v * n; } };\n"
+        "__device__ void add(Q& q, const double* p) { q.a = p + 1; q.b += 1; }\n"
+        "__device__ Q made(const double* p, int n) { if (n % 2) return Q(p, p, 1); Q q; q.a = p + 1; q.b = p;\n"
+        "  q.n = 2; return q; }",
+    ),
+    "minus an unsigned number": kernel(
+        "y[i] = -(3u / x[i]) - 3u * x[i]; y[i] -= sizeof(double) * x[i] + cos(5u * x[i]) * x[0]; unsigned u = i + 3;\n"
+        "double s = x[i]; s = 2u - 3u * s; s = s - 5u * s - (-u * 1e-9) * s; y[i] += s - u * x[i] * x[i];\n"
+        "const double* p = x + 7; y[i] *= *(p - 3u);"
+    ),
+    "bases and members that their constructors set": kernel(
+        "B a{}; C b{}, c = {}, d{{x[i]}}; E e{}, f{{x[i]}, 2};\n"
+        "y[i] = x[i] * a.a * b.a * (b.c + 1) * c.a * (d.c + 2) * d.a * e.e.a * (e.c + 2) * e.f[1].a\n"
+        "  + f.e.a * f.f[1].a + x[i] * B().a * C().a * (C().c + 1) * E().e.a * E().f[0].a;",
+        "struct A { double a; __device__ A(double v) : a(v) {} __device__ A() : a(3) {} }; struct B : A {};\n"
+        "struct C : A { double c; }; struct E { A e; double c; A f[2]; };",
+    ),
     "a macro with several meanings": kernel(
         "y[i] = A * x[i] * g(x[i]) * TIMES(x[0]);",
         "#define A 2\n#define B (A * 3)\n#define TIMES(v) (v) * 5\n"
@@ -269,6 +295,11 @@ REFUSED = {
     "its address: *(int*)&v.",
     "V v; v = x[i]; y[i] = v.a;": "a conversion to V is outside the subset; write its members.",
     "P<double> p = x; y[i] = p[i];": "P is a pointer or an array type; write it out where it is used.",
+    "Q q{y}, r{x}; if (i % 2) q.a = r.a; y[i] = q.a[i];": "q_a points into two arrays in turn",
+    "Q q{x}; leave(q.a, y, i); y[i] = q.a[i];": "q_a points into two arrays in turn",
+    "Q q{x}; for (int k = 0; k < 2; ++k) q.a += 1; y[i] = q.a[i];": "q_a of a struct moves in a loop or a branch; copy",
+    "Q q{x}, r{y}, s = i % 2 ? q : r; y[i] = s.a[i];": "a choice of a Q, which holds pointers; choose between elements",
+    "Q q[2]; q[0].a = x; y[i] = q[0].a[i];": "Q holds pointers; write a variable for each element of q",
     "y[i] = K[0] * x[i];": "N has several meanings in this file, and constants or types are made of it",
 }  # fmt: skip
 AHEAD = (
@@ -286,7 +317,7 @@ AHEAD = (
     "  __device__ C& operator=(const C& o) { v = 3 * o.v; return *this; } };\nstruct H { C c; };\n"
     "struct D { double v; __device__ ~D() { v = 0; } };\n__device__ double k(V v) { return v.a; }\n"
     "struct __align__(16) L { float a; };\n"
-    "template <class T> using P = const T*;\n"
+    "template <class T> using P = const T*; struct Q { const double* a; };\n"
     "#define N 2\nconst double K[1] = {N};\n#undef N\n#define N 3\n"
 )
 

@@ -87,6 +87,14 @@ KERNELS = {
     "y[i] = a[0] * a[1] * a[2] * a[3];",
     "elements by a real number": "double f = i * 0.5; if (i % 2 == 0) { y[(int)(2 * f)] = x[i] * x[i]; f += 0.5; "
     "y[(int)(2 * f) - 1] = x[i + 1] * 3; y[(int)(2 * f)] = x[i]; }",
+    "an element that two threads read": "if (i == 0) y[0] = x[5] * 2; if (i == 1) y[1] = x[5] * x[5];",
+    "an element that one thread reads twice": "if (i == 1) y[0] = x[5] * 2; if (i == 1) y[1] = x[5] * x[5];",
+    "shared elements that two threads read": f"{TWO}if (i == 2) y[0] = s[5] * 2; if (i == 1) y[1] = s[5] * s[5];",
+    "a step that turns a loop around": "double v = 0; int s = i > 8 ? 1 : -1; if (i < 5) { "
+    "for (int j = 0; j >= 0 && j < 4; j -= s) { v += x[i + j] * x[i + j]; } } y[i] = v;",
+    "an index that the thread it names changes": "__shared__ double s[8]; s[i] = x[i]; __syncthreads(); "
+    "for (int k = 1; k < 8; ++k) { int r = k; if (i == r) { r = r - 1; s[r] = s[r] * x[i]; } __syncthreads(); "
+    "s[i] = tanh(s[i] * s[i] * 0.7 + x[i]); __syncthreads(); } y[i] = s[i];",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",
 }
 

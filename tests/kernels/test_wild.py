@@ -177,12 +177,14 @@ def test_words_of_cuda_may_be_defined_for_an_editor(kernel_device):
     assert x.item() == 3
 
 
-def test_a_type_of_a_header_that_is_missing_is_told_with_it():
-    kernel = mg.kernel('#include "types.h"\n__global__ void k(number* x, int n) {}\n', "k")
-    with pytest.raises(
-        TypeError, match=r"number\* x has a type that is not known here, and there is no file types\.h\."
-    ):
-        kernel(numbers(1), 1, grid=1, block=1)
+def test_a_type_of_a_header_that_is_missing_is_told_with_it(tmp_path):
+    (tmp_path / "k.h").write_text("#include <vector>\n#include <cuda_runtime.h>\n#include <glm/glm.hpp>\n")
+    (tmp_path / "k.cu").write_text('#include "./k.h"\n#include "types.h"\n__global__ void k(number* x, int n) {}\n')
+    said = (
+        r"number\* x has a type that is not known here, and there is no file types\.h, glm/glm\.hpp\. Put it beside k\."
+    )
+    with pytest.raises(TypeError, match=said):
+        mg.kernel(tmp_path / "k.cu", "k")(numbers(1), 1, grid=1, block=1)
 
 
 def test_conditions_may_stand_inside_the_head_of_a_kernel(kernel_device):

@@ -155,7 +155,7 @@ class IndexFacts:
     ranges: dict[str, tuple[Polynomial, Polynomial]] = field(default_factory=dict)  # start and step of loops
     upper_bounds: dict[str, list[Polynomial]] = field(default_factory=dict)
     sums: dict[str, Polynomial] = field(default_factory=dict)  # sums bounded as in `start + tx < k`, each under a name
-    pinned: set[str] = field(default_factory=set)  # coordinates that a condition fixes
+    pinned: dict[str, Expr] = field(default_factory=dict)  # coordinates that a condition fixes, with it
     loops: tuple[ast.For, ...] = ()  # enclosing, the outermost first
     guards: tuple[Expr, ...] = ()  # conditions passed
     assumed_uniform: set[str] = field(default_factory=set)  # the names taken as uniform in the current query
@@ -220,14 +220,14 @@ class IndexFacts:
     def mixed_radix(self, digits: dict[str, Polynomial | None], stride: Polynomial) -> bool:
         """True if these, each with its factor, are the digits of a mixed radix whose least factor is `stride`."""
         for digit, factor in digits.items():
-            if factor == stride and self.nonnegative(digit):
+            if factor == stride:
                 rest = {name: other for name, other in digits.items() if name != digit}
-                for wanted in rest.values():
+                if not rest:
+                    return True
+                for wanted in rest.values() if self.nonnegative(digit) else ():
                     wider = next((b for b in self.matching_bounds(digit, wanted, stride) if b), None)
                     if wider is not None and self.mixed_radix(rest, stride * wider):
                         return True
-                if not rest:
-                    return True
         return False
 
     def matching_bounds(self, digit: str, wanted: Polynomial | None, stride: Polynomial) -> Iterator[Polynomial | None]:
@@ -269,9 +269,9 @@ class IndexFacts:
         """True if a variable is known to be 0 or more."""
         if name in IDS or name.startswith("@"):
             return True
-        value = self.ranges[name][0] if name in self.ranges else None
-        if value is None and name in self.fixed:
-            value = polynomial(self.fixed[name])
+        if name in self.ranges:
+            return all(map(self.nonnegative_sum, self.ranges[name]))
+        value = polynomial(self.fixed[name]) if name in self.fixed else None
         return value is not None and self.nonnegative_sum(value)
 
     def nonnegative_sum(self, value: Polynomial) -> bool:
@@ -305,7 +305,7 @@ class IndexFacts:
         bounds = {name: list(known) for name, known in self.upper_bounds.items()}
         made = copy(self)
         made.upper_bounds, made.ranges, made.sums = bounds, dict(self.ranges), dict(self.sums)
-        made.block_uniform, made.pinned = set(self.block_uniform), set(self.pinned)
+        made.block_uniform, made.pinned = set(self.block_uniform), dict(self.pinned)
         for name, value in new.items():
             setattr(made, name, value)
         return made
@@ -325,7 +325,7 @@ class IndexFacts:
             if e.op in ("<", "<="):
                 self.upper_bounds.setdefault(e.left.name, []).append(bound + constant(e.op == "<="))
             elif e.op == "==" and bound.names() <= self.uniform:  # else each thread may be the one
-                self.pinned |= self.determined(variable(e.left.name)) or set()
+                self.pinned |= dict.fromkeys(self.determined(variable(e.left.name)) or (), e)
 
     def enter(self, s: ast.For) -> None:
         """Add the range of a loop's variable."""
@@ -334,6 +334,8 @@ class IndexFacts:
             return
         first, size = polynomial(start.value), polynomial(step.value)
         if first is None or size is None or step.op not in ("+=", "-="):
+            return
+        if step.op == "-=" and not self.nonnegative_sum(size):
             return
         self.upper_bounds.pop(start.name, None)
         self.ranges.pop(start.name, None)
@@ -354,15 +356,20 @@ class IndexFacts:
         return p + row.unit * variable("@offset")
 
     def unique(
-        self, indices: tuple[Expr, ...], shared: bool, row: IndexRow | None = None, changing: Container[str] = ()
+        self,
+        indices: tuple[Expr, ...],
+        shared: bool,
+        row: IndexRow | None = None,
+        changing: Container[str] = (),
+        pinned: Iterable[str] | None = None,
     ) -> dict[str, Expr] | None:
         """The limits of the launch within which no two threads, of a block or of the grid, share an index; else None.
 
         row: the elements that belong to the thread, from the index on. changing: names that are not the same in all
-        threads of a block meanwhile.
+        threads of a block meanwhile. pinned: coordinates that a condition fixes, if not all of these count.
         """
         before, of_block = dict(self.limits), {n for n in self.block_uniform if shared and n not in changing}
-        found, self.assumed_uniform = set(self.pinned), self.uniform | of_block
+        found, self.assumed_uniform = set(self.pinned if pinned is None else pinned), self.uniform | of_block
         for e in indices:
             p = self.index(e, row)
             found |= (self.determined(p) if p is not None else None) or set()

@@ -19,6 +19,7 @@ from minigrad.adjoint.language.dataflow import (
     own_writes,
     target_name,
     thread_axis,
+    written,
 )
 from minigrad.adjoint.language.rewrite import (
     ONE,
@@ -113,8 +114,8 @@ class Phases:
         for n, side in enumerate(bodies(s)):
             inside = equal
             if isinstance(s, If) and not n and isinstance(s.condition, Binary) and s.condition.op == "==":
-                axis = thread_axis(self.fixed, s.condition.left)
-                inside = equal | ({s.condition.right: axis} if axis else {})
+                axis, value = thread_axis(self.fixed, s.condition.left), s.condition.right
+                inside = equal | ({value: axis} if axis and value.names.isdisjoint(written(side)) else {})
             for t in side:
                 self.record(t, phase, inside)
 

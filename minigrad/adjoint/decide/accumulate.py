@@ -184,7 +184,9 @@ class Accumulate:
                 return None
             low, places = (elements.low,), found_places[1]
         changing = self.phases.changing([site.statement for site in sites]) if shared else ()
-        found = [site.facts.unique(low, shared, elements, changing) for site in sites]
+        one, *more = [site.facts.pinned for site in sites]  # if (i == 0) and if (i == 1) are different threads
+        pinned = [name for name, e in one.items() if all(other.get(name) == e for other in more)]
+        found = [site.facts.unique(low, shared, elements, changing, pinned) for site in sites]
         limits = {name: e for needed in found if needed for name, e in needed.items()}
         if None in found or (shared and limits and self.warps):
             return None

@@ -16,6 +16,7 @@ from minigrad.adjoint.language.values import (
     FunctionItem,
     Kind,
     Pointer,
+    PointerVariable,
     Struct,
     StructType,
     Value,
@@ -357,8 +358,7 @@ class ArgumentBinder(FileItems):
             if b.reference and is_target(value) and (not b.const or reached):
                 return parser.frozen(value, place)
             simple = all(isinstance(e, ast.Name | ast.Number) for e in numbers(value))
-            kept = simple and b.const and (pure or not reached)
-            if kept:
+            if simple and b.const and (pure or not reached):
                 return replace(value, passing=False, temporary=False)
             return parser.copy(name or "passed", value.type, value, place)
         if not is_expression(value):
@@ -383,7 +383,7 @@ class ArgumentBinder(FileItems):
 def storage(value: Value) -> Iterator[str]:
     """The variables and arrays in which a value lies, or that it reads."""
     match value:
-        case Pointer():
+        case Pointer() | PointerVariable():
             for part in (value.array, value.target):
                 if part is not None:
                     yield from storage(part)

@@ -9,9 +9,10 @@ from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import GRADIENTS, HALVES, Place, Stmt, is_float, unused_name
 from minigrad.adjoint.language.dataflow import target_name
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ZERO, assigned
+from minigrad.adjoint.language.rewrite import ZERO, assigned, negative
 from minigrad.adjoint.language.values import (
     NOTHING,
+    Braces,
     Elements,
     Kind,
     Pointer,
@@ -19,9 +20,9 @@ from minigrad.adjoint.language.values import (
     Struct,
     StructType,
     Value,
+    is_expression,
     is_target,
 )
-from minigrad.adjoint.language.values import leaves as numbers
 
 ONE_ARRAY = (
     "make them one, s[2][N], and let an index that changes, k = 1 - k, choose: s[k][i]; or choose between elements, "
@@ -186,7 +187,10 @@ class AssignmentParser(DeclarationParser):
 
     def store(self, target: Value, value: Value, place: Place) -> None:
         """target = value, appended to the pending statements."""
-        if isinstance(target, Struct):
+        if isinstance(target, PointerVariable):
+            first = next(iter(value.values), Pointer(None)) if isinstance(value, Braces) else value
+            self.move(target, Token("operator", "=", place), first, place)
+        elif isinstance(target, Struct):
             self.symbols.pending += self.stores(target, self.convert(value, target.type, place), place)
         else:
             number = self.convert(value, target.type, place, stored=True)
@@ -241,43 +245,61 @@ class AssignmentParser(DeclarationParser):
         self.symbols.pending.append(ast.AtomicAdd(target, value, token.place))
 
     def check_members(self, target: Struct) -> None:
-        for number in numbers(target):
-            if not is_target(number):
+        for member in [*target.members.values(), *getattr(target, "numbers", ())]:
+            if isinstance(member, Struct):
+                self.check_members(member)
+            elif is_expression(member) and is_target(member):
+                self.check_writable(member)
+            elif not isinstance(member, Elements | PointerVariable):
                 raise self.error(self.tokens.next.place, "this struct cannot be assigned; it is a value.")
-            self.check_writable(number)  # type: ignore[arg-type]
 
     def move(self, variable: PointerVariable, op: Token, value: Value, place: Place) -> Value:
         """`p = x + n`, `p += n`, `++p`."""
-        if op.text == "=":
-            pointer = self.pointer_to(variable.type, self.pointer(value, place), place)
-            if pointer.array is None and pointer.target is None and variable.array is not None:
-                raise self.error(place, f"{variable.name} becomes nullptr here; keep in a bool whether it counts.")
-            if variable.array is None and pointer.array is not None:
-                made = self.pointer_variable(variable.name, pointer.type, pointer, place)
-                variable.array, variable.offset = copy(made.array), made.offset
-                perhaps = self.symbols.choices > variable.choices
-                if perhaps and variable.asked:
-                    raise self.error(place, f"{variable.name} is asked for ahead of this; keep the answer in a bool.")
-                object.__setattr__(variable.array, "maybe", perhaps)
-                declared = self.symbols.declared[made.offset.name]
-                self.hoisted.append(declared)
-                self.symbols.pending = [s for s in self.symbols.pending if s is not declared]
-                self.symbols.pending.append(ast.Assign(made.offset, "=", pointer.offset, place))
-                declared.value = ZERO
-                return Pointer(variable.array, variable.offset, moves=variable)
-            same = pointer.array and variable.array and pointer.array.name == variable.array.name
-            if not same and pointer.array and variable.choices == self.symbols.choices:  # it points there from now on
-                made = self.pointer_variable(variable.name, pointer.type, pointer, place)
-                variable.array, variable.offset = made.array, made.offset
-                return Pointer(variable.array, variable.offset, moves=variable)
-            if not same or pointer.array.indices != variable.array.indices:  # type: ignore[union-attr]
-                raise self.error(place, f"{variable.name} points into two arrays in turn; {ONE_ARRAY}.")
-            self.symbols.pending.append(ast.Assign(variable.offset, "=", pointer.offset, place))
-        elif op.text in ("+=", "-="):
-            self.symbols.pending.append(ast.Assign(variable.offset, op.text, self.number(value, place), place))
-        else:
+        surely, known = variable.choices == self.symbols.choices, variable.array
+        at = variable.offset
+        fixed = not isinstance(at, ast.Name) or at.name not in self.symbols.declared  # no variable holds the offset
+        pointer = (
+            self.pointer_to(variable.type, self.pointer(value, place), place) if op.text == "=" else variable.value
+        )
+        if op.text not in ("=", "+=", "-="):
             raise self.error(place, f"{op.text} of a pointer is outside the subset; use + or -.")
-        return Pointer(variable.array, variable.offset, moves=variable)
+        if op.text != "=" and fixed:
+            by = self.number(value, place)
+            pointer = pointer.moved(by if op.text == "+=" else negative(by))
+        elif op.text != "=":
+            self.symbols.pending += assigned(at, op.text, self.number(value, place), place)
+            return variable.value
+        here = pointer.array
+        if here is None and pointer.target is None and (known is not None or variable.target is not None):
+            raise self.error(place, f"{variable.name} becomes nullptr here; keep in a bool whether it counts.")
+        same = here and known and here.name == known.name and here.indices == known.indices
+        if here is None or variable.target is not None or (same and fixed):
+            if not surely:
+                why = f"{variable.name} of a struct moves in a loop or a branch; copy it to a pointer ahead of that."
+                raise self.error(place, why)
+            there = self.frozen(pointer, place, variable.name)
+            assert isinstance(there, Pointer)
+            variable.array, variable.offset, variable.target = there.array, there.offset, there.target
+        elif known is None:
+            made = self.pointer_variable(variable.name, pointer.type, pointer, place)
+            variable.array, variable.offset = copy(made.array), made.offset
+            assert isinstance(made.offset, ast.Name)
+            if not surely and variable.asked:
+                raise self.error(place, f"{variable.name} is asked for ahead of this; keep the answer in a bool.")
+            object.__setattr__(variable.array, "maybe", not surely)
+            declared = self.symbols.declared[made.offset.name]
+            self.hoisted.append(declared)
+            self.symbols.pending = [s for s in self.symbols.pending if s is not declared]
+            self.symbols.pending.append(ast.Assign(made.offset, "=", pointer.offset, place))
+            declared.value = ZERO
+        elif not same and surely:  # it points there from now on
+            made = self.pointer_variable(variable.name, pointer.type, pointer, place)
+            variable.array, variable.offset = made.array, made.offset
+        elif not same:
+            raise self.error(place, f"{variable.name} points into two arrays in turn; {ONE_ARRAY}.")
+        else:
+            self.symbols.pending += assigned(at, "=", pointer.offset, place)
+        return variable.value
 
     def check_writable(self, target: ast.Name | ast.Index | ast.Ternary) -> None:
         """Reject stores into constants, parameters and unknown names."""

@@ -207,7 +207,7 @@ class CallParser(StructParser):
         vector = (len(arguments) == len(kind.members) and kind.name in VECTORS) or kind.name == "dim3"
         if len(arguments) == 1 and not vector and (kind.short not in kind.methods or arguments[0].type is kind):
             return self.cast_to(kind, [], arguments[0], token.place)
-        if kind.short in kind.methods and (self.is_constructed(kind, token) or arguments):
+        if self.is_constructed(kind, token) or (arguments and kind.short in kind.methods):
             return self.construct(kind, arguments, token)
         if not arguments:
             made = self.copy(kind.short.lower(), kind, None, token.place)
@@ -243,6 +243,10 @@ class CallParser(StructParser):
                 given += [own.members[m.name] for m in base.members]
             else:
                 given.append(value)
+        while (
+            (base := kind.base_at(len(given))) and base.members and self.is_constructed(base, Token("name", "", place))
+        ):
+            given += [*self.construct(base, [], Token("name", base.short, place)).members.values()]  # type: ignore[union-attr]
         if len(given) > len(kind.members):
             of_array = "; write the elements of an array in braces of their own" * any(m.dims for m in kind.members)
             raise self.error(place, f"{kind} has {len(kind.members)} members; got {len(values)} values{of_array}.")

@@ -25,6 +25,7 @@ from minigrad.adjoint.language.values import (
     Struct,
     StructType,
     Value,
+    holds_pointers,
     is_expression,
     is_target,
     with_type,
@@ -238,7 +239,9 @@ class DeclarationParser(ExpressionParser):
                 whole = origin.array.at(origin.offset, place)
                 return whole.as_base(value.type) if isinstance(whole, Struct) else whole
             case Struct():
-                members = {n: m if isinstance(m, Pointer) else part(m) for n, m in value.members.items()}
+                members = {
+                    n: m if isinstance(m, Pointer | PointerVariable) else part(m) for n, m in value.members.items()
+                }
                 return replace(value, members=members, temporary=False)
         return value
 
@@ -324,6 +327,8 @@ class DeclarationParser(ExpressionParser):
                 value = self.construct(kind, [], name)
             scope[name.text] = self.copy(name.text, kind, value, place)
             return
+        if holds_pointers(kind):
+            raise self.error(place, f"{kind} holds pointers; write a variable for each element of {name.text}.")
         rows = self.argument() if tokens.accept("=") or tokens.next.text == "{" else None
         if unknown and isinstance(rows, Braces):
             dims = [integer(len(rows.values)), *dims]

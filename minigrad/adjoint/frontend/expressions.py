@@ -25,6 +25,7 @@ from minigrad.adjoint.language.values import (
     Struct,
     Value,
     as_temporary,
+    holds_pointers,
     is_expression,
     is_place,
     is_target,
@@ -141,7 +142,7 @@ class ExpressionParser(CallParser):
             no, others = self.isolated(partial(self.convert, no, kind, place))
             needed, also = [*needed, *more], [*also, *others]
         if isinstance(yes, Struct) and isinstance(no, Struct) and yes.type is no.type:
-            if needed or also:
+            if (needed or also) and not holds_pointers(yes.type):
                 result = self.copy("chosen", yes.type, None, place)
                 if is_place(yes) and is_place(no):
                     self.symbols.chosen |= {e.name for e in leaves(result) if isinstance(e, ast.Name)}
@@ -223,13 +224,11 @@ class ExpressionParser(CallParser):
         place, self.tokens.at = self.tokens.next.place, after + 1
         return self.cast_to(kind, words, self.unary(), place)
 
-    def postfix(self, value: Value | PointerVariable) -> Value:
+    def postfix(self, value: Value) -> Value:
         """A value with what follows it: indices, members, calls of methods, steps."""
         tokens = self.tokens
-        if isinstance(value, PointerVariable):
-            value = Pointer(value.array, value.offset, moves=value)
         while True:
-            token = tokens.next
+            value, token = value.value if isinstance(value, PointerVariable) else value, tokens.next
             if tokens.accept("["):
                 place, index = tokens.next.place, self.expression()
                 if is_float(index.type):
@@ -260,8 +259,8 @@ class ExpressionParser(CallParser):
                 return value.at(index, place)
             case Struct() if any(m == "operator[]" for m in value.type.methods):
                 return self.method(value, "operator[]", [index], self.tokens.next)
-        what = "a pointer that points nowhere" if isinstance(value, Pointer) else "no array"
-        what = "one variable: write v.y, or begin at (T*)&v" if getattr(value, "target", None) is not None else what
+        way = "write v.y, or begin at the whole, (T*)&v"
+        what = f"one variable: {way}" if isinstance(value, Pointer) else "no array"
         raise self.error(place, f"[ after {what}; an array takes one index for each of its axes.")
 
     def member(self, value: Value, dot: Token) -> Value:
@@ -297,6 +296,8 @@ class ExpressionParser(CallParser):
         match value:
             case Pointer():
                 return value
+            case PointerVariable():
+                return value.value
             case Elements() if value.axes == 1:
                 return Pointer(value)
             case Elements():
@@ -342,7 +343,7 @@ class ExpressionParser(CallParser):
         after = self.assign(value, token._replace(text=f"{token.text[0]}="), ONE, token.place)
         return before if old else after
 
-    def operand(self) -> Value | PointerVariable:
+    def operand(self) -> Value:
         """A literal, a name, a call, a conversion, or an expression in parentheses."""
         tokens, token = self.tokens, self.tokens.next
         if token.kind == "number":
@@ -384,10 +385,10 @@ class ExpressionParser(CallParser):
             known = self.group_call(name)
             if known is not None:
                 return known
-        template = tokens.next.text == "<" and self.functions is not None and name.text in self.functions
-        if tokens.next.text == "(" or template:
+        of_file = name.text in (self.functions or ()) and (path or self.symbols.lookup(name.text) is None)
+        if tokens.next.text == "(" or (of_file and tokens.next.text == "<"):
             return self.call(name, path)
-        if self.functions and name.text in self.functions and (path or self.symbols.lookup(name.text) is None):
+        if of_file:
             return FunctionName(name.text, path)  # type: ignore[return-value]
         return self.symbols.variable(name, of_file=bool(path))
 

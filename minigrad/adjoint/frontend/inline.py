@@ -266,8 +266,8 @@ class Functions(ArgumentBinder):
             return symbol
         if isinstance(value, Elements) and (shared or value.const or value.name in symbols.parameters):
             return symbol
-        if isinstance(value, PointerVariable) and value.array is not None:
-            return parser.frozen(Pointer(value.array, value.offset), token.place, name)
+        if isinstance(value, PointerVariable) and (value.array or value.target) is not None:
+            return parser.frozen(value.value, token.place, name)
         if isinstance(value, Elements | PointerVariable):
             why = f"the lambda has a copy of {name}; give it {name} as an argument, or capture a const variable."
             raise parser.error(token.place, why)

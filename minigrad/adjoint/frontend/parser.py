@@ -277,7 +277,7 @@ class StatementParser(AssignmentParser):
         if self.tokens.accept(";"):  # if (int k = i % 2; k > 0)
             return self.full()
         value = self.symbols.variable(name)
-        return value  # type: ignore[return-value]
+        return value
 
     def branch(self) -> list[Stmt]:
         """if, with or without else."""

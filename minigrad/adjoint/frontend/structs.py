@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from math import prod
 from typing import Any
@@ -21,6 +22,7 @@ from minigrad.adjoint.language.values import (
     Kind,
     Member,
     Pointer,
+    PointerVariable,
     Struct,
     StructType,
     Value,
@@ -32,8 +34,6 @@ from minigrad.adjoint.language.values import leaves as numbers
 
 class StructParser(TypeParser):
     """Parses values of structs, and conversions."""
-
-    body_end = 0  # the token that ends the body of the function being parsed
 
     def bases(self, brace: int) -> tuple[StructType, ...]:
         """The structs that a struct extends: `struct B : public A {`, read back from its brace."""
@@ -236,8 +236,10 @@ class StructParser(TypeParser):
             elif value is None and first is None and not m.pointer and not bare:
                 own = self.unset(m, given is not None, place)
             if m.pointer:
-                own = Pointer(None) if own is None else self.pointer_to(m.type, self.pointer(own, place), place)
-                members[m.name] = self.frozen(own, place, m.name)
+                at: Any = Pointer(None) if own is None else self.pointer_to(m.type, self.pointer(own, place), place)
+                at = self.frozen(at, place, m.name)
+                now = self.symbols.choices
+                members[m.name] = PointerVariable(its, m.type, at.array, at.offset, choices=now, target=at.target)
             elif m.dims:
                 whole = isinstance(own, Elements)
                 members[m.name] = made = self.copy_array(its, m, own if whole else None, place)
@@ -287,10 +289,10 @@ class StructParser(TypeParser):
 
     def rebind(self, old: Value, new: Value) -> None:
         """Give the variable that has this value another one."""
-        for scope in self.symbols.scopes[-1:]:
-            for name in [name for name, value in scope.items() if value is old]:
-                scope[name] = new
-                return
+        scope = self.symbols.scopes[-1]
+        for name in [name for name, value in scope.items() if value is old]:
+            scope[name] = new
+            return
         raise self.error(self.tokens.next.place, "memcpy into a variable of an outer block is outside the subset.")
 
     def store(self, target: Value, value: Value, place: Place) -> None:
@@ -319,6 +321,8 @@ class StructParser(TypeParser):
         for name, t, v in pairs:
             if isinstance(t, Struct) and isinstance(v, Struct):
                 made += self.member_stores(t, v, place)
+            elif isinstance(t, PointerVariable):
+                made += self.isolated(partial(self.store, t, v, place))[1]
             elif is_expression(t) and is_target(t) and is_expression(v):
                 made += assigned(t, "=", typed(v, t.type, stored=True), place)  # type: ignore[arg-type]
             elif isinstance(t, Elements) and isinstance(v, Elements):
@@ -332,6 +336,9 @@ class StructParser(TypeParser):
         def of(x: Value, y: Value) -> Value:
             if isinstance(x, Struct) and isinstance(y, Struct):
                 return self.zipped(x, y, join)
+            if isinstance(x, Pointer | PointerVariable):
+                why = f"a choice of a {a.type}, which holds pointers; choose between elements: k ? a.p[i] : b.p[i]."
+                raise self.error(self.tokens.next.place, why)
             if isinstance(x, Elements) and isinstance(y, Elements):
                 return ArrayView(
                     x.name, x.type, x.axes, dims=x.dims, of=lambda i, place: of(x.at(i, place), y.at(i, place))

@@ -319,7 +319,7 @@ class TypeParser:
     def is_constant(self, value: Value) -> bool:
         """True for a variable or an element that is const, and for what lies behind a pointer to const."""
         match value:
-            case Pointer():
+            case Pointer() | PointerVariable():
                 behind = value.array or value.target
                 return behind is not None and self.is_constant(behind)
             case Elements():

@@ -252,8 +252,12 @@ def _sum(op: str, a: Expr, b: Expr) -> Expr:
 
 
 def negative(a: Expr) -> Expr:
-    if isinstance(a, ast.Unary) and a.op == "-":
-        return a.operand
+    """The number below zero, also of an unsigned one, which - of C++ would leave above it."""
+    if (positive := unnegated(a)) is not None:
+        return positive
+    if a.type in UNSIGNED:
+        n = constant(a)
+        a = int_literal(n) if n is not None and fits(n, "int") else ast.Cast("long long", a)
     if isinstance(a, ast.Binary) and a.op == "*" and isinstance(a.left, ast.Number):
         return ast.Binary("*", negative(a.left), a.right, a.type)
     return ZERO if is_number(a, 0) else ast.Unary("-", a, common_type(a.type))

@@ -213,12 +213,19 @@ class PointerVariable:
     name: str
     type: Kind
     array: Elements | None
-    offset: ast.Name
+    offset: Expr
     const: bool = False
     choices: int = (
         0  # the branches and loops around its declaration: outside of further ones it may turn to another array
     )
     asked: bool = False  # before it has had an array, whether it has one
+    target: "Value | None" = None  # the variable to which it points
+
+    @property
+    def value(self) -> Pointer:
+        """Where it points now."""
+        array = Elements(NOTHING, self.type, 1) if self.array is None and self.target is None else self.array
+        return Pointer(array, self.offset if self.array else ZERO, self.target, self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,7 +284,7 @@ class StructTemplate:
     alias: bool = False
 
 
-Value = Expr | Struct | Elements | Pointer | Braces
+Value = Expr | Struct | Elements | Pointer | PointerVariable | Braces
 NOTHING = "nullptr"  # the array of a pointer that points nowhere; what reads it is never run
 
 
@@ -311,8 +318,14 @@ def is_target(value: "Value | None") -> bool:
         case Bits():
             return all(map(is_target, value.numbers))
         case Struct():
-            return all(isinstance(m, Elements | Pointer) or is_target(m) for m in value.members.values())
+            return all(
+                isinstance(m, Elements | Pointer | PointerVariable) or is_target(m) for m in value.members.values()
+            )
     return isinstance(value, ast.Name | ast.Index)
+
+
+def holds_pointers(kind: Kind) -> bool:
+    return isinstance(kind, StructType) and any(m.pointer or holds_pointers(m.type) for m in kind.members)
 
 
 def is_place(value: "Value | None") -> bool:
@@ -341,7 +354,7 @@ def leaves(value: Value) -> Iterator[Expr]:
     elif isinstance(value, Braces):
         for part in value.values:
             yield from leaves(part)
-    elif isinstance(value, Pointer):
+    elif isinstance(value, Pointer | PointerVariable):
         yield value.offset
     elif not isinstance(value, Elements):
         yield value

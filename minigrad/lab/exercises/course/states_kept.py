@@ -76,6 +76,9 @@ freed = 9 * state
               "allocates."),
         Wrong("9 * state", "18 * state", "value",
               "Two arrays are dropped at each step, but the next adjoint allocates one."),
+        Wrong("9 * state", "20 * state", "value",
+              "Each of the 10 steps drops two arrays. But from the first launch to the last there are nine, and the "
+              "next adjoint allocates one each time."),
         Wrong("9 * state", "0 * state", "value",
               "The tape does not wait until the end: it drops a state when the way back has passed it."),
         Wrong("adjoints = 10", "adjoints = 1", "value",
