@@ -24,7 +24,10 @@ from minigrad.adjoint.language.values import (
     is_target,
 )
 
-ONE_ARRAY = "make them one, s[2][N], and let an index that changes, k = 1 - k, choose: s[k][i]"
+ONE_ARRAY = (
+    "make them one, s[2][N], and let an index that changes, k = 1 - k, choose: s[k][i]; or choose between elements, "
+    "k ? v[i] : w[i]"
+)
 
 
 class AssignmentParser(DeclarationParser):

@@ -248,7 +248,8 @@ class CallParser(StructParser):
         ):
             given += [*self.construct(base, [], Token("name", base.short, place)).members.values()]  # type: ignore[union-attr]
         if len(given) > len(kind.members):
-            raise self.error(place, f"{kind} has {len(kind.members)} members; got {len(values)} values.")
+            of_array = "; write the elements of an array in braces of their own" * any(m.dims for m in kind.members)
+            raise self.error(place, f"{kind} has {len(kind.members)} members; got {len(values)} values{of_array}.")
         if any(m.dims for m in kind.members):
             return replace(self.copy(kind.short.lower(), kind, None, place, given), temporary=True)
         members: dict[str, Value] = {}

@@ -80,8 +80,7 @@ def parse(
     definitions = {n: own for n, own in definitions.items() if own in here}
     tables = [t for t in parser.tables if t.text in here]
     formulas = {name: e for name, e in formulas.items() if name not in values and e.type == "int"}
-    dynamic = parser.statements.symbols.dynamic
-    enums, spaces = parser.symbols.enums, {*parser.functions.namespaces}
+    dynamic, enums, spaces = parser.symbols.dynamic, parser.symbols.enums, {*parser.functions.namespaces}
     return KernelFile(
         tokens, parser.kernel, functions, tables, values, formulas, definitions, dynamic, enums, spaces, here
     )  # fmt: skip

@@ -188,7 +188,7 @@ def own_arrays(e: Expr) -> set[str]:
 
 @dataclass
 class Budget:
-    """What the searches and the optional passes of a derivation may still cost, about in microseconds."""
+    """The time that searches and optional passes of a derivation may still take, in about microseconds."""
 
     left: int = 500_000
 

@@ -26,8 +26,8 @@ def _divided(a: int, b: int) -> int:
     return 0 if not b else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-UNARY = {"!": operator.not_, "-": operator.neg, "+": operator.pos, "~": operator.invert}
-BINARY = {
+UNARY: dict[str, Callable[..., int]] = {"!": operator.not_, "-": operator.neg, "+": operator.pos, "~": operator.invert}
+BINARY: dict[str, Callable[[int, int], int]] = {
     "||": lambda a, b: bool(a or b), "&&": lambda a, b: bool(a and b), "|": operator.or_, "^": operator.xor,
     "&": operator.and_, "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
     ">=": operator.ge, "<<": operator.lshift, ">>": operator.rshift, "+": operator.add, "-": operator.sub,
