@@ -152,7 +152,8 @@ class Expressions:
                      for f in s.values if f[1] == kind]  # fmt: skip
             if s.number == kind:
                 ways += [lambda s=s: f"{kind}({self.object(s.name, depth - 1)})"]
-                ways += [lambda s=s: f"({self.object(s.name, depth - 1)} + 0)"] * (not s.operators)
+                alone = not any(each.operators for each in self.structs.values())  # or + may be ambiguous
+                ways += [lambda s=s: f"({self.object(s.name, depth - 1)} + 0)"] * alone
         ways += [lambda t=t: f"{t}({self.e(kind, depth - 1)})" for t in self.templates]
         return self.one(*ways)() if ways else self.arithmetic(kind, depth)
 

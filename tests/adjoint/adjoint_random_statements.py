@@ -30,8 +30,8 @@ class Statements(Expressions):
     def new_number(self, _):
         kind = self.one(*NUMBERS, "bool", *["Way"] * self.inside)
         if kind == "Way":
-            name = self.fresh()
-            return self.declared("Way", name, f"Way {name} = {self.test()} ? Way::Up : Way::Down;")
+            name = self.fresh(test := self.test())
+            return self.declared("Way", name, f"Way {name} = {test} ? Way::Up : Way::Down;")
         value, exact = self.number(2), self.e(kind, 1)
         name, const = self.fresh(value, exact), self.one("", "", "const ")
         if kind == "bool":
