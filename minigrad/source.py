@@ -141,10 +141,10 @@ class Source:
             return param._replace(type=base)
         struct = rf"\b(?:struct|class|union)\b[^{{}};<]*\b{kind}\b|\}}\s*{kind}\s*;"
         if not known and kind not in inside and re.search(struct, self._all):
-            return param._replace(members=self._members(self._expanded, kind, inside))
+            return param._replace(members=self.struct_members(self._expanded, kind, inside))
         return param
 
-    def _members(self, text: str, struct: str, inside: tuple[str, ...]) -> tuple:
+    def struct_members(self, text: str, struct: str, inside: tuple[str, ...]) -> tuple:
         made: list[tuple[str, str, tuple]] = []
         for its, name in members.of_struct(text, struct):
             if its in ("?", *members.MARKS):
@@ -153,10 +153,13 @@ class Source:
             if "{" in its:  # without a name
                 word = its.partition("{")[0].split()[0]
                 inner = f"{word} unnamed {its[its.index('{') :]};"
-                each = Param(name, f"{word} {{...}}", False, False, self._members(inner, "unnamed", (*inside, struct)))
+                each = Param(
+                    name, f"{word} {{...}}", False, False, self.struct_members(inner, "unnamed", (*inside, struct))
+                )
             else:
                 each = self._parameter(f"{its} {name.partition('[')[0] or 'base'}", (*inside, struct))
-            own = members.extents("*" * its.endswith("*") + self.expanded(name), self.tunables)
+            own = self.expanded(name, _WORD.findall(name)[:1])
+            own = members.extents("*" * its.endswith("*") + own, self.tunables)
             made.append((each.type, own, each.members))
         return tuple(made)
 
@@ -174,7 +177,7 @@ class Source:
             own = {each["name"]: each["type"] for each in renamed(text)}
             another = f"{'const ' * param.const}{own.get(found[3], '?')} {'*' * param.pointer} {param.name}"
             return self._parameter(another, (*inside, kind))
-        return param._replace(members=self._members(text, found[1], (*inside, kind)))
+        return param._replace(members=self.struct_members(text, found[1], (*inside, kind)))
 
     def expanded(self, text: str, names: Collection[str] = ()) -> str:
         """The text with the values of macros and constants, but for those of a launch, and of parameters' `names`."""

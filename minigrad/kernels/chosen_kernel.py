@@ -1,14 +1,20 @@
-"""One kernel among several of a name: by its namespace, the types of its parameters, or its template's arguments."""
+"""One kernel among several of a name: by its namespace, the types of its parameters, or its template's arguments.
+
+It may be in a file that the named one includes, as in `main.cu` with `#include "kernel.cu"`.
+"""
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from minigrad.scan import (
     DIRECTIVE,
+    INCLUDE,
     Edit,
     TopLevel,
     apply,
+    asked,
     items,
     matching,
     parameter,
@@ -19,6 +25,8 @@ from minigrad.source import Source
 
 _NAMESPACE = re.compile(r"\b(inline\s+)?namespace\s+([\w:]+)\s*\{")
 _WRITES = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\([^)\n]*\)(?:\\\n|[^\n])*\b__global__\b", re.M)
+_OPENS_C = re.compile(r'\bextern\s*" "\s*{')
+_CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|endif)", re.M)
 _SPECIAL = re.compile(r"template\s*<\s*>")
 
 
@@ -141,3 +149,27 @@ def _is_for(head: str, primary: str, name: SaidKernel) -> bool:
     names = [each.partition("=")[0].split()[-1] for each in split(parameters)]
     values = dict(zip(names, arguments, strict=False))
     return _types(head) == tuple(re.sub(r"\w+", lambda w: values.get(w[0], w[0]), each) for each in _types(primary))
+
+
+def defining(source: Source, kernel: str, around: frozenset[Path] = frozenset()) -> Source:
+    """The source of the file that defines the kernel, behind what comes ahead of its #include; or the source itself.
+
+    around: the files that include this one.
+    """
+    if kernel in source.kernels:
+        return source
+    for found in INCLUDE.finditer(source.text):
+        path = source.find(asked(found), source.folder)
+        if not path or path in around or not source.code[slice(*found.span())].strip():
+            continue
+        ahead = source.text[: found.start()]
+        for block in _OPENS_C.finditer(source.code, 0, found.start()):
+            if matching(source.code, block.end() - 1, "{}") > found.end():  # a block of C names that the #include is in
+                ahead = f"{ahead[: block.start()]}{' ' * len(block[0])}{ahead[block.end() :]}"
+        opened = sum(1 if word == "if" else -1 for word in _CONDITION.findall(ahead))
+        before = replace(source, text=ahead + "#endif\n" * opened)
+        text = path.read_text("utf-8-sig", "replace")
+        inner = defining(Source(text, path.name, path.parent, before, macros=source.macros), kernel, around | {path})
+        if kernel in inner.kernels:
+            return inner
+    return source

@@ -13,19 +13,17 @@ import numpy as np
 from minigrad.devices import for_launch
 from minigrad.devices.device import Dim3
 from minigrad.devices.unit import headers
-from minigrad.errors import require, require_bool, short
+from minigrad.errors import require, require_bool
 from minigrad.kernels import arguments, structs
-from minigrad.kernels.chosen_kernel import chosen, parse
-from minigrad.kernels.included_kernel import defining
+from minigrad.kernels.chosen_kernel import chosen, defining, parse
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.types import BFLOATS, ELEMENTS, SCALARS, plain
-from minigrad.scan import INCLUDE, asked, split, without_directives
+from minigrad.kernels.variables import converted, unset
+from minigrad.scan import INCLUDE, asked
 from minigrad.source import CUDA, Source
 
 # By texts and loaded modules, which kernels of one text share: the value that each variable has, and its first one.
 _SET: dict[str, dict[int, dict[str, tuple[Any, Any]]]] = {}
-
-
 # Headers that a compiler finds itself.
 _OF_SYSTEM = re.compile(r"(?:cu|nv|cooperative_groups|thrust/|mma\.h|sm_|device_|vector_|math_|std\w+\.h|\w*intrin\.h)")
 
@@ -40,40 +38,17 @@ class SourceKernel(Kernel):
     def constant(self, name: str, value: Any) -> None:
         """Set a __constant__ or __device__ variable for the launches that follow: an array of its size, or a number.
 
-        It is this kernel's own: another kernel of the file has another copy, also of what a kernel writes into one.
-        Raises ValueError.
+        A struct is given by its members, or as a record of its dtype. The variable is this kernel's own: another
+        kernel of the file has another copy, also of what a kernel writes into one.
+        Raises ValueError, and TypeError where a struct's dtype does not fit.
         """
         require(f"mg.kernel {self.name}: constant", name, str, "a variable's name")
-        words = "|".join(self.source.standing_for({"__constant__", "__device__"}))
-        ahead = rf"((?:\b(?:const|constexpr|static)\s+)*\b(?:{words})\b(?:[^;(){{}}]|\([^(){{}}]*\)|=\s*{{[^;]*?}})*?)"
-        declared = re.search(rf"{ahead}\b{re.escape(name)}\b(?!\s*[()])", "\n".join(self.source.texts))
-        if not declared:
-            raise ValueError(f"{self.source.name} has no __constant__ or __device__ variable {name}.")
-        host = np.array(value.numpy() if hasattr(value, "numpy") else value)
-        said = re.sub(rf"\b(?:{words})\b|\([^()]*\)", " ", re.split(r"[=,\[]", declared[1])[0]).split()
-        if {"const", "constexpr"} & {*said} and "*" not in declared[1]:
-            raise ValueError(f"{name} is const: it keeps the value that the text gives it.")
-        if host.dtype.hasobject:
-            raise ValueError(f"{name} takes a number, an array, or for a struct a record of NumPy; got {short(value)}.")
-        first = [word for word in said if word not in ("static", "volatile", "__align__", "alignas")]
-        kind = " ".join(first[:-1] if "," in declared[1] else first)
-        dtype = ELEMENTS.get(plain(self.source.aliases.get(kind, kind)), (None, 1))[0]
-        if dtype is not None and host.dtype != dtype and host.dtype.kind in "biuf":
-            with np.errstate(all="ignore"):
-                same = dtype.kind == "f" or (host.astype(dtype) == host).all()
-            if not same:
-                raise ValueError(f"{name} is {kind}; {short(value)} does not fit.")
-            host = host.astype(dtype)
-        self._constants[name] = host
+        self._constants[name] = converted(self.source, name, value)
 
     @property
     def unset_constants(self) -> list[str]:
         """The __constant__ variables that a text uses, to which neither it nor `constant` gives a value: they are 0."""
-        words = "|".join(self.source.standing_for({"__constant__"}))
-        found = re.finditer(rf"\b(?:{words})\b([^;={{}}()]*);", without_directives(self.source.code))
-        names = [re.findall(r"\w+", each.partition("[")[0])[-1] for one in found for each in split(one[1])]
-        used = [name for name in names if len(re.findall(rf"\b{name}\b", self.source.code)) > 1]
-        return [name for name in used if name not in self._constants]
+        return [name for name in unset(self.source) if name not in self._constants]
 
     def check_types(self) -> None:
         """Raise TypeError for a parameter whose type a header may define that is not here."""

@@ -21,20 +21,21 @@ class Struct:
     """What one may do with a struct. Functions are (name, type of the result, types of the parameters)."""
 
     name: str
-    fields: dict[str, str]  # with those of the base
+    own: dict[str, str] = field(default_factory=dict)  # {member: type}; one may hide one of the base
     base: "Struct | None" = None
     constructors: list[tuple[str, ...]] = field(default_factory=list)  # none: an aggregate
     defaults: bool = True  # `S s;` leaves nothing unset
     values: list[tuple] = field(default_factory=list)  # methods that change nothing
     changes: list[tuple] = field(default_factory=list)  # methods that return *this
+    indexed: list[str] = field(default_factory=list)  # the type of s[k], a reference to a member
     places: list[tuple] = field(default_factory=list)  # methods that return a reference to a member: (name, its type)
     operators: list[tuple] = field(default_factory=list)  # (operator, type of the left side, of the right side)
     compound: list[tuple] = field(default_factory=list)  # (operator, type of the right side)
     number: str = ""  # the type to which it converts
 
     @property
-    def own(self):
-        return {n: k for n, k in self.fields.items() if not self.base or n not in self.base.fields}
+    def fields(self):
+        return (self.base.fields if self.base else {}) | self.own
 
 
 class Expressions:
@@ -89,6 +90,9 @@ class Expressions:
             for name, its in s.fields.items():
                 self.parts(path + name, its, want, found, changed)
             found += [f"{path}{name}({self.one(*'0123')})" for name, its in s.places if changed and its == want]
+            found += [
+                f"{path[:-1]}[{self.one(*'0123')}]" for its in s.indexed if changed and its == want and path[-1] == "."
+            ]
 
     def derived(self, name):
         return [p for d in self.structs.values() if d.base and d.base.name == name for p in self.paths(d.name)]
@@ -159,7 +163,7 @@ class Expressions:
         """What converts to the type of a parameter."""
         kind = bare(kind)
         if (s := self.structs.get(kind)) is None:
-            return self.e(kind, depth) if kind == "T" or self.maybe(0.6) else self.number(depth)
+            return self.e(kind, depth) if kind in ("T", "unsigned") or self.maybe(0.6) else self.number(depth)
         if (known := self.derived(kind)) and self.maybe(0.4):
             return self.one(*known)  # its part, a copy of it
         numbers = [c[0] for c in s.constructors if len(c) == 1 and c[0] in NUMBERS]
@@ -177,7 +181,7 @@ class Expressions:
     def empty(self, kind):
         """True where {} is a value of this type."""
         s = self.structs.get(kind)
-        parts = [*s.fields.values(), *([s.base.name] if s.base else [])] if s else []
+        parts = [*s.own.values(), *([s.base.name] if s.base else [])] if s else []
         return not s or () in s.constructors or (not s.constructors and all(map(self.empty, parts)))
 
     def braces(self, s, depth):

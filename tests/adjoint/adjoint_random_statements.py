@@ -74,6 +74,8 @@ class Statements(Expressions):
             value = f"{kind}({value})"
         name = self.fresh(value)
         its = "auto" if kind in self.structs and self.maybe(0.2) else kind
+        if kind in self.structs and value not in self.paths(kind) and value[-1] in ")}" and self.maybe(0.2):
+            return self.declared(kind, name, f"auto&& {name} = {kind}({value});")
         return self.declared("const " + kind, name, f"const {its}& {name} = {value};")
 
     def target(self, kinds=NUMBERS):
@@ -89,6 +91,7 @@ class Statements(Expressions):
             return self.new_number(depth)
         if kind in self.structs:
             forms = [f"= {self.argument(kind, 2)}", f"= {self.object(kind, 2)}", f"= {target}"]
+            forms += [f"= {self.one(*self.paths(kind, changed=True))} = {forms[1][2:]}"]
             forms += [f"{o} {self.argument(k, 2)}" for o, k in self.structs[kind].compound]
             return [f"{target} {self.one(*forms)};"]
         if kind == "int":
@@ -101,6 +104,8 @@ class Statements(Expressions):
                  f"/= {self.one('2', '1.5f', '3')}"]  # fmt: skip
         if other and other != target:
             forms.append(f"= ({other} = {self.number(1)}) * 2")
+        if other and len(known := self.paths(kind, changed=True)) > 1 and self.maybe(0.1):
+            return [f"({self.test()} ? {known[0]} : {known[-1]}) {self.one(*forms[:4])};"]
         chained = f"{other} = " if other and self.maybe(0.1) else ""
         return [f"{chained}{target} {self.one(*(forms[:1] if chained else forms))};"]
 
@@ -182,7 +187,10 @@ class Statements(Expressions):
         j = self.numbered("j")
         end = self.one("2", "3", *["k"] * self.inside)
         lines = self.body(depth, own={j: "const int"})
-        if self.maybe(0.2):
+        if self.maybe(0.2):  # the others are left by a jump
+            jump = f"    if ({self.test()}) {self.one('break', 'continue')};"
+            lines.insert(self.random.randrange(len(lines) + 1) if not any("{" in s for s in lines) else 0, jump)
+        elif self.maybe(0.2):
             return [f"int {j} = 0;", f"while ({j} < {end}) {{", *lines, f"    ++{j};", "}"]
         return [f"for (int {j} = 0; {j} < {end}; {self.one('++' + j, j + '++')}) {{", *lines, "}"]
 

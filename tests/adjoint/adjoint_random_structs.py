@@ -45,11 +45,10 @@ class Structs(Statements):
 
     def new_struct(self):
         """The text of a struct, or of a template of which some types are known from then on."""
-        s, template = Struct(self.numbered("S"), {}), self.maybe(0.25)
+        s, template = Struct(self.numbered("S")), self.maybe(0.25)
         numbers = ("T", "T", "int", "double") if template else ("double", "float", "float", "int", "bool", "unsigned")
         if not template and self.structs and self.maybe(0.35):
             s.base = self.one(*self.structs.values())
-            s.fields |= s.base.fields
             s.defaults = s.base.defaults
         lines = [
             self.member(s, name, template, numbers) for name in "abcde"[: self.one(1, 2, 3)] if name not in s.fields
@@ -65,6 +64,11 @@ class Structs(Statements):
             self.structs |= {each.name: each for each in made}
         return text
 
+    def names(self, s):
+        """Of members; one in eight of those of the base is hidden."""
+        free = [n for n in "abcdefgh" if n not in s.fields or self.maybe(0.12)]
+        return free[: self.one(1, 2, 3)]
+
     def member(self, s, name, template, numbers):
         kind = self.one(*numbers, *(() if template else (*self.structs, "double[2]", "int[2]")))
         self.scopes.append({} if template else {n: f"const {k}" for n, k in s.own.items()})
@@ -75,7 +79,7 @@ class Structs(Statements):
             value = " = {" + self.one("3, 2", "5") + "}"
         self.scopes.pop()
         s.defaults &= bool(value) or (kind in self.structs and self.structs[kind].defaults)
-        s.fields[name] = kind
+        s.own[name] = kind
         array = "[2]" * kind.endswith("]")
         return f"{kind.removesuffix(array)} {name}{array}{value};"
 
@@ -119,8 +123,10 @@ class Structs(Statements):
             lines.append(self.function(f"{kind} {name}", kinds, kind, constant, True))
             s.values.append((name, kind, kinds))
         if (known := [n for n, k in s.own.items() if k == number]) and self.maybe(0.3):
-            lines.append(f"__device__ {number}& {me}_at(int k) {{ return k & 1 ? {known[0]} : {known[-1]}; }}")
-            s.places.append((f"{me}_at", number))
+            name = self.one("operator[]", f"{me}_at")
+            lines.append(f"__device__ {number}& {name}(int k) {{ return k & 1 ? {known[0]} : {known[-1]}; }}")
+            s.places += [(name, number)] * (name != "operator[]")
+            s.indexed += [number] * (name == "operator[]")
         for name in self.random.sample(CHANGES, self.one(0, 1, 2)):
             kinds = self.one(("double",), ("const double&",), ("float",), (f"const {me}&",), ("int", "double"))
             lines.append(self.function(f"{me}& {name}", kinds, "*this", fields))
@@ -196,9 +202,7 @@ def instance(s, t):
     def each(items):
         return [(f[0], *(tuple(map(of, k)) if isinstance(k, tuple) else of(k) for k in f[1:])) for f in items]
 
-    made = Struct(
-        of(s.name), {n: of(k) for n, k in s.fields.items()}, None, [tuple(map(of, c)) for c in s.constructors]
-    )
+    made = Struct(of(s.name), {n: of(k) for n, k in s.own.items()}, None, [tuple(map(of, c)) for c in s.constructors])
     made.defaults, made.values, made.changes, made.places = s.defaults, each(s.values), each(s.changes), each(s.places)
-    made.operators, made.compound = each(s.operators), each(s.compound)
+    made.indexed, made.operators, made.compound = list(map(of, s.indexed)), each(s.operators), each(s.compound)
     return made

@@ -233,6 +233,13 @@ FORMS = {
         "struct A { double a; __device__ A(double v) : a(v) {} __device__ A() : a(3) {} }; struct B : A {};\n"
         "struct C : A { double c; }; struct E { A e; double c; A f[2]; };",
     ),
+    "constants that functions give": kernel(
+        "constexpr int m = square(2); double q[m], r[square(k) - 7]; for (int j = 0; j < m; ++j) q[j] = x[j];\n"
+        "r[0] = r[1] = x[0]; y[i] = x[i] * (A + B * 10 + C * 100) * x[i] + D * q[3] * r[1] + T<k + 1>::v * x[i];",
+        "constexpr int square(int v) { return v * v; } constexpr int k = 3;\n"
+        "enum { A = square(k + 1), B = k - 1, C = sizeof(double) * square(2), D = -B };\n"
+        "template <int N> struct T { static constexpr int v = N * N; };",
+    ),
     "a macro with several meanings": kernel(
         "y[i] = A * x[i] * g(x[i]) * TIMES(x[0]);",
         "#define A 2\n#define B (A * 3)\n#define TIMES(v) (v) * 5\n"
@@ -300,6 +307,7 @@ REFUSED = {
     "Q q{x}; for (int k = 0; k < 2; ++k) q.a += 1; y[i] = q.a[i];": "q_a of a struct moves in a loop or a branch; copy",
     "Q q{x}, r{y}, s = i % 2 ? q : r; y[i] = s.a[i];": "a choice of a Q, which holds pointers; choose between elements",
     "Q q[2]; q[0].a = x; y[i] = q[0].a[i];": "Q holds pointers; write a variable for each element of q",
+    "y[i] = I::n * x[i];": "a type within I is outside the subset; write it ahead of I, with a name.",
     "y[i] = K[0] * x[i];": "N has several meanings in this file, and constants or types are made of it",
 }  # fmt: skip
 AHEAD = (
@@ -317,6 +325,7 @@ AHEAD = (
     "  __device__ C& operator=(const C& o) { v = 3 * o.v; return *this; } };\nstruct H { C c; };\n"
     "struct D { double v; __device__ ~D() { v = 0; } };\n__device__ double k(V v) { return v.a; }\n"
     "struct __align__(16) L { float a; };\n"
+    "struct I { static constexpr int n = 3; enum { a = n }; };\n"
     "template <class T> using P = const T*; struct Q { const double* a; };\n"
     "#define N 2\nconst double K[1] = {N};\n#undef N\n#define N 3\n"
 )

@@ -95,6 +95,7 @@ KERNELS = {
     "an index that the thread it names changes": "__shared__ double s[8]; s[i] = x[i]; __syncthreads(); "
     "for (int k = 1; k < 8; ++k) { int r = k; if (i == r) { r = r - 1; s[r] = s[r] * x[i]; } __syncthreads(); "
     "s[i] = tanh(s[i] * s[i] * 0.7 + x[i]); __syncthreads(); } y[i] = s[i];",
+    "an atomic that reads its own element": "y[i] = x[i]; atomicAdd(&y[i], fma(2.0, y[i], x[i] * x[i]));",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",
 }
 

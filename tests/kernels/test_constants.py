@@ -99,3 +99,41 @@ def test_kernels_of_one_text_have_values_of_their_own(kernel_device):
     for k, value in ((first, 15), (second, 27), (first, 15), (third, 5), (second, 27)):
         k(y, grid=1, block=1)
         assert y.item() == value
+
+
+STRUCT = "struct C { float a; int n; }; __constant__ C v;"
+TYPES = [  # a declaration, an expression of v, what is given, and its value or the words of an error
+    (STRUCT, "v.a + v.n", {"a": 2, "n": 3}, 5),
+    (STRUCT, "v.a", 1, r"v: got int64, which is not C; that is np\.dtype\(\[\('a', 'f4'\)"),
+    (STRUCT, "v.a", [2.0, 3.0], "v: got float64, which is not C"),
+    (STRUCT, "v.a", np.array((1, 2), [("n", "i4"), ("a", "f4")]), "which is not C; that is"),
+    ("struct C { double a; }; __constant__ C v;", "v.a", 3, "v: got int64, which is not C"),
+    ("template <class T> struct P { T a; }; __constant__ P<float> v[2];", "v[1].a", 7, "which is not P<float>"),
+    ("namespace q { typedef double number; } __constant__ q::number v;", "v", 5, 5),
+    ("enum E : long long { A }; __constant__ E v;", "v", 5.0, 5),
+    ("__device__ const float* v;", "v != nullptr", 7, "v holds a pointer: give the kernel what that leads to"),
+    ("__constant__ unknown_t v;", "1", 7, "v is unknown_t, of which the layout is not read here"),
+    ("#define N 2\n__device__ float f(float v); __constant__ float v[N * 2];", "v[3]", [1, 2, 3, 4], 4),
+]
+
+
+@pytest.mark.parametrize(("declared", "expression", "given", "wanted"), TYPES)
+def test_a_value_has_the_type_of_its_variable(declared, expression, given, wanted, kernel_device):
+    kernel = mg.kernel(f"{declared}\n__global__ void k(double* y) {{ y[0] = {expression}; }}", "k")
+    if isinstance(wanted, str):
+        with pytest.raises((TypeError, ValueError), match=wanted):
+            kernel.constant("v", given)
+    else:
+        kernel.constant("v", given)
+        kernel(y := mg.zeros(1, device=kernel_device, dtype="float64"), grid=1, block=1)
+        assert y.item() == wanted
+
+
+def test_what_has_no_value_is_known():
+    text = """struct Filled { float a = 2; }; struct Empty { float a; };
+    __constant__ Filled filled; __constant__ Empty empty;
+    __constant__ float a, b = 1, c[2]; __constant__ const int fixed = 3; __device__ int device; __constant__ int unused;
+    __global__ void k(float* y) { y[0] = filled.a + empty.a + a + b + c[1] + fixed + device; }"""
+    kernel = mg.kernel(text, "k")
+    kernel.constant("a", 1)
+    assert kernel.unset_constants == ["empty", "c"]

@@ -164,7 +164,7 @@ class Rules:
             if is_float(y.type) and rewrite.numeric_value(y) is None:
                 first = ast.Binary("||", first, comparison("!=", y, y), "bool")
             return branch(first, self.pull(a, seed), self.pull(b, seed))
-        before, seed = self.in_variable(seed) if self.carries(a) and self.carries(b) else ([], seed)
+        before, seed = self.in_variable(seed) if sum(map(self.carries, args)) > 1 else ([], seed)
         parts = [(operand, times(seed, slope)) for operand, slope in slopes(e, x, y, lambda: self.keep(e))]
         return [*before, *(s for operand, part in parts for s in self.pull(operand, part))]
 
@@ -186,7 +186,10 @@ class Rules:
             case ast.Assign():
                 return self.assignment(s, after)
             case ast.AtomicAdd():
-                return self.pull(s.value, self.gradient_of(s.target))
+                d = self.gradient_of(s.target)
+                again = target_name(s.target) in s.value.names
+                d, part = self.copied_gradient(s.value, d, s) if again else (d, [])
+                return [*part, *self.pull(s.value, d)]
         return []
 
     def assignment(self, s: ast.Assign, after: Set[str]) -> list[Stmt]:
@@ -205,7 +208,7 @@ class Rules:
         self.updated = None
         return [*part, *gradient, *self.scaled(d, self.keep(again), target_name(s.target))]
 
-    def copied_gradient(self, value: Expr, d: Target, s: ast.Assign) -> tuple[Target, list[Stmt]]:
+    def copied_gradient(self, value: Expr, d: Target, s: ast.Assign | ast.AtomicAdd) -> tuple[Target, list[Stmt]]:
         """The gradient, in a variable if several operands or the target itself receive it."""
         leaves = (x for x in ast.walk(value) if isinstance(x, ast.Name | ast.Index | ast.Call))
         operands = [x for x in leaves if self.carries(x) and x != self.updated]

@@ -365,6 +365,8 @@ class CallParser(StructParser):
                 break
             tokens.take()
         words = [t.text for t in tokens.tokens[start : tokens.at]]
+        for error in (tokens.unsupported[w] for w in words if w in tokens.unsupported):
+            raise error
         return tuple(w for w in (["", *words] if words[:1] == ["::"] else words) if w != "::")
 
     def named_cast(self) -> Value:

@@ -7,10 +7,10 @@ from typing import Any
 from minigrad.adjoint.frontend.expressions import ASSIGNMENTS, ExpressionParser
 from minigrad.adjoint.frontend.intrinsics import Group
 from minigrad.adjoint.frontend.items import SEVERAL
+from minigrad.adjoint.frontend.macros import with_constants
 from minigrad.adjoint.frontend.structs import integer
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, common_type, unused_name
-from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ONE, ZERO, chosen_number, constant, is_number, replace_parts
 from minigrad.adjoint.language.values import (
@@ -381,8 +381,7 @@ class DeclarationParser(ExpressionParser):
     def extent(self, name: Token) -> Expr:
         """The extent of an array along an axis, with the values of the kernel's own constants substituted."""
         place = self.tokens.next.place
-        known = [s for scope in self.symbols.scopes for s in scope.values() if isinstance(s, ast.Declare) and s.const]
-        e = inline(self.expression(), {s.name: s.value for s in known if s.value is not None})
+        e = with_constants(self.symbols, self.expression())
         if any(n not in self.symbols.macros for n in e.names):
             why = f"the extent of {name.text} must be a constant: a number, a macro or a const int."
             raise self.error(place, why)

@@ -319,10 +319,10 @@ class FileParser:
                 tokens.accept(";")
                 break
         found = tokens.tokens[start : tokens.at]
-        ends = ("(", "{", "=", ";", "[", ",", "<")
-        words = (*TYPES, *VECTORS, *QUALIFIERS, "void", "template")
+        ends = ("(", "{", "}", "=", ";", "[", ",", "<")
+        words = (*TYPES, *VECTORS, *QUALIFIERS, *self.functions.items, "void", "template", "enum", "typedef")
         names = [a.text for a, b in pairwise(found) if a.kind == "name" and b.text in ends and a.text not in words]
-        return names[:1] + names[-1:]
+        return names if found[0].text == "enum" else names[:1] + names[-1:]
 
     # --- the kernel ---
 

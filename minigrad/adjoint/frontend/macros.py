@@ -8,8 +8,21 @@ from typing import Any
 from minigrad.adjoint.frontend.symbols import CHARS, FLOATS_AS, SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import BYTES, TYPES, UNSIGNED, Cast, Expr, Name, Number, Place, is_float
+from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
-from minigrad.adjoint.language.rewrite import SUFFIXES, ZERO, constant, count_up, fits, int_literal, int_value, rescaled
+from minigrad.adjoint.language.rewrite import (
+    SUFFIXES,
+    ZERO,
+    constant,
+    count_up,
+    fits,
+    folded,
+    int_literal,
+    int_value,
+    replace_parts,
+    rescaled,
+    typed,
+)
 from minigrad.adjoint.language.values import VECTORS, Elements, Enum, Kind, Pointer, StructType
 
 LAID_OUT = re.compile(r"\b(alignas|__align__|__attribute__|virtual)\b")  # otherwise than members follow one another
@@ -76,7 +89,7 @@ def enumeration(parser: Any, typedef: bool, twice: Callable[[str, Place], None])
             at = tokens.next.place
             with symbols.scope() as scope:
                 scope.update(values)
-                e = parser.expression()
+                e = inline(with_constants(symbols, parser.expression()), symbols.formulas)
             given = constant(e) if (n := int_value(e)) is None else n
             if given is None:
                 raise tokens.error(at, f"the number of {own} is not known here; write it as a literal.")
@@ -97,6 +110,25 @@ def enumeration(parser: Any, typedef: bool, twice: Callable[[str, Place], None])
     if symbols.enums.setdefault(name, made) != made:
         twice(name, place)
     return [name, *([] if scoped else values)]
+
+
+def with_constants(symbols: SymbolTable, e: Expr) -> Expr:
+    """An expression with the values of constants, and of functions that are one return of such, in their place."""
+    known = [s for scope in symbols.scopes for s in scope.values() if isinstance(s, ast.Declare) and s.const]
+    values = {s.name: s.value for s in known if s.value is not None}
+
+    def returned(x: Expr) -> Expr | None:
+        function = symbols.functions.get(x.function) if isinstance(x, ast.Call) else None
+        if function is None or len(function.body) > 1 or not isinstance(last := function.body[0], ast.Jump):
+            return None
+        given = [folded(typed(replace_parts(a, returned), p.type))
+                 for p, a in zip(function.params, ast.children(x), strict=True)]  # fmt: skip
+        if any(a.names for a in given):
+            return None
+        own = {p.name: a for p, a in zip(function.params, given, strict=True)}
+        return last.value and typed(replace_parts(inline(inline(last.value, own), values), returned), function.returns)
+
+    return replace_parts(inline(e, values), returned)
 
 
 def enumerator(value: int, kind: str) -> Expr:
