@@ -226,14 +226,14 @@ def split(draft: Draft, launch: AdjointLaunch, rest: "Sequence[Pass]") -> bool:
 
 
 OUT_OF_BUDGET = Choice(
-    "the kernel", "plain adjoint", "it is so long that no further pass and no proof looks for a faster adjoint"
+    "the kernel", "plain adjoint", "it is so long that further passes are left out; sums without a proof are atomics"
 )
 
 
 def run(draft: Draft, launch: AdjointLaunch, passes: "Sequence[Pass]") -> bool:
     """Run passes on a launch. Returns False where the split leaves nothing of it."""
     for n, one in enumerate(passes):
-        if not one.required and not draft.facts.budget.take(3 * len(flatten(launch.body))):
+        if not one.required and not draft.facts.budget.take_pass(3 * len(flatten(launch.body))):
             draft.derived.choices += () if OUT_OF_BUDGET in draft.derived.choices else (OUT_OF_BUDGET,)
             return run(draft, launch, [p for p in passes[n:] if p.required])
         if one.apply is not None:

@@ -26,22 +26,30 @@ def spent(made):
 @pytest.mark.parametrize("rung", RUNGS)
 def test_the_gradient_is_right_wherever_the_budget_ends(rung, left, monkeypatch):
     kernel, args, grid, block = RUNGS[rung]
-    monkeypatch.setattr(Budget.__init__, "__defaults__", (left,))
+    monkeypatch.setattr(Budget.__init__, "__defaults__", (left, left // 2))
     made = mg.adjoint(kernel)
     assert len(spent(made)) <= 1
     assert left > 1 or spent(made)
     oracle.check(made, args, grid, block)
 
 
-def test_a_kernel_of_many_indices():
+def test_a_kernel_of_many_indices(monkeypatch):
     """Beyond the budget, sums are atomics, and the table says why."""
-    lines = "".join(f"s += x[(k + {n}) * page + (j + {n % 7}) * n + i + {n % 3}];\n" for n in range(700))
+    lines = "".join(f"s += x[(k + {n}) * page + (j + {n % 7}) * n + i + {n % 3}];\n" for n in range(150))
+    monkeypatch.setattr(Budget.__init__, "__defaults__", (250_000, 100_000))
     made = mg.adjoint(f"{HEAD} double s = 0;\n{lines} y[k * page + j * n + i] = s; }}")
     assert {row.why for row in made.decisions.rows if "atomic" in row.how} == {
         "threads of the grid may share the element",
         "the kernel has too many indices to prove of each that it belongs to one thread",
     }
-    assert spent(made)
+
+
+def test_a_kernel_of_many_statements(monkeypatch):
+    """Beyond the budget, passes are left out, and the table says so."""
+    lines = "\n".join(f"y[{n}] = x[{n}] * x[i];" for n in range(150))
+    assert not spent(mg.adjoint(f"{HEAD}{lines} }}"))
+    monkeypatch.setattr(Budget.__init__, "__defaults__", (20_000, 10_000))
+    assert "further passes are left out" in spent(mg.adjoint(f"{HEAD}{lines} }}"))[0].why
 
 
 def steps(text, name="f"):

@@ -188,7 +188,7 @@ class IndexFacts:
     @property
     def gave_up(self) -> str:
         """A sentence where the last search was not brought to its end."""
-        if self.budget.left <= 0:
+        if not self.budget.take(0):
             return "the kernel has too many indices to prove of each that it belongs to one thread"
         return "the index is too long to prove that it belongs to one thread" if self.steps > MOST_STEPS else ""
 

@@ -190,12 +190,18 @@ def own_arrays(e: Expr) -> set[str]:
 class Budget:
     """The time that searches and optional passes of a derivation may still take, in about microseconds."""
 
-    left: int = 500_000
+    left: int = 1_000_000
+    kept: int = 600_000  # for the passes: searches end there
 
     def take(self, cost: int) -> bool:
-        """Pay for a step. False where nothing is left."""
-        self.left -= cost
-        return self.left > 0
+        """Pay for a step of a search. False where nothing is left."""
+        self.left -= cost if self.left > self.kept else 0
+        return self.left > self.kept
+
+    def take_pass(self, cost: int) -> bool:
+        """Pay for a pass. False where nothing is left."""
+        self.left, self.kept = self.left - cost, self.kept - cost
+        return self.kept > 0
 
 
 def inline(e: Expr, values: Mapping[str, Expr], budget: Budget | None = None) -> Expr:
