@@ -13,7 +13,10 @@ from minigrad.scan import DIRECTIVE, Edit
 
 _DEFINE = re.compile(r"[ \t]*#[ \t]*define\b")
 _SIGN = re.compile(r"[{}()\[\],]")
-NOT_FUNCTION = re.compile(r'\b(?:namespace|struct|class|union|enum)\b[^;{}()=]*$|\bextern\s*"\s*"\s*$')
+_ALIGNED = r"\b(?:alignas|__align__|__attribute__)\s*\((?:[^()]|\([^()]*\))*\)"  # within the head of a struct
+NOT_FUNCTION = re.compile(
+    rf'\b(?:namespace|struct|class|union|enum)\b(?:[^;{{}}()=]|{_ALIGNED})*$|\bextern\s*"\s*"\s*$'
+)
 _UNEVALUATED = re.compile(r"\b(?:assert|static_assert|decltype|sizeof|alignof)\s*$")  # assert prints its text
 _CONSTANT = re.compile(r"[\sA-Z0-9_+*/()-]*")  # an extent must remain one
 _END = re.compile(r"[;{}]|\Z")

@@ -225,6 +225,8 @@ def test_an_element_of_a_local_array_that_nobody_set(body, place, mark):
         "P a[2];\na[0].a = 1;\na[0].b = 2;\na[1] = a[0];\ny[i] = a[1].b;",
         "switch (n) {\ncase 0:\n    break;\ndefault:\n    float a[2];\n    a[1] = 1;\n    y[i] = a[1];\n}",
         "auto f = [&](int j) {\n    float a[2];\n    a[j] = 1;\n    return a[j];\n};\ny[i] = f(1);",
+        "struct alignas(16) L { float a[4]; int n; };\nL l;\nl.a[1] = 1;\ny[i] = l.a[1];",
+        "struct __attribute__((aligned(16))) L { float a[4]; };\nL l;\nl.a[1] = 1;\nstruct L m[2];\nm[1] = l;\ny[i] = m[1].a[1];",
         "struct L { float a[4]; int n; };\nL l;\nl.a[1] = 1;\ny[i] = l.a[1];",
     ],
 )
