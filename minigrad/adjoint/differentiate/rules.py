@@ -186,10 +186,10 @@ class Rules:
             case ast.Assign():
                 return self.assignment(s, after)
             case ast.AtomicAdd():
-                d = self.gradient_of(s.target)
-                again = target_name(s.target) in s.value.names
-                d, part = self.copied_gradient(s.value, d, s) if again else (d, [])
-                return [*part, *self.pull(s.value, d)]
+                given, part = self.gradient_of(s.target), list[Stmt]()
+                if target_name(s.target) in s.value.names:
+                    given, part = self.copied_gradient(s.value, given, s)
+                return [*part, *self.pull(s.value, given)]
         return []
 
     def assignment(self, s: ast.Assign, after: Set[str]) -> list[Stmt]:
