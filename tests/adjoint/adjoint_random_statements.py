@@ -214,7 +214,7 @@ class Statements(Expressions):
         return ["{", *self.body(depth, 3), "}"]
 
     def switch(self, depth):
-        lines = [f"switch ({self.one(*('k % 3', 'i % 3') * self.inside, self.e('int', 1))}) {{"]
+        lines = [f"switch ({self.one(*('k % 3', 'i % 4') * self.inside, self.e('int', 1))}) {{"]
         for k in self.random.sample((0, 1, 2), 2):
             lines += [f"    case {k}: {{", *self.body(depth), "    break; }"]
         return [*lines, "    default: {", *self.body(depth), "    } }"]
