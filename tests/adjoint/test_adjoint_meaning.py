@@ -35,6 +35,12 @@ FORMS = {
         "const double c[2][3] = {{1, x[i]}, {3, 4, 5}}; auto h = [=](int k) { return c[k][1] * c[0][k]; };\n"
         "for (const auto& v : s) a += v * h(i % 2); y[i] = a;"
     ),
+    "the bits of a variable": kernel(
+        "double d = x[i] + 3; long long a = *(long long*)&d, b = (long long&)d, *p = (long long*)&d; d = 2 * d;\n"
+        "y[i] = d * (1 + (a >> 52 & 1)) * (b == a ? 2 : 3) + (*p >> 52 & 7) * x[i] * (double&)d;\n"
+        "y[i] *= reinterpret_cast<const long long&>(d) == *p ? (const float&)n + 2 : 3;",
+        "constexpr double n = 2.7;",
+    ),
     "pointers that may be none, and copies of memory": kernel(
         "double p, q; put(x[i], &p); put(x[i] * p, &p, &q); double r[3]; memcpy(r, x + i % 6, sizeof r);\n"
         "double s[2]; s[0] = p; s[1] = q; memcpy(r + 1, s, 2 * sizeof(double));\n"
@@ -298,8 +304,13 @@ REFUSED = {
     "extern __shared__ char s[]; V* v = (V*)s; int* c = (int*)(v + 2); y[i] = c[i];": "s is read as int, "
     "and nothing is stored in it as int; convert the numbers, as by __float_as_int.",
     "y[i] = k(x[i]);": "k takes arguments of other types",
-    "float v = x[i]; y[i] = reinterpret_cast<int&>(v) * x[i];": "this reads the bytes of a float as int; cast "
-    "its address: *(int*)&v.",
+    "float v = x[i]; (int&)v &= 0x7fffffff; y[i] = v;": "write the target of the assignment as a variable",
+    "float v = x[i]; const int& b = (int&)v; v = 2; y[i] = b;": "a reference to the bits of a number; write a variable",
+    "float v = x[i]; cut((int&)v); y[i] = v;": "a reference to the bits of a number; write a variable, const int b",
+    "double v = x[i]; y[i] = v + *(float*)&v;": "a pointer to double is cast to float*, another type of element; "
+    "convert the value: (float)v.",
+    "int b = i; y[i] = x[i] * reinterpret_cast<float&>(b);": "a pointer to int is cast to float*, another type",
+    "V v{x[i], 2}; y[i] = ((M*)&v)->b;": "a pointer to V is cast to M*, another type of element.",
     "V v; v = x[i]; y[i] = v.a;": "a conversion to V is outside the subset; write its members.",
     "P<double> p = x; y[i] = p[i];": "P is a pointer or an array type; write it out where it is used.",
     "Q q{y}, r{x}; if (i % 2) q.a = r.a; y[i] = q.a[i];": "q_a points into two arrays in turn",
@@ -311,6 +322,7 @@ REFUSED = {
     "y[i] = K[0] * x[i];": "N has several meanings in this file, and constants or types are made of it",
 }  # fmt: skip
 AHEAD = (
+    "__device__ void cut(int& b) { b &= 0x7fffffff; }\nstruct M { double b, a; };\n"
     "__device__ double& next(double& v) { v *= 2; return v; }\n"
     "__device__ double twice(double& v) { v *= 2; return v; }\n"
     "__device__ int counted(const double* p, int& k) { return ++k; }\n"

@@ -162,11 +162,8 @@ class ArgumentBinder(FileItems):
 
     def converts(self, item: FunctionItem, value: Value, parser: Any, explicit: bool) -> bool:
         """True for a constructor by which a value becomes an object where one is needed. explicit: by a cast."""
-        if (
-            (self.is_explicit(item) and not explicit)
-            or not item.counts
-            or self.kind_of(item, item.params + 1, parser) is item.owner
-        ):
+        copies = self.kind_of(item, item.params + 1, parser) is item.owner
+        if copies or not item.counts or (self.is_explicit(item) and not explicit):
             return False
         before, self.converting = self.converting, True
         try:
@@ -363,6 +360,8 @@ class ArgumentBinder(FileItems):
             return parser.copy(name or "passed", value.type, value, place)
         if not is_expression(value):
             return value
+        if b.reference and (not b.const or reached):
+            parser.check_not_bits(value, place)
         number = parser.number(value, place)
         kind = b.kind if isinstance(b.kind, str) else number.type
         if b.reference and is_target(number) and (not b.const or (reached and number.type == kind)):

@@ -379,11 +379,7 @@ class CallParser(StructParser):
         tokens.expect(">")
         tokens.expect("(")
         value = self.close(self.full())
-        if bits and {"&", "&&"} & {*words} and value.type is not kind:
-            raise self.error(
-                place, f"this reads the bytes of a {value.type} as {kind}; cast its address: *({kind}*)&v."
-            )
-        return self.cast_to(kind, words, value, place)
+        return self.cast_to(kind, words, value, place, memory=bits and bool({"&", "&&"} & {*words}))
 
     def close(self, e: Value) -> Value:
         """The expression, with its closing parenthesis stepped over."""

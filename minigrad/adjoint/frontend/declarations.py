@@ -10,7 +10,7 @@ from minigrad.adjoint.frontend.items import SEVERAL
 from minigrad.adjoint.frontend.macros import with_constants
 from minigrad.adjoint.frontend.structs import integer
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, Place, common_type, unused_name
+from minigrad.adjoint.language.ast import BITS, Expr, Place, common_type, unused_name
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ONE, ZERO, chosen_number, constant, is_number, replace_parts
 from minigrad.adjoint.language.values import (
@@ -169,8 +169,15 @@ class DeclarationParser(ExpressionParser):
         """The object that a reference names, or its base; None where it names a converted copy."""
         if isinstance(value, Elements) or (is_expression(value) and is_target(value) and kind in (None, value.type)):
             return self.frozen(value, place)
+        self.check_not_bits(value, place)
         object_ = isinstance(value, Struct) and (kind is None or value.as_base(kind).type is kind)
         return self.frozen(self.convert(value, kind, place), place) if object_ else None
+
+    def check_not_bits(self, value: Value, place: Place) -> None:
+        """Reject a reference to the bits of a number, which a copy of them would not follow."""
+        parts = ast.walk(value) if is_expression(value) else ()  # type: ignore[arg-type]
+        if any(isinstance(e, ast.Call) and e.function in BITS.values() for e in parts):
+            raise self.error(place, "a reference to the bits of a number; write a variable, const int b = ...;")
 
     def new(self, name: Token, kind: Kind | None, value: Value, const: bool = False) -> None:
         """A variable that has this value first."""

@@ -221,8 +221,9 @@ class ExpressionParser(CallParser):
             after += 1
         if kind is None or self.tokens.tokens[after].text != ")":
             return None
+        changing = all(t.text != "const" for t in self.tokens.tokens[self.tokens.at : after])
         place, self.tokens.at = self.tokens.next.place, after + 1
-        return self.cast_to(kind, words, self.unary(), place)
+        return self.cast_to(kind, words, self.unary(), place, memory="&" in words and changing)
 
     def postfix(self, value: Value) -> Value:
         """A value with what follows it: indices, members, calls of methods, steps."""
@@ -380,10 +381,8 @@ class ExpressionParser(CallParser):
             raise self.error(name.place, f"{name.text} is used by its parts x, y and z.")
         if name.text == "warpSize":
             return ast.Number("32", "int")
-        if name.text in intrinsics.NAMES:
-            known = self.group_call(name)
-            if known is not None:
-                return known
+        if name.text in intrinsics.NAMES and (known := self.group_call(name)) is not None:
+            return known
         of_file = name.text in (self.functions or ()) and (path or self.symbols.lookup(name.text) is None)
         if tokens.next.text == "(" or (of_file and tokens.next.text == "<"):
             return self.call(name, path)

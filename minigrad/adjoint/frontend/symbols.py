@@ -372,6 +372,9 @@ class TypeParser:
     def pointer(self, value: Value, place: Place) -> Pointer:
         raise NotImplementedError
 
+    def address(self, value: Value, place: Place) -> Pointer:
+        raise NotImplementedError
+
     def holder(self, name: str) -> Struct | StructType | None:
         raise NotImplementedError
 
