@@ -35,6 +35,15 @@ FORMS = {
         "const double c[2][3] = {{1, x[i]}, {3, 4, 5}}; auto h = [=](int k) { return c[k][1] * c[0][k]; };\n"
         "for (const auto& v : s) a += v * h(i % 2); y[i] = a;"
     ),
+    "threadIdx.x is unsigned where a type is taken from it": kernel(
+        "auto v = threadIdx.x - 5; auto w = i % 2 ? threadIdx.x : -9; auto g = [](auto q) { return q - 5; };\n"
+        "double a = v, b = w, c = g(threadIdx.x), d = less(threadIdx.x), e = g(TID / 2), f = +threadIdx.x - 5;\n"
+        "int k = threadIdx.x; auto m = k - 5; const V p{x[i]}; y[i] = a + b * 2 + c * 3 + d * 5 + e * 7 + f * 11;\n"
+        "y[i] *= x[i] * over(threadIdx.x) * (m < 0 ? 2 : 3) * 1e-9; y[i] += signed_less(threadIdx.x, p);",
+        "struct V { double a; };\n#define TID (threadIdx.x)\n__device__ auto less(int i) { return threadIdx.x - 5; }\n"
+        "__device__ int over(int i) { return 2; }\n__device__ int over(unsigned i) { return 3; }\n"
+        "__device__ double signed_less(const int& k, V v) { double d = k - 5; return d * v.a; }",
+    ),
     "the bits of a variable": kernel(
         "double d = x[i] + 3; long long a = *(long long*)&d, b = (long long&)d, *p = (long long*)&d; d = 2 * d;\n"
         "y[i] = d * (1 + (a >> 52 & 1)) * (b == a ? 2 : 3) + (*p >> 52 & 7) * x[i] * (double&)d;\n"

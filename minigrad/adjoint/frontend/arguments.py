@@ -211,7 +211,7 @@ class ArgumentBinder(FileItems):
         stops = [*(s - 1 for s in starts[1:]), self._close(item.params)]
         for start, stop, argument in zip(starts, stops, arguments, strict=False):
             texts = [t.text for t in self.tokens.tokens[start:stop]]
-            kind, own = self.kind_of(item, start, parser), argument.type
+            kind, own = self.kind_of(item, start, parser), parser.symbols.type_of(argument)
             promoted = kind is not None and kind == PROMOTIONS.get(str(own))
             rank = EXACT if kind in (None, own) else PROMOTED if promoted else CONVERTED
             structs = [k for k in (kind, own) if isinstance(k, StructType)] if kind is not None and kind != own else []
@@ -239,7 +239,7 @@ class ArgumentBinder(FileItems):
             (scope if number else types)[name] = given
         stops = [*(s - 1 for s in starts[1:]), self._close(item.params)]
         for start, stop, a in zip(starts, stops, arguments, strict=False):
-            self.deduce(item, self.tokens.tokens[start:stop], a.type, types, scope)
+            self.deduce(item, self.tokens.tokens[start:stop], symbols.type_of(a), types, scope)
         for number, name, default in item.template:
             if not (default or name in types or name in scope):
                 raise parser.error(token.place, f"the argument {name} of the template {item.name} is not known here; "
@@ -363,12 +363,13 @@ class ArgumentBinder(FileItems):
         if b.reference and (not b.const or reached):
             parser.check_not_bits(value, place)
         number = parser.number(value, place)
-        kind = b.kind if isinstance(b.kind, str) else number.type
-        if b.reference and is_target(number) and (not b.const or (reached and number.type == kind)):
+        own = parser.symbols.type_of(number)
+        kind = b.kind if isinstance(b.kind, str) else own
+        if b.reference and is_target(number) and (not b.const or (reached and own == kind)):
             return parser.frozen(number, place)
-        if isinstance(number, ast.Number) and not changed and number.type == kind:
+        if isinstance(number, ast.Number) and not changed and own == kind:
             return number
-        if pure and isinstance(number, ast.Name) and not changed and number.type == kind:
+        if pure and isinstance(number, ast.Name) and not changed and own == kind:
             return number
         return parser.symbols.fresh(name or "passed", kind, number, place)
 

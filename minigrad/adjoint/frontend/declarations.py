@@ -186,7 +186,7 @@ class DeclarationParser(ExpressionParser):
             self.symbols.scopes[-1][name.text] = self.copy(name.text, made.type, made, name.place)
         else:
             number = self.number(made, name.place)
-            type_ = kind if isinstance(kind, str) else number.type
+            type_ = kind if isinstance(kind, str) else self.symbols.type_of(number)
             self.declare(ast.Declare(name.text, type_, value=number, const=const, place=name.place))
 
     def declare_pointer(self, name: Token, pointer: Pointer, const: bool) -> None:
@@ -204,9 +204,9 @@ class DeclarationParser(ExpressionParser):
         array = pointer.array
         assert array is not None
         if array.indices:
-            array = replace(array, indices=tuple(self.simple(i, f"{name}_row", place) for i in array.indices))
-        offset_type = common_type(pointer.offset.type)
-        offset = self.symbols.fresh(name, offset_type, pointer.offset, place)
+            rows = (self.simple(i, f"{name}_row", place, index=True) for i in array.indices)
+            array = replace(array, indices=tuple(rows))
+        offset = self.symbols.fresh(name, common_type(pointer.offset.type), pointer.offset, place)
         return PointerVariable(name, kind, array, offset, array.const, self.symbols.choices)
 
     def frozen(self, value: Value, place: Place, name: str = "place", kept: dict[Expr, Expr] | None = None) -> Value:
@@ -215,7 +215,7 @@ class DeclarationParser(ExpressionParser):
 
         def keep(e: Expr, what: str) -> Expr:
             if e not in known:
-                known[e] = self.simple(e, f"{name}{what}", place)
+                known[e] = self.simple(e, f"{name}{what}", place, index=True)
             return known[e]
 
         def part(value: Value) -> Value:
