@@ -195,18 +195,17 @@ class Adjoint:
         kernels = self.built(run.shared_extents) if run.shared_extents else self.kernels
         self.set_constants(kernels)
         upstream = launches.upstream(run, self.outputs, dy)
-        after = examine(self.primal, run, self._deciding, self._examined)
+        new, after = examine(self.primal, run, self._deciding, self._examined)
         while True:
-            with types_apart(run, after is not None, self._examined):
+            with types_apart(run, new is not None, self._examined):
                 sums, needed = launches.launch(kernels, self.assembled, run, upstream, self.slots)
             if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
                 break
             self.slots = slots  # the tapes were too short: discard this run
-        if after is not None or not self._read:
-            self._read = False
+        if new or not self._read:
             self.set_constants(as_read := self.built(run.shared_extents, read=True))
-            check_reading(self.primal, as_read[0], self.reading.entries[0], run, after)
-            self._read = True
+            self._read |= check_reading(self.primal, as_read[0], self.reading.entries[0], run, after)
+        self._examined |= {new} if new else set()  # one that was refused is looked at again
         values = dict(zip((p.name for p in self.primal.signature.params), args, strict=True))
         values |= {name: values[struct].get(member) for name, (struct, member) in self.file.kernel.pointed.items()}
         gradients = [launches.fitted(sums[name], values[name]) for name in self.wrt]

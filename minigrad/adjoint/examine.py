@@ -11,7 +11,7 @@ import numpy as np
 from minigrad.adjoint.emit.assemble import Entry
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import CLOCKS, Place, own_name
-from minigrad.adjoint.language.dataflow import read, target_name, written
+from minigrad.adjoint.language.dataflow import has_shuffle, read, target_name, written
 from minigrad.adjoint.language.rewrite import flatten
 from minigrad.adjoint.run import PrimalLaunch
 from minigrad.devices.array import Array
@@ -21,19 +21,20 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.tensor import Tensor
 
 EXAMINED = 4096  # most threads of a launch that is searched for races
-ROUNDED = {2: 0.1, 4: 3e-4, 8: 1e-8}  # by bytes of a float: the root of its epsilon, for sums in another order
+EPSILON = {2: 2.0**-7, 4: 2.0**-23, 8: 2.0**-52}  # by bytes of a float: bfloat16, float, double
 
 
-def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> dict[str, Array] | None:
-    """Run a small launch on `sim` under the microscope, on copies: the arrays that it leaves; None if it did not run.
+def examine(
+    kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]
+) -> tuple[tuple, dict[str, Array]] | tuple[None, None]:
+    """Run a small launch on `sim` under the microscope, on copies: its key, and the arrays that it leaves.
 
-    NotDifferentiable at a race; KernelError at what would stop the launch; a warning, and no arrays, at what leaves
-    their values open.
-    kinds: the `dtype.kind`s of arguments that decide which elements the kernel touches; `seen` holds the launches
-    already examined, by grid, block, shapes and the content of these arguments.
+    None where it is not small, or is among those seen. NotDifferentiable at a race; KernelError at what would stop the
+    launch; a warning, and no arrays, at what leaves their values open. kinds: the `dtype.kind`s of arguments that
+    decide which elements the kernel touches; the key has grid, block, shapes and the content of these arguments.
     """
     if run.threads > EXAMINED or any(a.device.is_gpu for a in run.arrays.values()):
-        return None
+        return None, None
     values = {name: a.numpy() for name, a in run.arrays.items()}
     for name, v in run.scalars.items():
         numbers = {own: n for own, n in v.items() if not isinstance(n, Array | Tensor)} if isinstance(v, Mapping) else v
@@ -41,7 +42,7 @@ def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> 
     hashes = [(name, a.shape, sha256(a.tobytes()).digest()) for name, a in values.items() if a.dtype.kind in kinds]
     key = (run.grid, run.block, run.shared, *hashes, *(a.shape for a in run.arrays.values()))
     if key in seen:
-        return None
+        return None, None
     from minigrad.microscope import inspect
 
     after = {name: copied(a) for name, a in run.arrays.items()}
@@ -56,8 +57,7 @@ def examine(kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]) -> 
         if not problem.harmless:
             warnings.warn(f"{kernel.name} has a problem, so its gradients may be wrong, too: {problem}", stacklevel=3)
             after = {}
-    seen.add(key)
-    return after
+    return key, after
 
 
 def arguments(kernel: Kernel, run: PrimalLaunch, arrays: Mapping[str, Array]) -> list[Any]:
@@ -70,24 +70,26 @@ def arguments(kernel: Kernel, run: PrimalLaunch, arrays: Mapping[str, Array]) ->
 
 def check_reading(
     kernel: Kernel, as_read: Kernel, entry: Entry, run: PrimalLaunch, after: dict[str, Array] | None
-) -> None:
+) -> bool:
     """Run the kernel as it was read, on copies. NotDifferentiable where it stores other values than the kernel.
 
-    after: the arrays that the kernel leaves, empty where these are left to chance; None to run it here.
+    after: the arrays that the kernel leaves, empty where these are left to chance; None to run it here. Returns whether
+    there was anything to compare.
     """
     function = run.file.kernel
     stored = {name for name in map(own_name, written(function.body)) if name in run.arrays}
     if after == {} or set(CLOCKS) & read(function.body):
-        return
+        return False
     if after is None:
         after = {name: copied(a) if name in stored else a for name, a in run.arrays.items()}
         kernel(*arguments(kernel, run, after), grid=run.grid, block=run.block, shared=run.shared)
     own = {name: copied(a) if name in stored else a for name, a in run.arrays.items()}
     known = {**own, **run.scalars}
     as_read(*(known[p.name] for p in entry.params), grid=run.grid, block=run.block)
+    adds = has_shuffle(function.body) or any(isinstance(s, ast.AtomicAdd) for s in flatten(function.body))
     for name in sorted(stored):
         a, b = after[name].numpy(), own[name].numpy()
-        if (found := difference(a, b)) is not None:
+        if (found := difference(a, b, adds or run.device.is_gpu)) is not None:
             at, member, x, y = found
             writes = [s for s in flatten(function.body) if isinstance(s, ast.Assign | ast.AtomicAdd)]
             stores = [s.place for s in writes if own_name(target_name(s.target)) == name]
@@ -97,22 +99,31 @@ def check_reading(
                 "adjoint does not know; write the structs, references and conversions that lead here as plain numbers."
             )
             raise run.file.error(stores[-1] if stores else function.place, why)
+    return True
 
 
-def difference(a: np.ndarray, b: np.ndarray, member: str = "") -> tuple[tuple[int, ...], str, Any, Any] | None:
-    """The first element that differs by more than rounding: its index, the member of a struct, and both values."""
+def difference(
+    a: np.ndarray, b: np.ndarray, rounded: bool, member: str = ""
+) -> tuple[tuple[int, ...], str, Any, Any] | None:
+    """The first element that differs: its index, the member of a struct, and both values.
+
+    rounded: sums may be in another order, or products fused; then half of the digits count, and fewer of a number that
+    is smaller than the largest one by more than these.
+    """
     if a.dtype.names:
-        found = (difference(a[name], b[name], f"{member}.{name}") for name in a.dtype.names)
+        found = (difference(a[name], b[name], rounded, f"{member}.{name}") for name in a.dtype.names)
         return next((each for each in found if each is not None), None)
     apart = a != b
-    if not a.size or not apart.any():
-        return None
     if a.dtype.kind not in "iub":
-        x, y = a.astype(np.float64), b.astype(np.float64)
-        with np.errstate(all="ignore"):
-            scale = np.sqrt(np.mean(np.square(x[np.isfinite(x)]))) if np.isfinite(x).any() else 0.0
-            near = np.abs(x - y) <= ROUNDED[a.dtype.itemsize] * np.maximum(np.maximum(np.abs(x), np.abs(y)), scale)
-        apart &= ~((near & np.isfinite(x) & np.isfinite(y)) | (np.isnan(x) & np.isnan(y)))
+        x, y, epsilon = a.astype(np.float64), b.astype(np.float64), EPSILON[a.dtype.itemsize]
+        apart &= ~(np.isnan(x) & np.isnan(y))
+        finite = np.isfinite(x) & np.isfinite(y)
+        if rounded and finite.any():
+            size = np.maximum(np.abs(x), np.abs(y), where=finite, out=np.zeros_like(x))
+            near = np.abs(np.subtract(x, y, where=finite, out=np.zeros_like(x))) <= (
+                np.sqrt(epsilon) * size + 64 * epsilon * size.max()
+            )
+            apart &= ~(near & finite)
     for at in np.argwhere(apart):
         return tuple(map(int, at)), member, a[tuple(at)], b[tuple(at)]
     return None

@@ -244,6 +244,37 @@ def test_a_kernel_that_is_read_otherwise_than_it_is_compiled_has_no_gradient(of,
             wrong.vjp(p, y, n, dy=[np.ones(2)], grid=1, block=2)
 
 
+def test_a_refused_launch_is_refused_again_behind_one_that_passes(monkeypatch):
+    """A number read wrongly that only some launches use; its error is small beside the largest element."""
+    text = "__global__ void f(const float* x, float* y, int n) { int i = threadIdx.x; y[i] = x[i] * (n ? 1.5f : 2.f); }"
+    x = np.array([1e6, 1], np.float32)
+    launch = {"dy": [np.ones(2, np.float32)], "grid": 1, "block": 2}
+    names = type(mg.adjoint(text))._parsed.__globals__
+    parse = names["parse"]
+    monkeypatch.setitem(names, "parse", lambda text, *more: parse(text.replace("1.5f", "1.5000002f"), *more))
+    made = mg.adjoint(text)
+    for n in (1, 0, 1):
+        if n:
+            with pytest.raises(NotDifferentiable, match="reads this otherwise"):
+                made.vjp(x, x.copy(), n, **launch)
+        else:
+            assert made.vjp(x, x.copy(), n, **launch)[0].tolist() == [2, 2]
+
+
+def test_a_large_launch_is_compared_where_no_launch_was(monkeypatch):
+    """One whose values were left to chance, an element that nobody has set, compares nothing."""
+    text = """__global__ void f(const double* x, double* y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x; double a[2]; a[0] = 1; y[i] = n ? a[1] : x[i] * 1.5; }"""
+    names = type(mg.adjoint(text))._parsed.__globals__
+    parse, x = names["parse"], np.ones(8192)
+    monkeypatch.setitem(names, "parse", lambda text, *more: parse(text.replace("1.5", "1.25"), *more))
+    made = mg.adjoint(text)
+    with pytest.warns(UserWarning, match="nothing has set"):
+        made.vjp(x[:8], x[8:16], 1, dy=[x[:8]], grid=1, block=8)
+    with pytest.raises(NotDifferentiable, match="reads this otherwise"):
+        made.vjp(x, x.copy(), 0, dy=[x], grid=32, block=256)
+
+
 FLOATS = {
     "if (x[i] > 0) y[0] = x[i] * x[i];": True,
     "double v = x[i]; int k = v > 0 ? 0 : i; y[k] = v;": True,

@@ -96,6 +96,9 @@ KERNELS = {
     "for (int k = 1; k < 8; ++k) { int r = k; if (i == r) { r = r - 1; s[r] = s[r] * x[i]; } __syncthreads(); "
     "s[i] = tanh(s[i] * s[i] * 0.7 + x[i]); __syncthreads(); } y[i] = s[i];",
     "an atomic that reads its own element": "y[i] = x[i]; atomicAdd(&y[i], fma(2.0, y[i], x[i] * x[i]));",
+    "neighbors on both sides": "y[i] = x[i]; if (i > 0 && i < 7) y[i] = (x[i + 1] - x[i - 1]) * x[i + 1];",
+    "an unsigned index that wraps around": "for (unsigned k = 0; k < 2; ++k) { "
+    "unsigned o = k * 2147483648u * 2u + threadIdx.x; y[o] = x[i] * x[i] + k; }",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",
 }
 

@@ -86,7 +86,10 @@ def polynomial(e: Expr) -> Polynomial | None:
             left, right = polynomial(e.left), polynomial(e.right)
             if left is None or right is None:
                 return None
-            return left * right if op == "*" else left + right if op == "+" else left - right
+            made = left * right if op == "*" else left + right if op == "+" else left - right
+            return (
+                None if e.type == "unsigned" and any(abs(n) >> 31 for n in made.values()) else made
+            )  # it wraps around
     return None
 
 
@@ -138,6 +141,7 @@ def row(indices: list[Expr], found: Offsets) -> IndexRow | None:
 
 
 MOST_STEPS, STEP = 150, 150  # of the search for the thread of an index, and what one costs
+OFFSET = "@offset"  # the digit that counts the elements of a row
 IDS = tuple(f"{b}.{a}" for b in ("threadIdx", "blockIdx") for a in "xyz")
 EXTENTS = {f"{b}Idx.{a}": f"{e}.{a}" for b, e in (("thread", "blockDim"), ("block", "gridDim")) for a in "xyz"}
 
@@ -224,19 +228,25 @@ class IndexFacts:
                 rest = {name: other for name, other in digits.items() if name != digit}
                 if not rest:
                     return True
-                for wanted in rest.values() if self.nonnegative(digit) else ():
-                    wider = next((b for b in self.matching_bounds(digit, wanted, stride) if b), None)
+                for name, wanted in rest.items() if self.nonnegative(digit) else ():
+                    bounds = self.matching_bounds(digit, wanted, stride, name != OFFSET)
+                    wider = next((b for b in bounds if b), None)
                     if wider is not None and self.mixed_radix(rest, stride * wider):
                         return True
         return False
 
-    def matching_bounds(self, digit: str, wanted: Polynomial | None, stride: Polynomial) -> Iterator[Polynomial | None]:
-        """The bounds of a digit by which the next factor is the wanted one."""
+    def matching_bounds(
+        self, digit: str, wanted: Polynomial | None, stride: Polynomial, literal: bool
+    ) -> Iterator[Polynomial | None]:
+        """The bounds of a digit by which the next factor is the wanted one; a literal may be one that the launch keeps.
+
+        Not so the distance of two elements: the 2 between x[i - 1] and x[i + 1] is no extent of a block.
+        """
         known = [*self.upper_bounds.get(digit, []), *([variable(EXTENTS[digit])] if digit in EXTENTS else [])]
         known = [self.expand_uniform(b) for bound in known for b in (bound, *self.wider_bounds(bound))]
         yield next((b for b in known if stride * b == wanted), None)
         if digit in IDS[:3] and wanted is not None:
-            for e in self.constants_between(stride, wanted):
+            for e in self.constants_between(stride, wanted, literal):
                 extent = EXTENTS[digit]
                 if (self.conditions.get(extent) or self.limits.setdefault(extent, e)) == e:
                     yield polynomial(e)
@@ -248,12 +258,12 @@ class IndexFacts:
                 rest = bound - variable(name)
                 yield from (limit + rest - constant(1) for limit in self.upper_bounds.get(name, []))
 
-    def constants_between(self, stride: Polynomial, wanted: Polynomial) -> Iterator[Expr]:
-        """The macro or literal whose product with a stride is the wanted one, if any."""
+    def constants_between(self, stride: Polynomial, wanted: Polynomial, literal: bool) -> Iterator[Expr]:
+        """The macro, or the literal, whose product with a stride is the wanted one, if any."""
         yield from (ast.Name(m, "int") for m in sorted(self.constants) if stride * variable(m) == wanted)
         (term, factor), *_ = [*stride.items(), ((), 0)]
         ratio = wanted.get(term, 0) // factor if factor else 0
-        if ratio > 1 and stride * constant(ratio) == wanted:
+        if literal and ratio > 1 and stride * constant(ratio) == wanted:
             yield ast.Number(str(ratio), "int")
 
     def varies(self, name: str) -> bool:
@@ -352,8 +362,8 @@ class IndexFacts:
         if (p := polynomial(e)) is None or row is None:
             return p
         wider = sorted(name for name, value in self.constants.items() if value >= row.length)
-        self.upper_bounds["@offset"] = [*map(constant, (row.length, row.room)), *map(variable, wider)]
-        return p + row.unit * variable("@offset")
+        self.upper_bounds[OFFSET] = [*map(constant, (row.length, row.room)), *map(variable, wider)]
+        return p + row.unit * variable(OFFSET)
 
     def unique(
         self,

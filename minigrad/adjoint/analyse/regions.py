@@ -13,6 +13,7 @@ from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.indices import (
     EXTENTS,
     IDS,
+    OFFSET,
     IndexFacts,
     IndexRow,
     Polynomial,
@@ -158,7 +159,7 @@ def cover(index: Expr, facts: IndexFacts, row: IndexRow | None = None) -> Cover 
     if tested is None or whole is None:
         return None
     if row:
-        ranges["@offset"], whole = constant(row.length), whole + row.unit * variable("@offset")
+        ranges[OFFSET], whole = constant(row.length), whole + row.unit * variable(OFFSET)
     digits = _digits(whole, facts, ranges, tested, made)
     if digits is None or tested:
         return None

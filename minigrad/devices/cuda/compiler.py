@@ -13,7 +13,7 @@ from minigrad.devices.hints import hint
 from minigrad.devices.leave_out import RejectedText, Rejection, build_without
 from minigrad.devices.unit import header, headers, unit, units_of_headers
 from minigrad.errors import CompileError, DeviceError, LaunchError
-from minigrad.scan import INCLUDE, asked
+from minigrad.scan import INCLUDE, asked, blank
 from minigrad.source import CUDA, Source
 
 WIDTHS = ("char", 8), ("short", 16), ("int", 32), ("long long", 64)  # as in CUDA's own C++ library
@@ -143,11 +143,12 @@ def _nvrtc(source: Source, options: list[str]) -> bytes:
 
 def _std(text: str) -> str:
     """The names of C++'s library that the text takes, from CUDA's own, as NVRTC has no other."""
+    text = blank(text)
     spoken = re.search(r"\busing\s+namespace\s+std\s*;", text)
     wanted = [
         name
         for name, words in STD_HEADERS.items()
-        if re.search(rf"\bstd\s*::\s*(?:{words})\b", text) or (spoken and f"#include <{name}>" in text)
+        if re.search(rf"\bstd\s*::\s*(?:{words})\b", text) or (spoken and re.search(rf"#\s*include\s*<{name}>", text))
     ]
     asked = (f"#if __has_include(<cuda/std/{name}>)\n#include <cuda/std/{name}>\n#endif\n" for name in wanted)
     return "".join([*asked, "namespace cuda { namespace std {} }\nnamespace std { using namespace cuda::std; }\n"])
