@@ -44,6 +44,16 @@ FORMS = {
         "__device__ int over(int i) { return 2; }\n__device__ int over(unsigned i) { return 3; }\n"
         "__device__ double signed_less(const int& k, V v) { double d = k - 5; return d * v.a; }",
     ),
+    "constants made by functions, and other names of templates": kernel(
+        "double q[N]; for (int k = 0; k < N; ++k) q[k] = x[i] * k; R<double> r{x[i], 2}; W<double, 2> w{{x[i], 3}};\n"
+        "y[i] = q[N - 1] * q[1] * D * product(r) + sum(w) * sum(w);",
+        "constexpr int sq(int n) { return n * n; }\nconstexpr double half_of(double v) { return v / 2; }\n"
+        "constexpr int M = 2, N = sq(M) - 1; const double D = half_of(3) + M;\n"
+        "template <class T> struct Q { T a, b; }; template <class T, int N> struct W { T v[N]; };\n"
+        "template <class U> using R = Q<U>; template <class U> using P = W<U, 2>; template <class U> using O = R<U>;\n"
+        "template <class T> __device__ T product(O<T> v) { return v.a * v.b; }\n"
+        "template <class T> __device__ T sum(const P<T>& w) { return w.v[0] / 3 + w.v[1] * w.v[0]; }",
+    ),
     "the bits of a variable": kernel(
         "double d = x[i] + 3; long long a = *(long long*)&d, b = (long long&)d, *p = (long long*)&d; d = 2 * d;\n"
         "y[i] = d * (1 + (a >> 52 & 1)) * (b == a ? 2 : 3) + (*p >> 52 & 7) * x[i] * (double&)d;\n"

@@ -125,6 +125,7 @@ class DeclarationParser(ExpressionParser):
             reference |= word in ("&", "&&")
         at, before = tokens.at, len(self.symbols.pending)
         tokens.forbid("write a variable for each member, and not auto [...] = ...", *["["] * (kind is None))
+        tokens.forbid_brackets()
         name = tokens.identifier("a variable's name")
         if stars > 1 or (stars and tokens.next.text == "["):
             why = f"{name.text} is an array of pointers; choose between their elements: k == 0 ? x[i] : w[i]."
@@ -260,8 +261,7 @@ class DeclarationParser(ExpressionParser):
 
     def variable(self, kind: Kind, name: Token, shared: bool, const: bool, extern: bool = False) -> None:
         """A variable or an array, with its initial value."""
-        tokens, dims = self.tokens, list[Expr]()
-        unknown = False
+        tokens, dims, unknown = self.tokens, list[Expr](), False
         while tokens.accept("["):
             if tokens.next.text == "]" and not dims:
                 unknown = True

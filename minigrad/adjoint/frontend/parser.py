@@ -214,16 +214,10 @@ class StatementParser(AssignmentParser):
             if token.kind == self.tokens.peek().kind == "name" or token.text == "void":
                 raise self.unknown_type(token)
             return False
-        opening, word, name, closing, last = (self.tokens.peek(length + n) for n in range(5))
-        if (opening.text, closing.text) == ("(", ")") and word.text in "*&" and last.text in ("[", "("):
-            what = f"{name.text} is a {'pointer' if word.text == '*' else 'reference'} to"
-            why = (
-                f"an array; write auto& {name.text} = ...;"
-                if last.text == "["
-                else "a function; call the function by its name."
-            )
-            raise self.error(name.place, f"{what} {why}")
-        return opening.text not in ("(", "{", ".", "::")
+        opening, word, _, closing, last = (self.tokens.peek(length + n).text for n in range(5))
+        if (opening, closing) == ("(", ")") and word in "*&" and last in ("[", "("):
+            return True
+        return opening not in ("(", "{", ".", "::")
 
     def expressions(self) -> None:
         """Assignments and calls as a statement, separated by commas."""
