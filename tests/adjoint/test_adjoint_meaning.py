@@ -11,6 +11,7 @@ import minigrad as mg
 from minigrad.adjoint import NotDifferentiable
 
 V = "struct V { double a, b; };\n"
+MANY = " ".join(f"case {n}: r *= {n};{' break;' * (n % 7 > 0)}" for n in range(120))
 FORMS = {
     "a number has the type of what it is given to": kernel(
         "auto a = double{3}; auto b = float(); auto c = double{}; b += 1; c += x[i]; const V& r = V{n + 2, 2};\n"
@@ -53,6 +54,9 @@ FORMS = {
         "template <class U> using R = Q<U>; template <class U> using P = W<U, 2>; template <class U> using O = R<U>;\n"
         "template <class T> __device__ T product(O<T> v) { return v.a * v.b; }\n"
         "template <class T> __device__ T sum(const P<T>& w) { return w.v[0] / 3 + w.v[1] * w.v[0]; }",
+    ),
+    "a switch of many cases": kernel(
+        f"double r = x[i]; switch (5 * i) {{ default: r *= r; break;\n{MANY}\n}} y[i] = r * x[i];",
     ),
     "the bits of a variable": kernel(
         "double d = x[i] + 3; long long a = *(long long*)&d, b = (long long&)d, *p = (long long*)&d; d = 2 * d;\n"
