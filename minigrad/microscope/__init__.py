@@ -104,8 +104,10 @@ def inspect(
     in the mask, as it may remain unused, except where a float or double that was computed from it by arithmetic is
     written to an array (`inactive-lane`): fmaxf and fminf drop it, and halves are not seen. Of a thread's own
     variables, declared by a statement and never set, only statements that read and change them are seen (s += x,
-    s = f(s, x), s++, if (x > s) s = x), and of arrays each read of four bytes or more, but where a line hands an
-    element on, to another such array or by a shuffle. Of an array of undefined memory (mg.empty) only elements of at
+    s = f(s, x), s++, if (x > s) s = x), and of arrays each read of four bytes or more, but where an element is handed
+    on: by a shuffle, or to another of the thread's variables by a whole statement on one line, as a shift register does
+    (t = a[i]; or T t = a[i];), whatever is made of t later, and if t stands for memory by a reference or a pointer
+    (t[i] = a[i]). Of an array of undefined memory (mg.empty) only elements of at
     least four bytes are seen that are read and changed (y[i] += x, atomicAdd). With g++, in a file with a destructor
     the read of a struct that is handed over by value is not seen.
     With Clang, an index right behind its row is not seen where a whole struct is read or written there; and setting a

@@ -22,6 +22,9 @@ from minigrad.simulator.translate import column as original
 
 _LOOP = re.compile(r"\b(?:for|while|do)\b")
 _ELEMENT = re.compile(r"\b(?=((\w+)(?:\s*\[(?:[^][]|\[[^][]*\])*\])+(?:\.\w+)*))")  # also within the index of another
+_PATH = r"(?:\s*\[(?:[^][]|\[[^][]*\])*\]|\s*(?:\.|->)\s*\w+)*"
+_TYPE = r"(?:[\w:]+(?:<[^<>;]*>)?[\s*]+)*"
+_COPY = re.compile(rf"(?:^|[;{{}}),:])\s*{_TYPE}(?=\w)((\w+){_PATH}\s*=\s*(\*?\w+{_PATH}))\s*(?=[;,])")
 _ADDRESS = itemgetter(0)
 _COPIES = re.compile(r"(?:C[12]E|aSE)(?:RK|O)S\w*_$")  # linker names of copy constructors and assignments
 
@@ -120,6 +123,16 @@ class DebugInfo:
         found = [each for each in _ELEMENT.finditer(text) if each[2] not in others]
         there = [each[1] for each in found if each.start() < column <= each.end(1)]
         return min(there or {each[1] for each in found if len({one[1] for one in found}) == 1}, key=len, default="")
+
+    def copied_to(self, pc: int) -> str:
+        """The variable that gets what an address reads, where a whole statement is `T t = element;`, `t = element;` or
+        `t[i].x = element;`; empty: there is more to it. The read of an index in it is another.
+        """
+        text, column = self.line_of(pc).text, self.column(pc)
+        there = [each[1] for each in _ELEMENT.finditer(text) if each.start() < column <= each.end(1)]
+        read = min(there, key=len, default="")
+        found = (each for each in _COPY.finditer(text) if not column or each.start(1) < column <= each.end())
+        return next((each[2] for each in found if each[3].endswith(read)), "")
 
     def _column(self, name: str, line: int, compiled: int) -> int:
         """The column in the reader's text of a column in the compiled text."""

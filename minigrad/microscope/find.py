@@ -93,7 +93,7 @@ class Finder:
 
     def _unset_element(self, finding: Finding) -> Problem | None:
         """A read of an element of a thread's own array, other than by an update. To hand it on is no fault, to another
-        such array or to a lane.
+        of the thread's variables or to a lane.
         """
         place = self.info.line_of(finding.pc)
         updates = [
@@ -101,10 +101,10 @@ class Finder:
         ]
         if (place.line, Path(place.file).name) in updates:
             return None
-        element = self.info.element(finding.pc, self.variables.by_name)
-        copied = re.search(rf"(\w+)\s*\[[^=]*\]\s*=\s*{re.escape(element)}\s*[;,)]", place.text) if element else None
-        if "shfl" in place.text or (copied and copied[1] not in self.variables.by_name):
+        copied_to = self.info.copied_to(finding.pc)
+        if "shfl" in place.text or (copied_to and copied_to not in self.variables.by_name):
             return None
+        element = self.info.element(finding.pc, self.variables.by_name)
         where, message = self.at(finding.block, finding.thread), advice.unset_element(element)
         name = re.split(r"\W", element)[0] or None
         return Problem("uninitialised", message, *place.fields, name, None, "read", *where, count=finding.count)
