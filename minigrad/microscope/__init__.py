@@ -95,7 +95,8 @@ def inspect(
     problem is `unlike-gpu`: a float converted to an integer that cannot hold it, and a shift by all bits or more.
 
     Not seen: an index outside its row but inside the array, where the row was taken as a pointer (float* row = s[r]) or
-    the element as a reference (float& v = s[r][n]), or outside a thread's own array by a pointer; one that leaves a
+    the element as a reference (float& v = s[r][n]), or outside a thread's own array by a pointer; one past a member of
+    length 1 at the end of a struct that is reached by a pointer (there in C the length is open); one that leaves a
     part of a dynamic shared array (`b = s + n`) for the next, as parts have no extent in the source; one that leaves a
     __device__ array by a pointer for the next of the same declaration, or where the array is static or const; an unset
     member of a shared struct that is copied whole and has other members set, and unset bytes of a shared array of bytes

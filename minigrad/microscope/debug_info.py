@@ -25,6 +25,7 @@ _ELEMENT = re.compile(r"\b(?=((\w+)(?:\s*\[(?:[^][]|\[[^][]*\])*\])+(?:\.\w+)*))
 _PATH = r"(?:\s*\[(?:[^][]|\[[^][]*\])*\]|\s*(?:\.|->)\s*\w+)*"
 _TYPE = r"(?:[\w:]+(?:<[^<>;]*>)?[\s*]+)*"
 _COPY = re.compile(rf"(?:^|[;{{}}),:])\s*{_TYPE}(?=\w)((\w+){_PATH}\s*=\s*(\*?\w+{_PATH}))\s*(?=[;,])")
+_OPEN_END = re.compile(r"\b(\w+)\s*\[\s*1\s*\]\s*;\s*\}")
 _ADDRESS = itemgetter(0)
 _COPIES = re.compile(r"(?:C[12]E|aSE)(?:RK|O)S\w*_$")  # linker names of copy constructors and assignments
 
@@ -116,6 +117,13 @@ class DebugInfo:
         """The name of the array that has an index at the column."""
         name = self.line(file, line).file
         return indexed_array(self._raw(name, line), self._column(name, line, column))
+
+    def has_open_end(self, file: str, text: str) -> bool:
+        """True if a line of the file uses a member of length 1 at the end of a struct, which in C stands for one of
+        open length where the struct is reached by a pointer; of a variable, `s.a`, it has the length that it says.
+        """
+        ends = _OPEN_END.findall(self.text(file))
+        return any(re.search(rf"(?<!\w\.)(?<!\]\.)\b{end}\s*\[", text) for end in ends)
 
     def element(self, pc: int, others: Collection[str]) -> str:
         """The element that an address reads, as `a[i][2].x`, of an array that is none of the others; empty: unknown."""

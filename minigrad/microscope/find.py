@@ -59,11 +59,9 @@ class Finder:
         if finding.kind >= ProblemKind.MISSED:
             return self._call(finding)
         me = self._access(finding.access, finding.pc, finding.block, finding.thread)
-        variable = self.variables.find(finding.variable, me.text)
-        at, element = f"address {finding.offset:#x}", None
-        if variable:
-            variable, element = self.variables.named(finding.variable, variable, finding.offset, me.text)
-            at = variable.subscript(element)
+        variable, index = self.variables.located(finding.variable, finding.offset, me.text)
+        element = index if variable else None
+        at = variable.subscript(index) if variable else f"address {finding.offset:#x}"
         if finding.kind in (ProblemKind.RACE, ProblemKind.EARLY):
             return self._race(me, finding, at, variable, element)
         if finding.kind == ProblemKind.OUTSIDE:
@@ -73,11 +71,11 @@ class Finder:
         else:
             shared = variable is not None and variable.space == "shared"
             kind, message = "uninitialised", advice.uninitialised(at) if shared else advice.undefined(me.kind, at)
-        element = None if element is None else signed(element)
+        element = signed(index) if variable else None
         place = (me.file, me.line or None, me.text, variable.name if variable else None)
         return Problem(kind, message, *place, element, me.kind, me.block, me.thread, None, finding.count)
 
-    def _index(self, finding: Finding) -> Problem:
+    def _index(self, finding: Finding) -> Problem | None:
         """An index outside its extent: the compiler's check gives the place, and no address."""
         file, line = finding.file.decode(), finding.line
         words = finding.type.decode()
@@ -89,6 +87,8 @@ class Finder:
         message = advice.index(finding.offset, array.replace(" [", "["), name)
         where = self.at(finding.block, finding.thread)
         place = self.info.line(file, line).fields
+        if array.endswith("[1]") and self.info.has_open_end(place[0], place[2]):
+            return None
         return Problem("out-of-bounds", message, *place, name or None, None, None, *where, None, finding.count)
 
     def _unset_element(self, finding: Finding) -> Problem | None:
