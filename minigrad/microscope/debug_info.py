@@ -19,6 +19,7 @@ from minigrad.scan import blank, end_of
 from minigrad.simulator.compiled_file import CompiledFile
 from minigrad.simulator.diagnostics import InlinedCall, inlined_calls
 from minigrad.simulator.translate import column as original
+from minigrad.simulator.updates import function_at
 
 _LOOP = re.compile(r"\b(?:for|while|do)\b")
 _ELEMENT = re.compile(r"\b(?=((\w+)(?:\s*\[(?:[^][]|\[[^][]*\])*\])+(?:\.\w+)*))")  # also within the index of another
@@ -117,6 +118,12 @@ class DebugInfo:
         """The name of the array that has an index at the column."""
         name = self.line(file, line).file
         return indexed_array(self._raw(name, line), self._column(name, line, column))
+
+    def function(self, file: str, line: int) -> int:
+        """A number of the function that contains a line of one of the reader's files."""
+        *before, last = self.text(file).splitlines(keepends=True)[:line] or [""]
+        first = sum(map(len, before))
+        return function_at(self.text(file), first, first + len(last))
 
     def has_open_end(self, file: str, text: str) -> bool:
         """True if a line of the file uses a member of length 1 at the end of a struct, which in C stands for one of

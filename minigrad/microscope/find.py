@@ -41,7 +41,7 @@ class Finder:
         found = [problem for finding in findings if (problem := self._problem(finding))]
         if error:
             found = self._with_fault(found, error)
-        found = keep_nearest(drop_consequences(merge(found)))
+        found = keep_nearest(drop_consequences(merge(found), self.info.function))
         return sort(found if error else [*found, *self._outputs(outputs)])
 
     def at(self, block: int, thread: int) -> tuple[Dim3, Dim3]:

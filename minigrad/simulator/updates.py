@@ -83,6 +83,12 @@ def updates(code: str) -> Iterator[Edit]:
             yield at, at, f" MINIGRAD_UNSET({one[1]})"
 
 
+def function_at(code: str, first: int, last: int) -> int:
+    """The start of the function with a name of which a line, from the offset `first` to `last`, is a part; -1: none."""
+    named = (each for each in _FUNCTION.finditer(code, 0, last) if each["name"])
+    return next((each.start() for each in named if first <= end_of(code, each.end(), "")), -1)
+
+
 def _without_value(declarators: str) -> list[re.Match]:
     return [found for one in split(declarators) if (found := _UNSET.fullmatch(one))]
 

@@ -263,6 +263,20 @@ def test_a_variable_that_nobody_set_is_told_once():
     ]
 
 
+def test_variables_of_two_functions_are_two_though_they_have_one_name():
+    text = """__device__ float sum(const float* x) { float s; s += x[0]; return s; }  // function
+""" + source("float s;\ns += x[1];  // kernel\ny[0] = s + sum(x);")
+    found = mg.inspect(text, X, X * 0, 0, grid=1, block=1).problems
+    assert [each.line for each in found] == [line_of(text, "// function"), line_of(text, "// kernel")]
+
+
+def test_elements_without_a_name_are_told_each():
+    body = "float a[2], b[2];\ny[0] = *(a + 1);  // first\ny[1] = *(b + 1);  // second"
+    text = source(body)
+    found = mg.inspect(text, X, X * 0, 0, grid=1, block=1).problems
+    assert [each.line for each in found] == [line_of(text, "// first"), line_of(text, "// second")]
+
+
 SUM = "int i = threadIdx.x;\n{}  // wrong"
 
 

@@ -46,6 +46,18 @@ def test_a_compile_error_names_the_readers_file_and_line(tmp_path, text, line, w
     assert all(word in message for word in words) and "minigrad" not in message.lower() and str(tmp_path) not in message
 
 
+def test_an_error_below_several_functions_is_that_of_the_innermost_one():
+    text = """__device__ float warp_sum(float v) {
+    return v + __shfl_down(v, 1);
+}
+__device__ float block_sum(float v) { return warp_sum(v); }
+__device__ float twice(float v) { return 2 * block_sum(v); }
+__global__ void k(float* y) { y[0] = twice(y[0]); }
+"""
+    with pytest.raises(CompileError, match=r"\Ak\.cu\(2\): error: .*__shfl_down.*\n.*__shfl_down_sync"):
+        mg.kernel(text, "k")(mg.zeros(1, device="sim"), grid=1, block=1)
+
+
 def test_that_ptx_runs_only_on_a_gpu_is_said_once():
     lines = "".join(f'asm volatile("mov.u32 %0, %{each};" : "=r"(y[0]));\n' for each in ("laneid", "warpid"))
     with pytest.raises(CompileError) as caught:
