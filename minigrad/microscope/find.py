@@ -54,7 +54,7 @@ class Finder:
     def _problem(self, finding: Finding) -> Problem | None:
         if finding.kind == ProblemKind.INDEX:
             return self._index(finding)
-        if finding.kind == ProblemKind.UNSET and not finding.file:
+        if finding.kind == ProblemKind.ELEMENT:
             return self._unset_element(finding)
         if finding.kind >= ProblemKind.MISSED:
             return self._call(finding)
@@ -96,9 +96,7 @@ class Finder:
         of the thread's variables or to a lane.
         """
         place = self.info.line_of(finding.pc)
-        updates = [
-            (f.line, Path(f.file.decode()).name) for f in self.seen.findings if f.kind == finding.kind and f.file
-        ]
+        updates = [(f.line, Path(f.file.decode()).name) for f in self.seen.findings if f.kind == ProblemKind.UNSET]
         if (place.line, Path(place.file).name) in updates:
             return None
         copied_to = self.info.copied_to(finding.pc)
