@@ -91,8 +91,14 @@ __device__ Sum shuffle_idx_adjoint(unsigned mask, Sum d, int source, int width =
     return sum;
 }
 
-// Of y = __shfl_xor_sync(mask, x, distance): the d_y of the same lane.
+// Of y = __shfl_xor_sync(mask, x, distance): the d_y of the same lane. Beyond its own group a lane reads in those ahead
+// of it alone, and itself in place of one behind.
 template <class Sum>
 __device__ Sum shuffle_xor_adjoint(unsigned mask, Sum d, int distance, int width = 32) {
-    return __shfl_xor_sync(mask, d, distance, width);
+    Sum other = __shfl_xor_sync(mask, d, distance);
+    if (distance < width) return other;
+    int lane;
+    lane_of_thread(32, lane);
+    int own = lane / width, reader = (lane ^ distance) / width;
+    return reader > own ? other + d : Sum(0);
 }

@@ -21,7 +21,7 @@ from minigrad.errors import DeviceError
 
 GARBAGE = "-ftrivial-auto-var-init=pattern"  # a variable that is never set is far from 0
 VOLATILE = "--param=tsan-distinguish-volatile=1"  # volatile accesses have calls of their own
-STRICT = "-fstrict-flex-arrays=2"  # the last member of a struct has the extent that it says, unless that is 0
+STRICT = "-fstrict-flex-arrays=1"  # the last member of a struct has the extent that it says, unless that is 0 or 1
 # Better with, right without: `build` leaves them out where the compiler rejects them. -fno-finite-loops keeps endless
 # loops, which C++ may assume away; clash protection lets a large local array meet the guard page below its stack.
 OPTIONAL = [

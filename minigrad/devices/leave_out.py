@@ -64,8 +64,16 @@ def _needed(source: Source, error: RejectedText, reasons: Reasons) -> list[Rejec
     if not source.kernel:
         return error.found
     own = [each for each in error.found if not _item(source, error.texts, each)]
-    named = [word for each in own for word in re.findall(r"\w+", each.message.partition("\n")[0])]
-    return [each for word in named for each in reasons.get(word, [])] + own or error.found
+    return _causes(own, dict(reasons)) + own or error.found
+
+
+def _causes(found: list[Rejection], reasons: Reasons) -> list[Rejection]:
+    """The rejections of the items that these name, each behind its own causes. reasons: those not yet told."""
+    causes = list[Rejection]()
+    for word in (word for each in found for word in re.findall(r"\w+", each.message.partition("\n")[0])):
+        more = reasons.pop(word, [])
+        causes += [*_causes(more, reasons), *more]
+    return causes
 
 
 def _header(source: Source, text: str, file: str) -> Source:

@@ -19,9 +19,14 @@ from minigrad.scan import blank, end_of
 from minigrad.simulator.compiled_file import CompiledFile
 from minigrad.simulator.diagnostics import InlinedCall, inlined_calls
 from minigrad.simulator.translate import column as original
+from minigrad.simulator.updates import function_at
 
 _LOOP = re.compile(r"\b(?:for|while|do)\b")
 _ELEMENT = re.compile(r"\b(?=((\w+)(?:\s*\[(?:[^][]|\[[^][]*\])*\])+(?:\.\w+)*))")  # also within the index of another
+_PATH = r"(?:\s*\[(?:[^][]|\[[^][]*\])*\]|\s*(?:\.|->)\s*\w+)*"
+_TYPE = r"(?:[\w:]+(?:<[^<>;]*>)?[\s*]+)*"
+_COPY = re.compile(rf"(?:^|[;{{}}),:])\s*{_TYPE}(?=\w)((\w+){_PATH}\s*=\s*(\*?\w+{_PATH}))\s*(?=[;,])")
+_OPEN_END = re.compile(r"\b(\w+)\s*\[\s*1\s*\]\s*;\s*\}")
 _ADDRESS = itemgetter(0)
 _COPIES = re.compile(r"(?:C[12]E|aSE)(?:RK|O)S\w*_$")  # linker names of copy constructors and assignments
 
@@ -114,12 +119,35 @@ class DebugInfo:
         name = self.line(file, line).file
         return indexed_array(self._raw(name, line), self._column(name, line, column))
 
+    def function(self, file: str, line: int) -> int:
+        """A number of the function that contains a line of one of the reader's files."""
+        *before, last = self.text(file).splitlines(keepends=True)[:line] or [""]
+        first = sum(map(len, before))
+        return function_at(self.text(file), first, first + len(last))
+
+    def has_open_end(self, file: str, text: str) -> bool:
+        """True if a line of the file uses a member of length 1 at the end of a struct, which in C stands for one of
+        open length where the struct is reached by a pointer; of a variable, `s.a`, it has the length that it says.
+        """
+        ends = _OPEN_END.findall(self.text(file))
+        return any(re.search(rf"(?<!\w\.)(?<!\]\.)\b{end}\s*\[", text) for end in ends)
+
     def element(self, pc: int, others: Collection[str]) -> str:
         """The element that an address reads, as `a[i][2].x`, of an array that is none of the others; empty: unknown."""
         text, column = self.line_of(pc).text, self.column(pc)
         found = [each for each in _ELEMENT.finditer(text) if each[2] not in others]
         there = [each[1] for each in found if each.start() < column <= each.end(1)]
         return min(there or {each[1] for each in found if len({one[1] for one in found}) == 1}, key=len, default="")
+
+    def copied_to(self, pc: int) -> str:
+        """The variable that gets what an address reads, where a whole statement is `T t = element;`, `t = element;` or
+        `t[i].x = element;`; empty: there is more to it. The read of an index in it is another.
+        """
+        text, column = self.line_of(pc).text, self.column(pc)
+        there = [each[1] for each in _ELEMENT.finditer(text) if each.start() < column <= each.end(1)]
+        read = min(there, key=len, default="")
+        found = (each for each in _COPY.finditer(text) if not column or each.start(1) < column <= each.end())
+        return next((each[2] for each in found if each[3].endswith(read)), "")
 
     def _column(self, name: str, line: int, compiled: int) -> int:
         """The column in the reader's text of a column in the compiled text."""

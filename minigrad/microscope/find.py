@@ -41,7 +41,7 @@ class Finder:
         found = [problem for finding in findings if (problem := self._problem(finding))]
         if error:
             found = self._with_fault(found, error)
-        found = keep_nearest(drop_consequences(merge(found)))
+        found = keep_nearest(drop_consequences(merge(found), self.info.function))
         return sort(found if error else [*found, *self._outputs(outputs)])
 
     def at(self, block: int, thread: int) -> tuple[Dim3, Dim3]:
@@ -54,16 +54,14 @@ class Finder:
     def _problem(self, finding: Finding) -> Problem | None:
         if finding.kind == ProblemKind.INDEX:
             return self._index(finding)
-        if finding.kind == ProblemKind.UNSET and not finding.file:
+        if finding.kind == ProblemKind.ELEMENT:
             return self._unset_element(finding)
         if finding.kind >= ProblemKind.MISSED:
             return self._call(finding)
         me = self._access(finding.access, finding.pc, finding.block, finding.thread)
-        variable = self.variables.find(finding.variable, me.text)
-        at, element = f"address {finding.offset:#x}", None
-        if variable:
-            variable, element = self.variables.named(finding.variable, variable, finding.offset, me.text)
-            at = variable.subscript(element)
+        variable, index = self.variables.located(finding.variable, finding.offset, me.text)
+        element = index if variable else None
+        at = variable.subscript(index) if variable else f"address {finding.offset:#x}"
         if finding.kind in (ProblemKind.RACE, ProblemKind.EARLY):
             return self._race(me, finding, at, variable, element)
         if finding.kind == ProblemKind.OUTSIDE:
@@ -73,11 +71,11 @@ class Finder:
         else:
             shared = variable is not None and variable.space == "shared"
             kind, message = "uninitialised", advice.uninitialised(at) if shared else advice.undefined(me.kind, at)
-        element = None if element is None else signed(element)
+        element = signed(index) if variable else None
         place = (me.file, me.line or None, me.text, variable.name if variable else None)
         return Problem(kind, message, *place, element, me.kind, me.block, me.thread, None, finding.count)
 
-    def _index(self, finding: Finding) -> Problem:
+    def _index(self, finding: Finding) -> Problem | None:
         """An index outside its extent: the compiler's check gives the place, and no address."""
         file, line = finding.file.decode(), finding.line
         words = finding.type.decode()
@@ -89,22 +87,22 @@ class Finder:
         message = advice.index(finding.offset, array.replace(" [", "["), name)
         where = self.at(finding.block, finding.thread)
         place = self.info.line(file, line).fields
+        if array.endswith("[1]") and self.info.has_open_end(place[0], place[2]):
+            return None
         return Problem("out-of-bounds", message, *place, name or None, None, None, *where, None, finding.count)
 
     def _unset_element(self, finding: Finding) -> Problem | None:
         """A read of an element of a thread's own array, other than by an update. To hand it on is no fault, to another
-        such array or to a lane.
+        of the thread's variables or to a lane.
         """
         place = self.info.line_of(finding.pc)
-        updates = [
-            (f.line, Path(f.file.decode()).name) for f in self.seen.findings if f.kind == finding.kind and f.file
-        ]
+        updates = [(f.line, Path(f.file.decode()).name) for f in self.seen.findings if f.kind == ProblemKind.UNSET]
         if (place.line, Path(place.file).name) in updates:
             return None
-        element = self.info.element(finding.pc, self.variables.by_name)
-        copied = re.search(rf"(\w+)\s*\[[^=]*\]\s*=\s*{re.escape(element)}\s*[;,)]", place.text) if element else None
-        if "shfl" in place.text or (copied and copied[1] not in self.variables.by_name):
+        copied_to = self.info.copied_to(finding.pc)
+        if "shfl" in place.text or (copied_to and copied_to not in self.variables.by_name):
             return None
+        element = self.info.element(finding.pc, self.variables.by_name)
         where, message = self.at(finding.block, finding.thread), advice.unset_element(element)
         name = re.split(r"\W", element)[0] or None
         return Problem("uninitialised", message, *place.fields, name, None, "read", *where, count=finding.count)

@@ -66,7 +66,9 @@ def recipe(text: str) -> Recipe:
 # The enums and structs of shadow_memory.h and watched_launch.cpp.
 Kind = IntEnum("Kind", "READ WRITE ATOMIC ENTER", start=0)  # of an access
 ProblemKind = IntEnum(
-    "ProblemKind", "RACE OUTSIDE UNINITIALISED INDEX EARLY MISSED SKIPPED RETURNED UNNAMED UNSET UNLIKE", start=0
+    "ProblemKind",
+    "RACE OUTSIDE UNINITIALISED INDEX EARLY ELEMENT MISSED SKIPPED RETURNED UNNAMED UNSET UNLIKE",
+    start=0,
 )
 
 PC = (1 << 30) - 1  # the bits above it: volatile or atomic; atomic with block scope

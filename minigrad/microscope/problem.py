@@ -1,6 +1,6 @@
 """Problems of a launch: their record, order and merging."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from minigrad.devices.device import Dim3
@@ -120,9 +120,10 @@ def _distance(problem: Problem) -> int:
     return abs(problem.other.line - (problem.line or 0)) if problem.other else 0
 
 
-def drop_consequences(problems: Sequence[Problem]) -> list[Problem]:
+def drop_consequences(problems: Sequence[Problem], function: Callable[[str, int], object]) -> list[Problem]:
     """Drop reads of undefined memory that a race explains: the read came before the write. And of a thread's own
-    variable that nobody has set all but the first in the text, as what is made of it is undefined, too.
+    variable that nobody has set all but the first in the text, as what is made of it is undefined, too; `function` is
+    that of a line of a file, as another's variable of this name is another. What has no name is one by itself.
 
     Reads by the writer itself stay, and so do atomics that race with a read.
     """
@@ -132,13 +133,14 @@ def drop_consequences(problems: Sequence[Problem]) -> list[Problem]:
             racing.add((p.variable, p.line))
         if p.other and {p.access, p.other.kind} == {"atomic", "write"}:
             racing.add((p.variable, p.line if p.access == "atomic" else p.other.line))
-    own = sorted(filter(_is_own, problems), key=lambda p: (p.line or 0, p.access is not None))
-    first = {(p.file, p.variable): p for p in reversed(own)}
+    first = dict[object, Problem]()
+    for p in sorted(filter(_is_own, problems), key=lambda p: (p.line or 0, p.access is not None)):
+        first.setdefault((p.file, function(p.file, p.line or 0), p.variable) if p.variable else id(p), p)
+    kept = set(map(id, first.values()))
     return [
         p
         for p in problems
-        if p.kind != "uninitialised"
-        or (first[p.file, p.variable] is p if _is_own(p) else (p.variable, p.line) not in racing)
+        if p.kind != "uninitialised" or (id(p) in kept if _is_own(p) else (p.variable, p.line) not in racing)
     ]
 
 

@@ -76,15 +76,20 @@ class Variables:
                 return variable, (address - start) // variable.itemsize
         return None
 
-    def named(self, number: int, variable: Variable, offset: int, text: str) -> tuple[Variable, int]:
-        """The variable and the element at an offset from it; where that is no index of 32 bits, those of one that the
-        text names and of which it is: an index can be so wrong that the address is next to another array.
+    def located(self, number: int, offset: int, text: str) -> tuple[Variable | None, int]:
+        """The variable and the element at an offset from it, or at an address in none. An index can be so wrong that
+        the address is next to another array, or in no array: where it is no index of 32 bits, those of an array of
+        which it is, and which the text names, with brackets where there is no variable.
         """
-        element, address = offset // variable.itemsize, self._extents[number][0] + offset
-        words = set(re.findall(r"\w+", text))
+        variable = self.find(number, text)
+        address = offset + (self._extents[number][0] if variable else 0)
+        element = offset // variable.itemsize if variable else offset
+        if variable and _FITS[0] <= element < _FITS[1]:
+            return variable, element
+        names = set(re.findall(r"\w+" if variable else r"\w+(?=\s*\[)", text))
         for candidates, (start, _) in zip(self._by_number, self._extents, strict=True):
             other = (address - start) // candidates[0].itemsize
-            if not _FITS[0] <= element < _FITS[1] and _FITS[0] <= other < _FITS[1] and candidates[0].name in words:
+            if _FITS[0] <= other < _FITS[1] and candidates[0].name in names:
                 return candidates[0], other
         return variable, element
 

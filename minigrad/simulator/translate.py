@@ -5,7 +5,8 @@ shared memory, those outside of functions in each function that uses them; each 
 """
 
 import re
-from collections.abc import Iterable
+from bisect import bisect
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from minigrad.devices.unit import alone, numbered
 from minigrad.errors import CompileError
 from minigrad.scan import (
     INCLUDE,
+    NO_TYPE,
     Edit,
     asked,
     blank,
@@ -34,7 +36,7 @@ from minigrad.simulator.shared_memory import (
     macros,
     shared,
 )
-from minigrad.simulator.updates import ends, updates
+from minigrad.simulator.updates import blocks, ends, updates
 from minigrad.source import Source
 
 DEEPEST = 20  # times that a file may stand inside itself
@@ -50,6 +52,9 @@ _HEAD = re.compile(rf"(?:{_ALIGNED.pattern}|[^(){{}}=\[;])*")  # of a declaratio
 # An `asm` without an instruction, a barrier for the compiler as in `asm volatile("" ::: "memory")`, stays.
 _BARRIER = r'(?!\s*(?:volatile|__volatile__)?\s*\(\s*""[\s:]*(?:"[^"]*"\s*)?\))'
 _TOKEN = re.compile(rf"\b(?:asm|__asm__|__asm)\b{_BARRIER}|(?<!\()\b__noinline__\b")
+# A declaration of an array in a function. Its size may be less than 16 bytes, up to which g++ aligns it by its element.
+_TYPE = rf"(?!(?:{NO_TYPE}|do|extern|static)\b)(?:(?:un)?signed\s+)?[A-Za-z_][\w:]*(?:<[^<>;]*>)?"
+_LOCAL_ARRAY = re.compile(rf"[;{{}}]\s*(?=(?:const\s+)?{_TYPE}\s+(?!auto\b)\w+\s*\[)")
 
 
 class Change(NamedTuple):
@@ -181,7 +186,7 @@ def _edits(code: str, device: frozenset[str], evaluate_once: bool, note_updates:
 
     device: the words of a variable in the GPU's memory, among them macros of the file.
     """
-    edits = [*_device(code, device), *_tokens(code)]
+    edits = [*_device(code, device), *_tokens(code), *_aligned(code)]
     if evaluate_once:
         edits += evaluations(code)
     return [*edits, *updates(code), *ends(code)] if note_updates else edits
@@ -191,6 +196,15 @@ def _tokens(code: str) -> list[Edit]:
     """PTX becomes an undefined name; __noinline__ is spelt out, as a macro would break the C++ library."""
     names = {"__noinline__": "__attribute__((noinline))"}
     return [(m.start(), m.end(), names.get(m.group(), PTX)) for m in _TOKEN.finditer(code)]
+
+
+def _aligned(code: str) -> Iterator[Edit]:
+    """Arrays of a thread are aligned for any vector, as nvcc aligns them for what they are read as: `*(half2*)h`."""
+    code = without_directives(code)
+    begins, in_block = zip(*blocks(code), strict=True)
+    for found in _LOCAL_ARRAY.finditer(code):
+        if in_block[bisect(begins, found.start() + 1) - 1]:
+            yield found.end(), found.end(), "__attribute__((aligned(16))) "
 
 
 def _entries(source: Source, code: str, kernel: str) -> list[Edit]:

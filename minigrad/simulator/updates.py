@@ -30,6 +30,8 @@ _PARAMS = r"\s*\((?:[^(){};]|\([^()]*\))*\)"
 _NAME = r"\b(?!(?:if|for|while|switch|catch|constexpr)\b)(?P<name>\w+)"
 _AFTER = r"\s*(?:(?:const|noexcept|mutable|override)\b\s*|->[^(){};]*)*\{"
 _FUNCTION = re.compile(rf"(?:{_NAME}(?:\s*\(\s*\))?{_PARAMS}|\](?:{_PARAMS})?){_AFTER}")  # or a lambda
+# The head of a class, with any base; of functions only some that return a `struct S` have it.
+_CLASS = re.compile(r"(?:^|[^<,(\s])\s*\b(?:struct|class|union)\b.*[^\s)]\s*$", re.S)
 _BARRIER = re.compile(r"sync|barrier", re.I)  # or another word with that: the notes do no harm
 _LAST = re.compile(r"(?:^|[;{}])\s*(return\b[^;{}]*;)\s*$")
 
@@ -77,26 +79,35 @@ def updates(code: str) -> Iterator[Edit]:
                 yield _noted(read.start(), found["place"])
     if references:  # a function may update what it is handed
         noted |= set(_ARGUMENT.findall(code))
-    begins, in_block = zip(*_blocks(code), strict=True)
+    begins, in_block = zip(*blocks(code), strict=True)
     for at, one in declared:
         if (one[1] in noted or "[" in one[0]) and in_block[bisect(begins, at - 1) - 1]:
             yield at, at, f" MINIGRAD_UNSET({one[1]})"
+
+
+def function_at(code: str, first: int, last: int) -> int:
+    """The start of the function with a name of which a line, from the offset `first` to `last`, is a part; -1: none."""
+    named = (each for each in _FUNCTION.finditer(code, 0, last) if each["name"])
+    return next((each.start() for each in named if first <= end_of(code, each.end(), "")), -1)
 
 
 def _without_value(declarators: str) -> list[re.Match]:
     return [found for one in split(declarators) if (found := _UNSET.fullmatch(one))]
 
 
-def _blocks(code: str) -> Iterator[tuple[int, bool]]:
+def blocks(code: str) -> Iterator[tuple[int, bool]]:
     """Each offset behind a brace, and whether statements stand there: not in a struct, and not outside of functions."""
-    opened = [False]
+    opened, begin = [False], 0
     yield 0, False
-    for brace in re.finditer(r"[{}]", code):
-        if brace[0] == "{":
-            opened.append(not NOT_FUNCTION.search(code, max(0, brace.start() - 300), brace.start()))
-        elif len(opened) > 1:
+    for sign in re.finditer(r"[;{}]", code):
+        if sign[0] == "{":
+            head = code[begin : sign.start()]
+            opened.append(not (NOT_FUNCTION.search(head) or _CLASS.search(head)))
+        elif sign[0] == "}" and len(opened) > 1:
             opened.pop()
-        yield brace.end(), opened[-1]
+        if sign[0] != ";":
+            yield sign.end(), opened[-1]
+        begin = sign.end()
 
 
 def _noted(start: int, place: str) -> Edit:

@@ -102,6 +102,8 @@ KERNELS = {
     "an unsigned index that wraps around": "for (unsigned k = 0; k < 2; ++k) { "
     "unsigned o = k * 2147483648u * 2u + threadIdx.x; y[o] = x[i] * x[i] + k; }",
     "one element under two names": "int o = i > 9; double v = i + 1; y[i] = v; if (i == 3) y[i] = v * x[0] * x[o];",
+    "a bound that grows behind its test": "double v = 0; int l = i % 3; y[i] = 0; if (i < 3 && l < 2) { l++; "
+    "for (int j = 0; j < l; ++j) v += x[i * 2 + j] * x[i * 2 + j]; y[i] = v; }",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",
 }
 

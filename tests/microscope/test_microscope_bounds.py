@@ -272,10 +272,21 @@ def test_an_index_past_a_members_array(kind, members):
     assert "index 4 is outside an extent of s, which is float[4]" in problem.message
 
 
-def test_a_member_of_open_length_has_no_extent():
-    for extent in ("", "0"):
-        text = f"struct S {{ int n; float a[{extent}]; }};\n" + source("y[threadIdx.x] = ((const S*)x)->a[n];")
-        assert mg.inspect(text, X, X.copy(), 9, grid=1, block=4).ok
+@pytest.mark.parametrize("extent", ["", "0", "1"])
+def test_a_member_of_open_length_has_no_extent(extent):
+    """Nor has one of length 1, which stands for that in C; but the memory has its end."""
+    text = f"struct S {{ int n; float a[{extent}]; }};\n" + source(
+        "const S* s = (const S*)x;\ny[threadIdx.x] = s->a[n];"
+    )
+    assert mg.inspect(text, X, X.copy(), 998, grid=1, block=4).ok
+    (problem,) = mg.inspect(text, X, X.copy(), 999, grid=1, block=4).problems
+    assert (problem.kind, problem.variable, problem.element) == ("out-of-bounds", "x", 1000)
+
+
+def test_a_member_of_length_1_of_a_variable_has_its_extent():
+    text = "struct S { int n; float a[1]; };\n" + source("S s = {};\ny[threadIdx.x] = s.a[n];")
+    (problem,) = mg.inspect(text, X, X.copy(), 1, grid=1, block=4).problems
+    assert "index 1 is outside an extent of s, which is float[1]" in problem.message
 
 
 CALLS = "atomicAdd(p, 1)", "atomicExch(p, 1)", "atomicCAS(p, 0, 1)", "atomicMax(p, 1)"

@@ -183,6 +183,8 @@ def test_a_variable_that_is_set_later_is_no_problem(body):
 
 
 FUNCTIONS = """struct P { float a, b; };
+__device__ float second(P p) { return p.b; }
+template <class T> __device__ void exchange(T& a, T& b) { T t = a; a = b; b = t; }
 __device__ float sum(const float* p) {
     float s = 0;
     for (int j = 0; j < 4; ++j) s += p[j];  // sum
@@ -197,7 +199,11 @@ UNSET_ELEMENTS = [  # the place that is read and never set, and the mark of its 
     ("float a[2][2];\na[0][1] = 1;\ny[i] = 2 * a[1][0];  // wrong", "a[1][0]", "wrong"),
     ("double a[3];\na[0] = 1;\nif (a[n - 999] > 0)  // wrong\n    y[i] = 1;", "a[n - 999]", "wrong"),
     ("float4 a[2];\na[0].x = 1;\ny[i] = x[i] + a[0].y;  // wrong", "a[0].y", "wrong"),
-    ("P a[2];\na[0].a = 1;\nP p = a[1];  // wrong\ny[i] = p.b;", "a[1]", "wrong"),
+    ("P a[2];\na[0].a = 1;\ny[i] = second(a[1]);  // wrong", "a[1]", "wrong"),
+    ("int a[2];\nfloat b[2] = {};\na[0] = 1;\nfloat t = b[a[1] & 1];  // wrong\ny[i] = t;", "a[1]", "wrong"),
+    ("float a[2], t;\na[0] = t = 1; y[i] = a[1];  // wrong\n", "a[1]", "wrong"),
+    ("float a[2];\nfloat t = a[0]; t = a[1] + 1;  // wrong\ny[i] = t;", "a[1]", "wrong"),
+    ("float a[2];\na[0] = 1;\n*(y + i) = a[1];  // wrong", "a[1]", "wrong"),
     ("int a[4];\na[0] = 1;\natomicAdd(&y[a[1] & 31], 1.0f);  // wrong", "a[1]", "wrong"),
     ("float a[4];\na[0] = 1;\ny[i] = sum(a);", "p[j]", "// sum"),
     ("for (int r = 0; r < 2; ++r) {\n    float a[2];\n    if (r == 0) a[1] = 1;\n    y[i] = a[1];  // wrong\n}", "a[1]", "wrong"),
@@ -222,6 +228,10 @@ def test_an_element_of_a_local_array_that_nobody_set(body, place, mark):
         "float a[4];\nmemcpy(a, x, 16);\ny[i] = sum(a);",
         "float a[4], b[4];\na[0] = 1;\nfor (int j = 0; j < 4; ++j) b[j] = a[j];\ny[i] = b[0];",
         "float a[2];\na[0] = x[i];\nfor (int j = 0; j < 2; ++j) a[j] = __shfl_sync(0xffffffff, a[j], 0);\ny[i] = a[0];",
+        "float a[3], old;\nfor (int j = 0; j < 6; ++j) { old = a[2]; a[2] = a[1]; a[1] = a[0]; a[0] = x[j]; if (j > 2) y[i] += old; }",
+        "float a[2];\nif (i < 16) a[0] = x[i];\nconst float t = a[0], u = a[1];\ny[i] = i < 16 ? t : 0 * (i < 0 ? u : 1);",
+        "float a[2];\na[0] = 1;\nexchange(a[0], a[1]);\ny[i] = a[1];\nP p[2], q;\nq = p[0]; p[0] = p[1]; P t = q;",
+        "struct L { float a[2], n; } l, m;\nl.a[0] = 1; for (int j = 0; j < 2; ++j) m.a[j] = l.a[j];\ny[i] = m.a[0];",
         "P a[2];\na[0].a = 1;\na[0].b = 2;\na[1] = a[0];\ny[i] = a[1].b;",
         "switch (n) {\ncase 0:\n    break;\ndefault:\n    float a[2];\n    a[1] = 1;\n    y[i] = a[1];\n}",
         "auto f = [&](int j) {\n    float a[2];\n    a[j] = 1;\n    return a[j];\n};\ny[i] = f(1);",
@@ -251,6 +261,20 @@ def test_a_variable_that_nobody_set_is_told_once():
         ("s", line_of(text, "first")),
         ("a", line_of(text, "second")),
     ]
+
+
+def test_variables_of_two_functions_are_two_though_they_have_one_name():
+    text = """__device__ float sum(const float* x) { float s; s += x[0]; return s; }  // function
+""" + source("float s;\ns += x[1];  // kernel\ny[0] = s + sum(x);")
+    found = mg.inspect(text, X, X * 0, 0, grid=1, block=1).problems
+    assert [each.line for each in found] == [line_of(text, "// function"), line_of(text, "// kernel")]
+
+
+def test_elements_without_a_name_are_told_each():
+    body = "float a[2], b[2];\ny[0] = *(a + 1);  // first\ny[1] = *(b + 1);  // second"
+    text = source(body)
+    found = mg.inspect(text, X, X * 0, 0, grid=1, block=1).problems
+    assert [each.line for each in found] == [line_of(text, "// first"), line_of(text, "// second")]
 
 
 SUM = "int i = threadIdx.x;\n{}  // wrong"

@@ -16,7 +16,7 @@ from sim_kernels import filled, python, works
 import minigrad as mg
 from minigrad.devices import get
 from minigrad.devices.host_compiler import find_compiler
-from minigrad.errors import CompileError
+from minigrad.errors import CompileError, KernelError
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.source_kernel import kernel
 from minigrad.simulator.runtime import runtime
@@ -44,6 +44,18 @@ def test_a_compile_error_names_the_readers_file_and_line(tmp_path, text, line, w
     message = str(caught.value)
     assert message.startswith(f"cuda/{'helper.cuh' if 'helper' in text else 'broken.cu'}({line}): error: ")
     assert all(word in message for word in words) and "minigrad" not in message.lower() and str(tmp_path) not in message
+
+
+def test_an_error_below_several_functions_is_that_of_the_innermost_one():
+    text = """__device__ float warp_sum(float v) {
+    return v + __shfl_down(v, 1);
+}
+__device__ float block_sum(float v) { return warp_sum(v); }
+__device__ float twice(float v) { return 2 * block_sum(v); }
+__global__ void k(float* y) { y[0] = twice(y[0]); }
+"""
+    with pytest.raises(CompileError, match=r"\Ak\.cu\(2\): error: .*__shfl_down.*\n.*__shfl_down_sync"):
+        mg.kernel(text, "k")(mg.zeros(1, device="sim"), grid=1, block=1)
 
 
 def test_that_ptx_runs_only_on_a_gpu_is_said_once():
@@ -279,3 +291,39 @@ __global__ void k(float* x) {
     x = mg.zeros(2, device="sim")
     mg.kernel(text, "k")(x, grid=1, block=64)
     assert x.numpy().tolist() == [2.5, 2.5]
+
+
+LOCAL_ARRAYS = """#include <cuda_fp16.h>
+template <int N> struct Size { static constexpr int of = N; };
+struct Pair : Size<sizeof(int)> { half first[1]; __device__ int sum() const { char c[1] = {1}, d[2] = {2}; return c[0] + d[0]; } char last[2]; };
+struct Two { int a, b; };
+template <class T> __device__ float second(const float* x, Pair p, int n) {
+    struct { short low[1]; short high[3]; } both;
+    char one[1] = {1};
+    T h[4];
+    unsigned char bytes[8] = {0, 0, 0, 0, 0, 0, 0, 64};
+    for (int j = 0; j < 4; ++j) h[j] = x[j];
+    int j = 3;
+    do h[j] = x[j] + n; while (--j > 1);
+    const auto [a, b] = Two{1, 2};
+    return __high2float(((half2*)h)[1]) + *(double*)bytes + p.sum() * one[0] + sizeof both + sizeof p + a + b;
+}
+extern "C" __global__ void k(const float* x, float* y, int n) { y[0] = second<half>(x, Pair(), n); }
+"""
+
+
+def test_arrays_of_a_thread_may_be_read_as_vectors():
+    """And members of structs stay where they are."""
+    y = mg.zeros(1, device="sim")
+    x = mg.tensor(np.arange(4, dtype=np.float32), device="sim")
+    kernel(LOCAL_ARRAYS, "k")(x, y, 5, grid=1, block=1)
+    assert y.numpy()[0] == (3 + 5) + 2 + 3 + 8 + 4 + 3
+    assert mg.inspect(LOCAL_ARRAYS, x, y, 5, grid=1, block=1).ok
+
+
+def test_an_odd_element_of_an_array_of_a_thread_begins_no_vector():
+    text = LOCAL_ARRAYS.replace("((half2*)h)[1]", "*(half2*)(h + n)")
+    x, y = mg.zeros(8, device="sim"), mg.zeros(1, device="sim")
+    kernel(text, "k")(x, y, 2, grid=1, block=1)
+    with pytest.raises(KernelError, match="misaligned|must begin at a multiple of 4 bytes"):
+        kernel(text, "k")(x, y, 1, grid=1, block=1)

@@ -236,7 +236,7 @@ class IndexFacts:
         made = []
         for condition, side in guarded_bodies(s):
             inside = self.copied(guards=(*self.guards, condition))
-            inside.assume(condition)
+            inside.assume(condition, side)
             made.append((side, inside))
         return made
 
@@ -250,13 +250,15 @@ class IndexFacts:
             setattr(made, name, value)
         return made
 
-    def assume(self, e: Expr) -> None:
-        """Add what a condition that holds implies."""
+    def assume(self, e: Expr, body: list[Stmt]) -> None:
+        """Add what a condition implies that holds ahead of a body, of names that do not change in it."""
         if not isinstance(e, ast.Binary):
             return
         if e.op == "&&":
-            self.assume(e.left)
-            self.assume(e.right)
+            self.assume(e.left, body)
+            self.assume(e.right, body)
+        if (e.names - self.fixed.keys()) & written(body):
+            return
         bound, left = polynomial(e.right), polynomial(e.left)
         if isinstance(e.left, ast.Binary) and bound is not None and left is not None and e.op == "<":
             name = f"@sum{len(self.sums)}"
@@ -285,7 +287,7 @@ class IndexFacts:
             lowest, size = _lowest(s), constant(1)
         if lowest is not None:
             self.ranges[start.name] = lowest, size
-        self.assume(s.condition)
+        self.assume(s.condition, s.body)
 
     def index(self, e: Expr, row: IndexRow | None) -> Polynomial | None:
         """An index as a polynomial, in which the elements of a row are those of one more digit."""

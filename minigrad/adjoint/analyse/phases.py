@@ -6,7 +6,22 @@ from collections.abc import Iterable, Sequence, Set
 from minigrad.adjoint.analyse.polynomials import EXTENTS, IDS
 from minigrad.adjoint.analyse.trip_counts import count
 from minigrad.adjoint.frontend.file import KernelFile
-from minigrad.adjoint.language.ast import JUMPS, Barrier, Binary, Declare, Expr, For, Function, If, Name, Stmt, Target
+from minigrad.adjoint.frontend.intrinsics import SHUFFLES
+from minigrad.adjoint.language.ast import (
+    JUMPS,
+    Barrier,
+    Binary,
+    Call,
+    Declare,
+    Expr,
+    For,
+    Function,
+    If,
+    Name,
+    Stmt,
+    Target,
+    walk,
+)
 from minigrad.adjoint.language.control_flow import ends, leaves
 from minigrad.adjoint.language.dataflow import (
     accesses,
@@ -299,12 +314,13 @@ class WarpDivergence(Divergence):
 
 
 def check_shuffles(file: KernelFile) -> None:
-    """Reject shuffles in loops that threads of a warp may leave after different trip counts.
+    """Reject shuffles whose lanes read at different distances, or in loops that threads leave at different times.
 
-    Their iterations are reversed: the last one of a thread would meet an earlier one of another.
+    The iterations of a loop are reversed: the last one of a thread would meet an earlier one of another. And a lane
+    knows which others have read its value only where all of them read at the same distance.
     """
     body = file.kernel.body
-    if not any(isinstance(s, For) and has_shuffle(s.body) for s in flatten(body)):
+    if not has_shuffle(body):
         return
     divergence = WarpDivergence(file.kernel)
 
@@ -315,6 +331,11 @@ def check_shuffles(file: KernelFile) -> None:
                     s.place, "this loop holds a shuffle, and threads of a warp may leave it after different numbers of "
                     "iterations. Let all of them run it as often, with a condition around what some of them do."
                 )  # fmt: skip
+            for e in (e for own in own_expressions(s) for e in walk(own) if isinstance(e, Call)):
+                distance = e.arguments[2] if SHUFFLES.get(e.function, "idx") != "idx" else ZERO
+                if divergence.apart(s, divergence.names(distance)) & divergence.varying:
+                    how = "give each lane the number of the lane that it reads: __shfl_sync(mask, v, lane)."
+                    raise file.error(e.place, f"the distance of {e.function} may differ between lanes; {how}")
             for inner in bodies(s):
                 visit(inner)
 

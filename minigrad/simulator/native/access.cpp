@@ -328,7 +328,7 @@ static inline bool is_unset(uint64_t address, unsigned bytes, Unset kind) {
 static void outside_variables(uint64_t address, unsigned bytes, Access access, uint32_t pc) {
     if (!watch.worker) return;  // a file is being loaded, and the host's variables are set
     if (on_stack(address)) {
-        if (access == READ && is_unset(address, bytes, ARRAY)) find(UNSET, READ, -1, pc, 0);
+        if (access == READ && is_unset(address, bytes, ARRAY)) find(ELEMENT, READ, -1, pc, 0);
         return;
     }
     if (address - reinterpret_cast<uint64_t>(watch.worker) < sizeof(Worker)) return;  // the operands of a shuffle

@@ -21,7 +21,7 @@ RARE static void misaligned(const void* at, const char* what, unsigned bytes, co
     MINIGRAD_HOOK void __tsan_read##N(void* at) {                                                           \
         if (__builtin_expect(uint64_t(at) % N, 0)) misaligned(at, "access", N, MINIGRAD_CALLER);            \
         if (!MINIGRAD_IS_LOCAL(at)) on_access<READ>(at, N, MINIGRAD_CALLER);                                \
-        else if (is_unset(uint64_t(at), N, ARRAY)) find(UNSET, READ, -1, pc_of(MINIGRAD_CALLER), 0);        \
+        else if (is_unset(uint64_t(at), N, ARRAY)) find(ELEMENT, READ, -1, pc_of(MINIGRAD_CALLER), 0);        \
     }                                                                                                       \
     MINIGRAD_HOOK void __tsan_write##N(void* at) {                                                          \
         if (__builtin_expect(uint64_t(at) % N, 0)) misaligned(at, "access", N, MINIGRAD_CALLER);            \

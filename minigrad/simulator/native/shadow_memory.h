@@ -15,9 +15,11 @@ enum Access { READ, WRITE, ATOMIC, ENTER };  // ENTER: a basic block begins
 // As in native.py. INDEX: outside an extent; EARLY: of what an asynchronous copy has not brought yet; MISSED: a barrier
 // that threads did not reach before they returned; SKIPPED: one that threads went around, up to the kernel's end;
 // RETURNED: a shuffle from a lane that has returned; UNNAMED: from one that is not in the mask; UNSET: an update of a
-// thread's own variable that nobody has set, or a read of an array's element; UNLIKE: a result that C++ leaves open,
-// and a GPU's is another.
-enum ProblemKind { RACE, OUTSIDE, UNINITIALISED, INDEX, EARLY, MISSED, SKIPPED, RETURNED, UNNAMED, UNSET, UNLIKE };
+// thread's own variable that nobody has set; ELEMENT: a read of such an array's element; UNLIKE: a result that C++ leaves
+// open, and a GPU's is another.
+enum ProblemKind {
+    RACE, OUTSIDE, UNINITIALISED, INDEX, EARLY, ELEMENT, MISSED, SKIPPED, RETURNED, UNNAMED, UNSET, UNLIKE
+};
 
 // Each buffer lies in the middle of an address window of its own, so that an index out of bounds still belongs to its
 // array: up to 2^32 float4s, where x[threadIdx.x - 1] goes as unsigned, or 2^30 floats where the system has fewer
