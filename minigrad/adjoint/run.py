@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.adjoint.analyse.indices import EXTENTS, IDS
+from minigrad.adjoint.analyse.polynomials import EXTENTS, IDS
 from minigrad.adjoint.analyse.trip_counts import evaluate
 from minigrad.adjoint.decide import Derived
 from minigrad.adjoint.decide.accumulate import COPIES

@@ -4,7 +4,8 @@ import random
 
 BLOCK = 8
 N = 2 * BLOCK  # threads
-HEAD = "const double* x, const int* k, double a, double* z, double* y, double* o, int n, int zero, int one"
+HEAD = "const double* x, const int* k, const double* w, double a, double* z, double* y, double* o, int n, "
+HEAD += "int zero, int one"
 FUNCTIONS = """\
 #define N 16
 #define SAME(v) (v)
@@ -40,6 +41,7 @@ ANYWHERE = (
     "zero",
     "i ^ 1",
 )
+ONE = ("i == 0", "i == N - 1", "t == 3", "j == zero", "blockIdx.x == 1 && t == 2", "t == 7 && i > 8", "i == n - 3")
 
 
 class Indices:
@@ -101,7 +103,7 @@ class Indices:
                          "if (one > 0) { v1 *= 0.9; __syncthreads(); }")  # fmt: skip
 
     def statement(self, depth, uniform):
-        arrays, kind = "xzsq", self.random.randrange(12)
+        arrays, kind = "xzsq", self.random.randrange(13)
         if kind < 2:
             return [self.store("z", self.own(OF_GRID, "N"), arrays)]
         if kind == 2:
@@ -125,14 +127,20 @@ class Indices:
             return [f"for ({head}) {{", use, *self.body(depth - 1, even), "}"]
         if kind == 8 and depth:
             test = (
-                self.pick("i % 2", "x[i] > 0", "t < 5")
+                self.pick("i % 2", "x[i] > 0", "t < 5", *ONE)
                 if not uniform
                 else self.pick("i % 2", "n > 3", "blockIdx.x == 1")
             )
-            even = uniform and "i %" not in test
+            even = uniform and test in ("n > 3", "blockIdx.x == 1")
             return [f"if ({test}) {{", *self.body(depth - 1, even), "} else {", *self.body(0, even), "}"]
         if kind == 9:
             return [f"atomicAdd(&o[{self.pick('0', 'i % 2', 'zero', 'k[i] / 8')}], {self.value(arrays)});"]
+        if kind == 10:  # elements that threads read of which conditions choose one
+            uses = [
+                f"if ({self.pick(*ONE)}) {v} += w[{self.pick('0', '0', 'zero', '1')}] * {self.element('x')};"
+                for v in ("v0", "v1", "v2")[: self.random.randint(1, 3)]
+            ]
+            return [self.pick(" ", " else ").join(uses)]
         v = self.pick("v0", "v1", "v2")
         return [f"{v} {self.pick('=', '+=', '*=')} tanh({self.value(arrays, 2)});"]
 

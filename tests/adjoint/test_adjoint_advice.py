@@ -34,6 +34,27 @@ ADVICE = {
         ("__shared__ double t[2][32]; t[0][i] = x[i]; t[1][i] = w[i]; __syncthreads(); "
          "auto& s = t; y[i] = s[1][i] * s[0][31 - i];",),
     ),
+    "s is a pointer to an array; read its numbers by one index, x[i * 4 + j]": (
+        ("const double (*s)[4] = (const double (*)[4])x; y[i] = s[i / 4][1] * s[i / 4][2];",),
+        ("y[i] = x[i / 4 * 4 + 1] * x[i / 4 * 4 + 2];",),
+    ),
+    "a pointer to double is cast to int*, another type of element; convert the value: (int)v": (
+        ("double v = x[i] * x[i]; y[i] = *(int*)&v * w[i] * v;",),
+        ("double v = x[i] * x[i]; y[i] = (int)v * w[i] * v;",),
+    ),
+    "a reference to the bits of a number; write a variable, const int b = ...": (
+        ("float v = w[i]; int& b = (int&)v; y[i] = b > 0 ? x[i] * x[i] : x[i];",),
+        ("float v = w[i]; const int b = (int&)v; y[i] = b > 0 ? x[i] * x[i] : x[i];",),
+    ),
+    "write the values of all members in their order, without .name =": (
+        ("Pair p = {.a = x[i], .b = w[i]}; y[i] = p.a * p.b;", PAIR),
+        ("Pair p = {x[i], w[i]}; y[i] = p.a * p.b;", PAIR),
+    ),
+    "M has no values here; write them, or pass it as a parameter": (
+        ("y[i] = x[i] * x[i] * M;", "constexpr int sum(int n) { int s = 0; while (n) s += n--; return s; }\n"
+         "constexpr int M = sum(3);"),
+        ("y[i] = x[i] * x[i] * M;", "constexpr int M = 6;"),
+    ),
     "this pointer points into one of two arrays; write a branch for each": (
         ("const double* p = c > 1 ? x : w; y[i] = p[i] * p[i];",),
         ("if (c > 1) y[i] = x[i] * x[i]; else y[i] = w[i] * w[i];",),
@@ -104,7 +125,7 @@ ADVICE = {
         ("Pair p(x[i], w[i]); y[i] = p.a * p.b;", PAIR),
         ("Pair p; p.a = x[i]; p.b = w[i]; y[i] = p.a * p.b;", PAIR),
     ),
-    "Row has 1 members; got 3 values; write the elements of an array in braces of their own": (
+    "Row has 1 members; got 3 values; write those of a member that holds several in braces of their own": (
         ("Row r = {x[i], w[i], 1.0}; y[i] = r.v[0] * r.v[1];", ROW),
         ("Row r = {{x[i], w[i], 1.0}}; y[i] = r.v[0] * r.v[1];", ROW),
     ),

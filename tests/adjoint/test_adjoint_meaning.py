@@ -11,6 +11,7 @@ import minigrad as mg
 from minigrad.adjoint import NotDifferentiable
 
 V = "struct V { double a, b; };\n"
+MANY = " ".join(f"case {n}: r *= {n};{' break;' * (n % 7 > 0)}" for n in range(120))
 FORMS = {
     "a number has the type of what it is given to": kernel(
         "auto a = double{3}; auto b = float(); auto c = double{}; b += 1; c += x[i]; const V& r = V{n + 2, 2};\n"
@@ -34,6 +35,34 @@ FORMS = {
         "double s[3] = {1.7, 2.9, x[i]}, a = 0; for (const int& v : s) a += v * x[i]; for (double& v : s) v *= x[i];\n"
         "const double c[2][3] = {{1, x[i]}, {3, 4, 5}}; auto h = [=](int k) { return c[k][1] * c[0][k]; };\n"
         "for (const auto& v : s) a += v * h(i % 2); y[i] = a;"
+    ),
+    "threadIdx.x is unsigned where a type is taken from it": kernel(
+        "auto v = threadIdx.x - 5; auto w = i % 2 ? threadIdx.x : -9; auto g = [](auto q) { return q - 5; };\n"
+        "double a = v, b = w, c = g(threadIdx.x), d = less(threadIdx.x), e = g(TID / 2), f = +threadIdx.x - 5;\n"
+        "int k = threadIdx.x; auto m = k - 5; const V p{x[i]}; y[i] = a + b * 2 + c * 3 + d * 5 + e * 7 + f * 11;\n"
+        "y[i] *= x[i] * over(threadIdx.x) * (m < 0 ? 2 : 3) * 1e-9; y[i] += signed_less(threadIdx.x, p);",
+        "struct V { double a; };\n#define TID (threadIdx.x)\n__device__ auto less(int i) { return threadIdx.x - 5; }\n"
+        "__device__ int over(int i) { return 2; }\n__device__ int over(unsigned i) { return 3; }\n"
+        "__device__ double signed_less(const int& k, V v) { double d = k - 5; return d * v.a; }",
+    ),
+    "constants made by functions, and other names of templates": kernel(
+        "double q[N]; for (int k = 0; k < N; ++k) q[k] = x[i] * k; R<double> r{x[i], 2}; W<double, 2> w{{x[i], 3}};\n"
+        "y[i] = q[N - 1] * q[1] * D * product(r) + sum(w) * sum(w);",
+        "constexpr int sq(int n) { return n * n; }\nconstexpr double half_of(double v) { return v / 2; }\n"
+        "constexpr int M = 2, N = sq(M) - 1; const double D = half_of(3) + M;\n"
+        "template <class T> struct Q { T a, b; }; template <class T, int N> struct W { T v[N]; };\n"
+        "template <class U> using R = Q<U>; template <class U> using P = W<U, 2>; template <class U> using O = R<U>;\n"
+        "template <class T> __device__ T product(O<T> v) { return v.a * v.b; }\n"
+        "template <class T> __device__ T sum(const P<T>& w) { return w.v[0] / 3 + w.v[1] * w.v[0]; }",
+    ),
+    "a switch of many cases": kernel(
+        f"double r = x[i]; switch (5 * i) {{ default: r *= r; break;\n{MANY}\n}} y[i] = r * x[i];",
+    ),
+    "the bits of a variable": kernel(
+        "double d = x[i] + 3; long long a = *(long long*)&d, b = (long long&)d, *p = (long long*)&d; d = 2 * d;\n"
+        "y[i] = d * (1 + (a >> 52 & 1)) * (b == a ? 2 : 3) + (*p >> 52 & 7) * x[i] * (double&)d;\n"
+        "y[i] *= reinterpret_cast<const long long&>(d) == *p ? (const float&)n + 2 : 3;",
+        "constexpr double n = 2.7;",
     ),
     "pointers that may be none, and copies of memory": kernel(
         "double p, q; put(x[i], &p); put(x[i] * p, &p, &q); double r[3]; memcpy(r, x + i % 6, sizeof r);\n"
@@ -298,8 +327,13 @@ REFUSED = {
     "extern __shared__ char s[]; V* v = (V*)s; int* c = (int*)(v + 2); y[i] = c[i];": "s is read as int, "
     "and nothing is stored in it as int; convert the numbers, as by __float_as_int.",
     "y[i] = k(x[i]);": "k takes arguments of other types",
-    "float v = x[i]; y[i] = reinterpret_cast<int&>(v) * x[i];": "this reads the bytes of a float as int; cast "
-    "its address: *(int*)&v.",
+    "float v = x[i]; (int&)v &= 0x7fffffff; y[i] = v;": "write the target of the assignment as a variable",
+    "float v = x[i]; const int& b = (int&)v; v = 2; y[i] = b;": "a reference to the bits of a number; write a variable",
+    "float v = x[i]; cut((int&)v); y[i] = v;": "a reference to the bits of a number; write a variable, const int b",
+    "double v = x[i]; y[i] = v + *(float*)&v;": "a pointer to double is cast to float*, another type of element; "
+    "convert the value: (float)v.",
+    "int b = i; y[i] = x[i] * reinterpret_cast<float&>(b);": "a pointer to int is cast to float*, another type",
+    "V v{x[i], 2}; y[i] = ((M*)&v)->b;": "a pointer to V is cast to M*, another type of element.",
     "V v; v = x[i]; y[i] = v.a;": "a conversion to V is outside the subset; write its members.",
     "P<double> p = x; y[i] = p[i];": "P is a pointer or an array type; write it out where it is used.",
     "Q q{y}, r{x}; if (i % 2) q.a = r.a; y[i] = q.a[i];": "q_a points into two arrays in turn",
@@ -311,6 +345,7 @@ REFUSED = {
     "y[i] = K[0] * x[i];": "N has several meanings in this file, and constants or types are made of it",
 }  # fmt: skip
 AHEAD = (
+    "__device__ void cut(int& b) { b &= 0x7fffffff; }\nstruct M { double b, a; };\n"
     "__device__ double& next(double& v) { v *= 2; return v; }\n"
     "__device__ double twice(double& v) { v *= 2; return v; }\n"
     "__device__ int counted(const double* p, int& k) { return ++k; }\n"

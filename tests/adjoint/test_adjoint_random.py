@@ -15,8 +15,8 @@ WIDE = (2 * BLOCK,)
 WRITERS = {  # parameters: the shape of an array of random numbers, or the value
     Writer: {"x": WIDE, "w": (3,), "a": 0.4, "z": WIDE, "y": WIDE, "n": 4},
     Forms: {"x": WIDE, "w": (3,), "a": 0.4, "b": 0.8, "z": WIDE, "y": WIDE, "o": WIDE, "acc": (3,), "n": WIDE[0]},
-    Indices: {"x": WIDE, "k": np.arange(*WIDE, dtype=np.int32), "a": 0.4, "z": (4 * BLOCK,), "y": WIDE, "o": (2,),
-              "n": WIDE[0], "zero": 0, "one": 1},
+    Indices: {"x": WIDE, "k": np.arange(*WIDE, dtype=np.int32), "w": (2,), "a": 0.4, "z": (4 * BLOCK,), "y": WIDE,
+              "o": (2,), "n": WIDE[0], "zero": 0, "one": 1},
 }  # fmt: skip
 
 

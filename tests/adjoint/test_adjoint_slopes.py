@@ -85,6 +85,8 @@ KERNELS = {
     "elements stored again by a loop that starts anew": "double a[4] = {1, 1, 1, 1}; int c = 0; "
     "for (int j = 0; j < 4; ++j) { a[j] = x[i] * (c + 1) + x[j]; c++; if (j == 2 && c < 4) j = -1; } "
     "y[i] = a[0] * a[1] * a[2] * a[3];",
+    "elements stored again by a counter alone": "int c = 0; if (i == 0) { for (int j = 0; j < 4; ++j) { "
+    "y[j] = x[j] * (c + 1); c++; if (j == 2 && c < 4) j = -1; } } if (i > 3) y[i] = x[i];",
     "elements by a real number": "double f = i * 0.5; if (i % 2 == 0) { y[(int)(2 * f)] = x[i] * x[i]; f += 0.5; "
     "y[(int)(2 * f) - 1] = x[i + 1] * 3; y[(int)(2 * f)] = x[i]; }",
     "an element that two threads read": "if (i == 0) y[0] = x[5] * 2; if (i == 1) y[1] = x[5] * x[5];",
@@ -99,6 +101,7 @@ KERNELS = {
     "neighbors on both sides": "y[i] = x[i]; if (i > 0 && i < 7) y[i] = (x[i + 1] - x[i - 1]) * x[i + 1];",
     "an unsigned index that wraps around": "for (unsigned k = 0; k < 2; ++k) { "
     "unsigned o = k * 2147483648u * 2u + threadIdx.x; y[o] = x[i] * x[i] + k; }",
+    "one element under two names": "int o = i > 9; double v = i + 1; y[i] = v; if (i == 3) y[i] = v * x[0] * x[o];",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",
 }
 

@@ -7,9 +7,9 @@ from functools import cached_property
 from itertools import combinations
 
 from minigrad.adjoint.analyse.activity import check_clocks
-from minigrad.adjoint.analyse.indices import EXTENTS, IndexFacts, offsets, polynomial, stride
-from minigrad.adjoint.analyse.intervals import Interval, interval
+from minigrad.adjoint.analyse.indices import IndexFacts, offsets, stride
 from minigrad.adjoint.analyse.phases import Divergence, check_barriers, check_shuffles, returns_ahead
+from minigrad.adjoint.analyse.polynomials import EXTENTS, Interval, interval, polynomial
 from minigrad.adjoint.analyse.trip_counts import Count, evaluate, nests, trips_of
 from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, dataflow
@@ -154,7 +154,7 @@ def stored_again(body: list[Stmt], facts: IndexFacts, since: dict[str, set[str]]
             since[s.name] = facts.counters
         if isinstance(s, ast.Assign) and isinstance(s.target, ast.Index):
             known = [facts.determined(p) or set() for p in map(polynomial, s.target.indices) if p is not None]
-            if not facts.counters - since.get(s.target.array, set()) <= set().union(*known):
+            if not facts.counters - since.get(s.target.array, set()) <= facts.iterations(set().union(*known)):
                 found.add(s.target.array)
         for inner, inside in facts.within(s):
             found |= stored_again(inner, inside, since)

@@ -1,97 +1,16 @@
-"""Index expressions as polynomials; the thread that an index determines, as a number in a mixed radix."""
+"""The thread that an index determines, as a number in a mixed radix; rows of elements; facts about indices."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
-from math import gcd, prod
+from math import gcd
 from typing import Any, NamedTuple
 
+from minigrad.adjoint.analyse.polynomials import EXTENTS, IDS, Polynomial, constant, polynomial, variable
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, Stmt, is_float
+from minigrad.adjoint.language.ast import Expr, Stmt
 from minigrad.adjoint.language.dataflow import Budget, has_barrier, written
 from minigrad.adjoint.language.rewrite import ONE, conjuncts, guarded_bodies
-
-Term = tuple[str, ...]  # the names of a product, sorted; () is the constant
-
-
-class Polynomial(dict[Term, int]):
-    """Terms with their coefficients: `2 * n * i + 1` is {("i", "n"): 2, (): 1}."""
-
-    def plus(self, terms: Iterable[tuple[Term, int]]) -> "Polynomial":
-        made = Polynomial(self)
-        for term, factor in terms:
-            if total := made.get(term, 0) + factor:
-                made[term] = total
-            else:
-                made.pop(term, None)
-        return made
-
-    def __add__(self, other: "Polynomial") -> "Polynomial":
-        return self.plus(other.items())
-
-    def __sub__(self, other: "Polynomial") -> "Polynomial":
-        return self.plus((term, -factor) for term, factor in other.items())
-
-    def __mul__(self, other: "Polynomial") -> "Polynomial":
-        return Polynomial().plus((tuple(sorted(a + b)), x * y) for a, x in self.items() for b, y in other.items())
-
-    def names(self) -> set[str]:
-        return {name for term in self for name in term}
-
-    def coefficient(self, name: str) -> "Polynomial | None":
-        """The coefficient of a name; None where the name is squared."""
-        found = Polynomial()
-        for term, factor in self.items():
-            if term.count(name) > 1:
-                return None
-            if name in term:
-                found[tuple(n for n in term if n != name)] = factor
-        return found
-
-    def at(self, values: Mapping[str, Any]) -> int | None:
-        """Its value; None where the value of a name is unknown."""
-        if not self.names() <= set(values):
-            return None
-        return sum(factor * prod(int(values[name]) for name in term) for term, factor in self.items())
-
-    def substitute(self, name: str, value: "Polynomial") -> "Polynomial | None":
-        """A value substituted for a name; None where the name is squared."""
-        factor = self.coefficient(name)
-        if factor is None:
-            return None
-        return Polynomial({t: f for t, f in self.items() if name not in t}) + factor * value
-
-
-def constant(value: int) -> Polynomial:
-    return Polynomial({(): value}) if value else Polynomial()
-
-
-def variable(name: str) -> Polynomial:
-    return Polynomial({(name,): 1})
-
-
-def polynomial(e: Expr) -> Polynomial | None:
-    """An expression of + - * of whole numbers as a polynomial; None for any other."""
-    match e:
-        case ast.Number():
-            return None if e.int_value is None else constant(e.int_value)
-        case ast.Name():
-            return None if is_float(e.type) else variable(e.name)
-        case ast.Cast():
-            return polynomial(e.operand) if e.type in ("int", "unsigned", "long long", "size_t") else None
-        case ast.Unary(op="-"):
-            inner = polynomial(e.operand)
-            return None if inner is None else inner * constant(-1)
-        case ast.Binary(op=op) if op in "+-*":
-            left, right = polynomial(e.left), polynomial(e.right)
-            if left is None or right is None:
-                return None
-            made = left * right if op == "*" else left + right if op == "+" else left - right
-            return (
-                None if e.type == "unsigned" and any(abs(n) >> 31 for n in made.values()) else made
-            )  # it wraps around
-    return None
-
 
 Offsets = tuple[Polynomial, list[int]] | None
 
@@ -142,8 +61,6 @@ def row(indices: list[Expr], found: Offsets) -> IndexRow | None:
 
 MOST_STEPS, STEP = 150, 150  # of the search for the thread of an index, and what one costs
 OFFSET = "@offset"  # the digit that counts the elements of a row
-IDS = tuple(f"{b}.{a}" for b in ("threadIdx", "blockIdx") for a in "xyz")
-EXTENTS = {f"{b}Idx.{a}": f"{e}.{a}" for b, e in (("thread", "blockDim"), ("block", "gridDim")) for a in "xyz"}
 
 
 @dataclass
@@ -229,27 +146,28 @@ class IndexFacts:
                 if not rest:
                     return True
                 for name, wanted in rest.items() if self.nonnegative(digit) else ():
-                    bounds = self.matching_bounds(digit, wanted, stride, name != OFFSET)
-                    wider = next((b for b in bounds if b), None)
+                    before, wider = {*self.limits}, next(self.bounds(digit, wanted, stride, name == OFFSET), None)
                     if wider is not None and self.mixed_radix(rest, stride * wider):
                         return True
+                    for extent in self.limits.keys() - before:
+                        del self.limits[extent]
         return False
 
-    def matching_bounds(
-        self, digit: str, wanted: Polynomial | None, stride: Polynomial, literal: bool
-    ) -> Iterator[Polynomial | None]:
-        """The bounds of a digit by which the next factor is the wanted one; a literal may be one that the launch keeps.
+    def bounds(self, digit: str, wanted: Polynomial | None, stride: Polynomial, row: bool) -> Iterator[Polynomial]:
+        """The bounds of a digit by which the next factor is the wanted one; an extent may be one that is assumed.
 
-        Not so the distance of two elements: the 2 between x[i - 1] and x[i + 1] is no extent of a block.
+        The distance of two elements is none: of x[i - 1] and x[i + 1] it is 2, which says nothing of the block.
         """
         known = [*self.upper_bounds.get(digit, []), *([variable(EXTENTS[digit])] if digit in EXTENTS else [])]
         known = [self.expand_uniform(b) for bound in known for b in (bound, *self.wider_bounds(bound))]
-        yield next((b for b in known if stride * b == wanted), None)
+        yield from (b for b in known if b and stride * b == wanted)
         if digit in IDS[:3] and wanted is not None:
-            for e in self.constants_between(stride, wanted, literal):
+            for e in self.constants_between(stride, wanted, not row):
                 extent = EXTENTS[digit]
-                if (self.conditions.get(extent) or self.limits.setdefault(extent, e)) == e:
-                    yield polynomial(e)
+                made = (
+                    polynomial(e) if (self.conditions.get(extent) or self.limits.setdefault(extent, e)) == e else None
+                )
+                yield from () if made is None else (made,)
 
     def wider_bounds(self, bound: Polynomial) -> Iterator[Polynomial]:
         """Larger bounds that are implied: by `l <= j` and `j < m` it is m."""
@@ -293,6 +211,18 @@ class IndexFacts:
     def counters(self) -> set[str]:
         """The variables of the enclosing loops."""
         return {s.source.variable for s in self.loops}
+
+    def iterations(self, known: set[str]) -> set[str]:
+        """Those of the enclosing loops, by their variables, of which an index with these digits tells the iteration."""
+        counted = {name for name in known & self.ranges.keys() if self.positive(self.ranges[name][1])}
+        return {name for name in self.counters if name in counted or f"@{name}" in known}
+
+    def positive(self, step: Polynomial) -> bool:
+        """True where a step of a loop is surely above or, as a literal, below 0."""
+        if set(step) == {()}:
+            return True
+        known = {**dict.fromkeys(EXTENTS.values(), 1), **self.constants}
+        return all(f > 0 and all(known.get(n, 0) > 0 for n in t) for t, f in self.expand_uniform(step).items())
 
     def within(self, s: Stmt) -> list[tuple[list[Stmt], "IndexFacts"]]:
         """The bodies inside a statement, each with the facts that hold in it."""
@@ -345,7 +275,7 @@ class IndexFacts:
         first, size = polynomial(start.value), polynomial(step.value)
         if first is None or size is None or step.op not in ("+=", "-="):
             return
-        if step.op == "-=" and not self.nonnegative_sum(size):
+        if step.op == "-=" and not (self.positive(size) and self.nonnegative_sum(size)):
             return
         self.upper_bounds.pop(start.name, None)
         self.ranges.pop(start.name, None)
@@ -366,13 +296,9 @@ class IndexFacts:
         return p + row.unit * variable(OFFSET)
 
     def unique(
-        self,
-        indices: tuple[Expr, ...],
-        shared: bool,
-        row: IndexRow | None = None,
-        changing: Container[str] = (),
+        self, indices: tuple[Expr, ...], shared: bool, row: IndexRow | None = None, changing: Container[str] = (),
         pinned: Iterable[str] | None = None,
-    ) -> dict[str, Expr] | None:
+    ) -> dict[str, Expr] | None:  # fmt: skip
         """The limits of the launch within which no two threads, of a block or of the grid, share an index; else None.
 
         row: the elements that belong to the thread, from the index on. changing: names that are not the same in all
@@ -385,7 +311,8 @@ class IndexFacts:
             found |= (self.determined(p) if p is not None else None) or set()
         wanted = IDS[:3] if shared else IDS
         needed = {name: e for name, e in self.limits.items() if name not in before}
-        alone = all(w in found or self.conditions.get(EXTENTS[w]) == ONE for w in wanted)
+        apart = row is None or set(row.unit) == {()} or OFFSET in found  # a unit that may be 0 tells no two elements
+        alone = apart and all(w in found or self.conditions.get(EXTENTS[w]) == ONE for w in wanted)
         for name in needed:
             del self.limits[name]
         return needed if alone else None

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 
-from minigrad.adjoint.analyse.indices import EXTENTS, IDS
+from minigrad.adjoint.analyse.polynomials import EXTENTS, IDS
 from minigrad.adjoint.analyse.trip_counts import count
 from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language.ast import JUMPS, Barrier, Binary, Declare, Expr, For, Function, If, Name, Stmt, Target

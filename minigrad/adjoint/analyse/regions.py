@@ -10,17 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from minigrad.adjoint.analyse import KernelFacts
-from minigrad.adjoint.analyse.indices import (
-    EXTENTS,
-    IDS,
-    OFFSET,
-    IndexFacts,
-    IndexRow,
-    Polynomial,
-    constant,
-    polynomial,
-    variable,
-)
+from minigrad.adjoint.analyse.indices import OFFSET, IndexFacts, IndexRow
+from minigrad.adjoint.analyse.polynomials import EXTENTS, IDS, Polynomial, constant, polynomial, variable
 from minigrad.adjoint.analyse.trip_counts import Count, apply_operator, count, evaluate, is_unsigned
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Stmt, is_float, walk

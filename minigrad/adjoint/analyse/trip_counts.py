@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.adjoint.analyse.indices import EXTENTS, polynomial, variable
+from minigrad.adjoint.analyse.polynomials import EXTENTS, polynomial, variable
 from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, rewrite
 from minigrad.adjoint.language.ast import UNSIGNED, Expr, Stmt, children, is_float

@@ -269,7 +269,7 @@ def _visited_once(e: Expr, facts: IndexFacts, elements: IndexRow | None = None) 
     """True if a thread visits each element with this index, or of this row, once."""
     index = facts.index(e, elements)
     known = set() if index is None else facts.determined(index) or set()
-    return index is not None and all(name in known or f"@{name}" in known for name in facts.counters)
+    return index is not None and facts.counters <= facts.iterations(known)
 
 
 def cleared(d: ast.Declare, gradient: str, conditions: dict[str, Expr], limits: dict[str, Expr]) -> list[Stmt]:

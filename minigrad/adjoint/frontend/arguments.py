@@ -8,7 +8,7 @@ from typing import Any
 from minigrad.adjoint.frontend.items import FileItems
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Place, base_name
-from minigrad.adjoint.language.lexer import Token
+from minigrad.adjoint.language.lexer import Token, written_out
 from minigrad.adjoint.language.values import (
     PROMOTIONS,
     Braces,
@@ -141,7 +141,7 @@ class ArgumentBinder(FileItems):
                 of_template = kind is None and self.templates.keys() & set(texts) and "::" not in texts
                 own = arguments[n].type
                 assert isinstance(own, StructType)
-                if of_template and self.of_template(own, texts) is None:
+                if of_template and self.of_template(own, written_out(texts, self.templates, self.tokens)) is None:
                     return False
                 other = kind is not None and kind is not own and not own.extends(kind)
             else:
@@ -162,11 +162,8 @@ class ArgumentBinder(FileItems):
 
     def converts(self, item: FunctionItem, value: Value, parser: Any, explicit: bool) -> bool:
         """True for a constructor by which a value becomes an object where one is needed. explicit: by a cast."""
-        if (
-            (self.is_explicit(item) and not explicit)
-            or not item.counts
-            or self.kind_of(item, item.params + 1, parser) is item.owner
-        ):
+        copies = self.kind_of(item, item.params + 1, parser) is item.owner
+        if copies or not item.counts or (self.is_explicit(item) and not explicit):
             return False
         before, self.converting = self.converting, True
         try:
@@ -194,15 +191,17 @@ class ArgumentBinder(FileItems):
         fitting = [(i, self.ranks(i, arguments, parser)) for i in items if self.fits(i, arguments, parser)]
         best = [i for i, own in fitting if all(a >= b for _, other in fitting for a, b in zip(own, other, strict=True))]
         best = [i for i in best if not i.template] or best
-        if len({self.meaning(i) for i in best}) > 1 or (fitting and not best):
+        if len({self.meaning(i, parser) for i in best}) > 1 or (fitting and not best):
             why = f"several functions {name} take these arguments; give the one that is meant a name of its own."
             raise parser.error(token.place, why)
         return next((i for i in best if not self.is_const(i)), best[0] if best else None)  # one that gives references
 
-    def meaning(self, item: FunctionItem) -> str:
-        """The text of a function's body, and of the members that its constructor sets."""
-        start = item.body if self.is_const(item) else self._close(item.params) + 1
-        return " ".join(t.text for t in self.tokens.tokens[start : self._close(item.body)])
+    def meaning(self, item: FunctionItem, parser: Any) -> tuple[str, str]:
+        """The type that a function returns, and the text of its body and of the members that a constructor sets."""
+        sets = item.owner is not None and item.name == item.owner.short
+        start = self._close(item.params) + 1 if sets else item.body
+        kind = self.kind_of(item, self.tokens.specifiers(item.start), parser)
+        return str(kind), " ".join(t.text for t in self.tokens.tokens[start : self._close(item.body)])
 
     def is_const(self, item: FunctionItem) -> bool:
         """True for a method of const objects."""
@@ -214,7 +213,7 @@ class ArgumentBinder(FileItems):
         stops = [*(s - 1 for s in starts[1:]), self._close(item.params)]
         for start, stop, argument in zip(starts, stops, arguments, strict=False):
             texts = [t.text for t in self.tokens.tokens[start:stop]]
-            kind, own = self.kind_of(item, start, parser), argument.type
+            kind, own = self.kind_of(item, start, parser), parser.symbols.type_of(argument)
             promoted = kind is not None and kind == PROMOTIONS.get(str(own))
             rank = EXACT if kind in (None, own) else PROMOTED if promoted else CONVERTED
             structs = [k for k in (kind, own) if isinstance(k, StructType)] if kind is not None and kind != own else []
@@ -242,15 +241,13 @@ class ArgumentBinder(FileItems):
             (scope if number else types)[name] = given
         stops = [*(s - 1 for s in starts[1:]), self._close(item.params)]
         for start, stop, a in zip(starts, stops, arguments, strict=False):
-            self.deduce(item, self.tokens.tokens[start:stop], a.type, types, scope)
+            self.deduce(item, self.tokens.tokens[start:stop], symbols.type_of(a), types, scope)
         for number, name, default in item.template:
             if not (default or name in types or name in scope):
                 raise parser.error(token.place, f"the argument {name} of the template {item.name} is not known here; "
                                    f"write {item.name}<...>.")  # fmt: skip
-            own = self.template_argument(
-                parser, (number, name, default), {}, (scope if number else types).get(name), token
-            )
-            (scope if number else types)[name] = own
+            into = scope if number else types
+            into[name] = self.template_argument(parser, (number, name, default), {}, into.get(name), token)
         return tuple((scope if number else types)[name] for number, name, _ in item.template)
 
     def bind(self, parser: Any, item: FunctionItem, arguments: list[Value], token: Token) -> None:
@@ -280,7 +277,7 @@ class ArgumentBinder(FileItems):
 
     def deduce(self, item: FunctionItem, parameter: list[Token], kind: Kind, types: dict, scope: dict) -> None:
         """The arguments of a function's template that the type of one of its arguments shows."""
-        texts = [t.text for t in parameter]
+        texts = written_out([t.text for t in parameter], self.templates, self.tokens)
         kind = (isinstance(kind, StructType) and self.of_template(kind, texts)) or kind
         if isinstance(kind, StructType) and kind.arguments and kind.short in texts:  # `Row<T, N>`
             inner = texts[texts.index(kind.short) + 1 :]
@@ -363,13 +360,16 @@ class ArgumentBinder(FileItems):
             return parser.copy(name or "passed", value.type, value, place)
         if not is_expression(value):
             return value
+        if b.reference and (not b.const or reached):
+            parser.check_not_bits(value, place)
         number = parser.number(value, place)
-        kind = b.kind if isinstance(b.kind, str) else number.type
-        if b.reference and is_target(number) and (not b.const or (reached and number.type == kind)):
+        own = parser.symbols.type_of(number)
+        kind = b.kind if isinstance(b.kind, str) else own
+        if b.reference and is_target(number) and (not b.const or (reached and own == kind)):
             return parser.frozen(number, place)
-        if isinstance(number, ast.Number) and not changed and number.type == kind:
+        if isinstance(number, ast.Number) and not changed and own == kind:
             return number
-        if pure and isinstance(number, ast.Name) and not changed and number.type == kind:
+        if pure and isinstance(number, ast.Name) and not changed and own == kind:
             return number
         return parser.symbols.fresh(name or "passed", kind, number, place)
 

@@ -79,6 +79,7 @@ class CallParser(StructParser):
             return self.full()
         values: list[Value] = []
         for _ in self.tokens.items("}"):
+            self.tokens.forbid("write the values of all members in their order, without .name =", ".")
             values.append(self.ordered(values, self.argument))
         return Braces(tuple(values))
 
@@ -248,7 +249,8 @@ class CallParser(StructParser):
         ):
             given += [*self.construct(base, [], Token("name", base.short, place)).members.values()]  # type: ignore[union-attr]
         if len(given) > len(kind.members):
-            of_array = "; write the elements of an array in braces of their own" * any(m.dims for m in kind.members)
+            held = any(m.dims or isinstance(m.type, StructType) for m in kind.members)
+            of_array = "; write those of a member that holds several in braces of their own" * held
             raise self.error(place, f"{kind} has {len(kind.members)} members; got {len(values)} values{of_array}.")
         if any(m.dims for m in kind.members):
             return replace(self.copy(kind.short.lower(), kind, None, place, given), temporary=True)
@@ -379,11 +381,7 @@ class CallParser(StructParser):
         tokens.expect(">")
         tokens.expect("(")
         value = self.close(self.full())
-        if bits and {"&", "&&"} & {*words} and value.type is not kind:
-            raise self.error(
-                place, f"this reads the bytes of a {value.type} as {kind}; cast its address: *({kind}*)&v."
-            )
-        return self.cast_to(kind, words, value, place)
+        return self.cast_to(kind, words, value, place, memory=bits and bool({"&", "&&"} & {*words}))
 
     def close(self, e: Value) -> Value:
         """The expression, with its closing parenthesis stepped over."""

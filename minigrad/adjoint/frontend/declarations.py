@@ -10,7 +10,7 @@ from minigrad.adjoint.frontend.items import SEVERAL
 from minigrad.adjoint.frontend.macros import with_constants
 from minigrad.adjoint.frontend.structs import integer
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, Place, common_type, unused_name
+from minigrad.adjoint.language.ast import BITS, Expr, Place, common_type, unused_name
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ONE, ZERO, chosen_number, constant, is_number, replace_parts
 from minigrad.adjoint.language.values import (
@@ -125,6 +125,7 @@ class DeclarationParser(ExpressionParser):
             reference |= word in ("&", "&&")
         at, before = tokens.at, len(self.symbols.pending)
         tokens.forbid("write a variable for each member, and not auto [...] = ...", *["["] * (kind is None))
+        tokens.forbid_brackets()
         name = tokens.identifier("a variable's name")
         if stars > 1 or (stars and tokens.next.text == "["):
             why = f"{name.text} is an array of pointers; choose between their elements: k == 0 ? x[i] : w[i]."
@@ -169,8 +170,15 @@ class DeclarationParser(ExpressionParser):
         """The object that a reference names, or its base; None where it names a converted copy."""
         if isinstance(value, Elements) or (is_expression(value) and is_target(value) and kind in (None, value.type)):
             return self.frozen(value, place)
+        self.check_not_bits(value, place)
         object_ = isinstance(value, Struct) and (kind is None or value.as_base(kind).type is kind)
         return self.frozen(self.convert(value, kind, place), place) if object_ else None
+
+    def check_not_bits(self, value: Value, place: Place) -> None:
+        """Reject a reference to the bits of a number, which a copy of them would not follow."""
+        parts = ast.walk(value) if is_expression(value) else ()  # type: ignore[arg-type]
+        if any(isinstance(e, ast.Call) and e.function in BITS.values() for e in parts):
+            raise self.error(place, "a reference to the bits of a number; write a variable, const int b = ...;")
 
     def new(self, name: Token, kind: Kind | None, value: Value, const: bool = False) -> None:
         """A variable that has this value first."""
@@ -179,7 +187,7 @@ class DeclarationParser(ExpressionParser):
             self.symbols.scopes[-1][name.text] = self.copy(name.text, made.type, made, name.place)
         else:
             number = self.number(made, name.place)
-            type_ = kind if isinstance(kind, str) else number.type
+            type_ = kind if isinstance(kind, str) else self.symbols.type_of(number)
             self.declare(ast.Declare(name.text, type_, value=number, const=const, place=name.place))
 
     def declare_pointer(self, name: Token, pointer: Pointer, const: bool) -> None:
@@ -197,9 +205,9 @@ class DeclarationParser(ExpressionParser):
         array = pointer.array
         assert array is not None
         if array.indices:
-            array = replace(array, indices=tuple(self.simple(i, f"{name}_row", place) for i in array.indices))
-        offset_type = common_type(pointer.offset.type)
-        offset = self.symbols.fresh(name, offset_type, pointer.offset, place)
+            rows = (self.simple(i, f"{name}_row", place, index=True) for i in array.indices)
+            array = replace(array, indices=tuple(rows))
+        offset = self.symbols.fresh(name, common_type(pointer.offset.type), pointer.offset, place)
         return PointerVariable(name, kind, array, offset, array.const, self.symbols.choices)
 
     def frozen(self, value: Value, place: Place, name: str = "place", kept: dict[Expr, Expr] | None = None) -> Value:
@@ -208,7 +216,7 @@ class DeclarationParser(ExpressionParser):
 
         def keep(e: Expr, what: str) -> Expr:
             if e not in known:
-                known[e] = self.simple(e, f"{name}{what}", place)
+                known[e] = self.simple(e, f"{name}{what}", place, index=True)
             return known[e]
 
         def part(value: Value) -> Value:
@@ -253,8 +261,7 @@ class DeclarationParser(ExpressionParser):
 
     def variable(self, kind: Kind, name: Token, shared: bool, const: bool, extern: bool = False) -> None:
         """A variable or an array, with its initial value."""
-        tokens, dims = self.tokens, list[Expr]()
-        unknown = False
+        tokens, dims, unknown = self.tokens, list[Expr](), False
         while tokens.accept("["):
             if tokens.next.text == "]" and not dims:
                 unknown = True

@@ -151,8 +151,8 @@ class ExpressionParser(CallParser):
                 self.symbols.pending.append(ast.If(condition, needed, also, place))
                 return result
             condition = self.simple(condition, "chosen", place)
-            made = self.zipped(yes, no, lambda a, b: ast.Ternary(condition, a, b, a.type))
-            return replace(made, passing=yes.passing or no.passing)
+            both = self.zipped(yes, no, lambda a, b: ast.Ternary(condition, a, b, a.type))
+            return replace(both, passing=yes.passing or no.passing)
         if isinstance(yes, Elements | Pointer) and isinstance(no, Elements | Pointer):
             if (holds := known(condition)) is not None:  # w ? w + i : nullptr
                 self.symbols.pending += needed if holds else also
@@ -164,9 +164,10 @@ class ExpressionParser(CallParser):
             raise self.error(place, "this pointer points into one of two arrays; write a branch for each.")
         first, second = self.number(yes, place), self.number(no, place)
         kind = first.type if first.type == second.type else common_type(first.type, second.type)
+        made = ast.Ternary(condition, first, second, kind)
         if not (needed or also):
-            return ast.Ternary(condition, first, second, kind)
-        chosen = self.symbols.fresh("chosen", kind, ZERO, place)
+            return made
+        chosen = self.symbols.fresh("chosen", self.symbols.type_of(made), ZERO, place)
         if is_place(first) and is_place(second):
             self.symbols.chosen.add(chosen.name)
         needed = [*needed, ast.Assign(chosen, "=", first, place)]
@@ -191,9 +192,9 @@ class ExpressionParser(CallParser):
             operand = self.truth(value, token.place) if token.text == "!" else self.number(value, token.place)
             if token.text == "~" and is_float(operand.type):
                 raise self.error(token.place, "~ of a floating-point number has no meaning.")
-            kind = "bool" if token.text == "!" else common_type(operand.type)
-            plus = token.text == "+"
-            return ast.Cast(kind, operand) if plus else ast.Unary(token.text, operand, kind)
+            if token.text == "+":
+                return ast.Cast(common_type(self.symbols.type_of(operand)), operand)
+            return ast.Unary(token.text, operand, "bool" if token.text == "!" else common_type(operand.type))
         if token.text in ("++", "--"):
             self.tokens.take()
             return self.step(self.unary(), token)
@@ -221,8 +222,9 @@ class ExpressionParser(CallParser):
             after += 1
         if kind is None or self.tokens.tokens[after].text != ")":
             return None
+        changing = all(t.text != "const" for t in self.tokens.tokens[self.tokens.at : after])
         place, self.tokens.at = self.tokens.next.place, after + 1
-        return self.cast_to(kind, words, self.unary(), place)
+        return self.cast_to(kind, words, self.unary(), place, memory="&" in words and changing)
 
     def postfix(self, value: Value) -> Value:
         """A value with what follows it: indices, members, calls of methods, steps."""
@@ -380,10 +382,8 @@ class ExpressionParser(CallParser):
             raise self.error(name.place, f"{name.text} is used by its parts x, y and z.")
         if name.text == "warpSize":
             return ast.Number("32", "int")
-        if name.text in intrinsics.NAMES:
-            known = self.group_call(name)
-            if known is not None:
-                return known
+        if name.text in intrinsics.NAMES and (known := self.group_call(name)) is not None:
+            return known
         of_file = name.text in (self.functions or ()) and (path or self.symbols.lookup(name.text) is None)
         if tokens.next.text == "(" or (of_file and tokens.next.text == "<"):
             return self.call(name, path)

@@ -10,7 +10,7 @@ from minigrad.adjoint.frontend.declarations import STORAGE
 from minigrad.adjoint.frontend.expressions import ExpressionParser
 from minigrad.adjoint.frontend.inline import Functions
 from minigrad.adjoint.frontend.items import NO_POINTER, SEVERAL
-from minigrad.adjoint.frontend.macros import enumeration, typed_macros, whole_numbers
+from minigrad.adjoint.frontend.macros import enumeration, evaluated, typed_macros, whole_numbers
 from minigrad.adjoint.frontend.parser import StatementParser
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language.ast import TYPES, Declare, Expr, Function, Place
@@ -78,7 +78,7 @@ def parse(
     definitions = parser.definitions | {s.short: s.text for s in parser.functions.structs.values()}
     here = "\n".join([*(first for _, first in ahead), text])  # the head includes all others
     definitions = {n: own for n, own in definitions.items() if own in here}
-    tables = [t for t in parser.tables if t.text in here]
+    tables = [t for t in parser.tables if t.text in here or not t.place.file]
     formulas = {name: e for name, e in formulas.items() if name not in values and e.type == "int"}
     dynamic, enums, spaces = parser.symbols.dynamic, parser.symbols.enums, {*parser.functions.namespaces}
     return KernelFile(
@@ -278,11 +278,10 @@ class FileParser:
                 raise tokens.error(name.place, SEVERAL.format(name.text))
             before = len(self.symbols.pending)
             self.statements.variable(kind, name, False, True)
-            table = self.symbols.pending[before] if len(self.symbols.pending) > before else None
+            table = evaluated(self.symbols, self.symbols.pending[before:])
             self.symbols.pending = []
-            if not isinstance(table, Declare) or (
-                table.value is None and table.values is None and "__constant__" not in words
-            ):
+            given = isinstance(table, Declare) and (table.value, table.values) != (None, None)
+            if not (given or (table and "__constant__" in words)):
                 self.symbols.scopes[0].pop(name.text, None)
                 self.symbols.declared.pop(name.text, None)
                 why = f"{name.text} has no values here; write them, or pass it as a parameter."

@@ -82,9 +82,7 @@ class Functions(ArgumentBinder):
         given = []
         for p, a in zip(plain.params, arguments, strict=True):
             if p.pointer:
-                whole = (
-                    isinstance(a, Elements) and a.axes == 1 and not a.indices and a.type == p.type and a.joint == "_"
-                )
+                whole = isinstance(a, Elements) and (a.axes, a.indices, a.type, a.joint) == (1, (), p.type, "_")
                 known = parser.symbols.parameters.keys() - parser.symbols.null
                 if not whole or a.name not in known:  # type: ignore[union-attr]
                     return None
@@ -390,7 +388,8 @@ class Functions(ArgumentBinder):
             return value
         if is_expression(value):
             name = self.stack[-1].name if self.stack[-1].name.isidentifier() else "value"
-            return as_temporary(parser.symbols.fresh(f"{name}_value", kind or value.type, value, place))
+            kind = kind or parser.symbols.type_of(value)
+            return as_temporary(parser.symbols.fresh(f"{name}_value", kind, value, place))
         if isinstance(value, Struct):
             arrays = {m.name for m in value.members.values() if isinstance(m, Elements)}
             own = {*arrays, *(n for e in numbers(value) for n in e.names)}

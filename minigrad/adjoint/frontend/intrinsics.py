@@ -289,8 +289,8 @@ def shuffle(parser: Any, function: str, arguments: list[Value], token: Token) ->
     if len(arguments) not in (3, 4):
         raise parser.error(token.place, f"{function} takes 3 or 4 arguments; got {len(arguments)}.")
     mask, x, lane, *width = [parser.number(a, token.place) for a in arguments]
-    x = x if isinstance(x, ast.Name) else parser.symbols.fresh("own", x.type, x, token.place)
-    kind = common_type(x.type)
+    x = x if isinstance(x, ast.Name) else parser.symbols.fresh("own", parser.symbols.type_of(x), x, token.place)
+    kind = common_type(parser.symbols.type_of(x))
     call = ast.Call(function, (mask, x, lane, *width), kind, token.place)
     return parser.symbols.fresh(f"{x.name.removesuffix('_own')}_{SHUFFLES[function]}", kind, call, token.place)
 

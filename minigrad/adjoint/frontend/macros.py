@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from minigrad.adjoint.frontend.symbols import CHARS, FLOATS_AS, SymbolTable
-from minigrad.adjoint.language import ast
+from minigrad.adjoint.language import ast, printer
 from minigrad.adjoint.language.ast import BYTES, TYPES, UNSIGNED, Cast, Expr, Name, Number, Place, is_float
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
@@ -129,6 +129,25 @@ def with_constants(symbols: SymbolTable, e: Expr) -> Expr:
         return last.value and typed(replace_parts(inline(inline(last.value, own), values), returned), function.returns)
 
     return replace_parts(inline(e, values), returned)
+
+
+def evaluated(symbols: SymbolTable, made: list[Any]) -> Any:
+    """A constant whose value calls no function, as none is ahead of it in the adjoint's file; None where that fails."""
+
+    def calls(e: Expr) -> bool:
+        return any(isinstance(x, ast.Call) and x.function in symbols.functions for x in ast.walk(e))
+
+    table = next((s for s in made if isinstance(s, ast.Declare) and s.const), None)
+    if table is None or table.place.file:  # the adjoint includes that file
+        return table
+    given = [e for e in (table.value, *(table.values or ())) if e is not None]
+    if table is made[0] and not any(map(calls, given)):
+        return table
+    table.value = table.value and with_constants(symbols, table.value)
+    if table is not made[0] or table.value is None or calls(table.value):
+        return None
+    table.text = f"constexpr {table.type} {table.name} = {printer.expression(table.value)};"
+    return table
 
 
 def enumerator(value: int, kind: str) -> Expr:

@@ -12,7 +12,7 @@ from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import JUMPS, Expr, Place, Stmt
 from minigrad.adjoint.language.control_flow import (
     SwitchCase,
-    either,
+    chain,
     groups_of,
     joined,
     known,
@@ -214,16 +214,10 @@ class StatementParser(AssignmentParser):
             if token.kind == self.tokens.peek().kind == "name" or token.text == "void":
                 raise self.unknown_type(token)
             return False
-        opening, word, name, closing, last = (self.tokens.peek(length + n) for n in range(5))
-        if (opening.text, closing.text) == ("(", ")") and word.text in "*&" and last.text in ("[", "("):
-            what = f"{name.text} is a {'pointer' if word.text == '*' else 'reference'} to"
-            why = (
-                f"an array; write auto& {name.text} = ...;"
-                if last.text == "["
-                else "a function; call the function by its name."
-            )
-            raise self.error(name.place, f"{what} {why}")
-        return opening.text not in ("(", "{", ".", "::")
+        opening, word, _, closing, last = (self.tokens.peek(length + n).text for n in range(5))
+        if (opening, closing) == ("(", ")") and word in "*&" and last in ("[", "("):
+            return True
+        return opening not in ("(", "{", ".", "::")
 
     def expressions(self) -> None:
         """Assignments and calls as a statement, separated by commas."""
@@ -352,15 +346,17 @@ class StatementParser(AssignmentParser):
                 self.symbols.choices -= 1
                 self.symbols.bare -= 1
         needed += variables_of_several(cases)
-        made: list[Stmt] = []
+        branches, otherwise = list[tuple[list[Expr], list[Stmt]]](), list[Stmt]()
         for group in groups_of(cases):
             body = without_breaks(joined(group, token.place), self.symbols.declared, tokens.words)
             if body is None:
                 why = "a break beside a continue or return in one case is outside the subset; write if and else."
                 raise self.error(next(case.body[0].place for case in group if case.body), why)
-            tests, chosen = [test for case in group for test in case.tests], any(case.default for case in group)
-            made = body if chosen else [ast.If(either(tests), body, made, token.place, "switch")]
-        return [*needed, *made]
+            if any(case.default for case in group):
+                otherwise = body
+            else:
+                branches.append(([test for case in group for test in case.tests], body))
+        return [*needed, *chain(branches, otherwise, token.place)]
 
     def labels(self, value: Expr) -> SwitchCase:
         """`case 0: case 1:` or `default:`."""

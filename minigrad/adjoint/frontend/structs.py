@@ -87,11 +87,7 @@ class StructParser(TypeParser):
             number = self.truth(value, place) if kind == "bool" else self.number(value, place, kind, explicit)
             cast = explicit and not kind == number.type == "bool"
             return ast.Cast(kind, number) if cast else typed(number, kind, stored)
-        base = (
-            (self.part(value, kind) or value if explicit else value.as_base(kind))
-            if isinstance(value, Struct)
-            else None
-        )
+        base = (self.part(value, kind) if explicit else value.as_base(kind)) if isinstance(value, Struct) else None
         if base and base.type is kind:
             return base
         name = self.converts_to(value, kind, explicit)
@@ -112,7 +108,7 @@ class StructParser(TypeParser):
             members = list(pointer.target.members.values())
             if all(is_expression(m) and m.type == kind for m in members):
                 return Pointer(self.members_view(tuple(members), kind))
-        if pointer.array is None or pointer.type == kind or str(pointer.type) == str(kind):
+        if pointer.array is pointer.target is None or str(pointer.type) == str(kind):
             return pointer
         if isinstance(seen := pointer.array, ArrayView) and seen.base:  # back to the numbers
             pointer = seen.base.moved(times(integer(seen.count), pointer.offset))
@@ -120,19 +116,27 @@ class StructParser(TypeParser):
         if isinstance(kind, StructType):
             return self.viewed(kind, pointer, place)
         if pointer.type in FLOATS_AS.get(kind, ()):
-            return Pointer(self.number_bits(pointer, kind))
+            return Pointer(self.number_bits(self.frozen(pointer, place), kind))  # type: ignore[arg-type]
         if pointer.type != kind:
-            raise self.error(place, f"a pointer to {pointer.type} is cast to {kind}*, another type of element.")
+            instead = f"; convert the value: ({kind})v" if is_expression(pointer.target) else ""
+            raise self.error(
+                place, f"a pointer to {pointer.type} is cast to {kind}*, another type of element{instead}."
+            )
         return pointer
 
-    def cast_to(self, kind: Kind, words: list[str], value: Value, place: Place) -> Value:
-        """A cast to this type, with the stars and references behind it."""
+    def cast_to(self, kind: Kind, words: list[str], value: Value, place: Place, memory: bool = False) -> Value:
+        """A cast to this type, with the stars and references behind it.
+
+        memory: by a reference to another type, where no value is converted: `(int&)v` is `*(int*)&v`.
+        """
         if words.count("*") > 1:
             raise self.error(place, "a pointer to a pointer is outside the subset; pass the array.")
         if "*" in words:
             return self.pointer_as(kind, value, place)
         if {"&", "&&"} & {*words} and (value.type == kind or isinstance(value, Struct)):
             return self.convert(value, kind, place, explicit=isinstance(value, Struct))
+        if memory and is_expression(value):
+            return self.element(self.pointer_as(kind, self.address(value, place), place), ZERO, place)
         made = self.convert(value, kind, place, explicit=True)
         return replace(made, passing=True) if isinstance(made, Struct) else made
 
@@ -154,16 +158,14 @@ class StructParser(TypeParser):
 
     def number_bits(self, base: Pointer, kind: str) -> ArrayView:
         """The bits of floats as whole numbers, or the bytes of one, which are only read: they have no derivative."""
-        array = base.array
-        assert array is not None
 
         def element(index: Expr, place: Place) -> Value:
             if kind in BITS:
-                return ast.Call(BITS[kind], (array.at(base.moved(index).offset, place),), kind, place)  # type: ignore
+                return ast.Call(BITS[kind], (self.element(base, index, place),), kind, place)  # type: ignore
             byte = constant(index)
             if byte is None or byte >= BYTES["float"]:
                 raise self.error(place, "write the number of this byte as a literal.")
-            bits: Expr = ast.Call(BITS["unsigned"], (array.at(base.offset, place),), "unsigned", place)  # type: ignore
+            bits: Expr = ast.Call(BITS["unsigned"], (self.element(base, ZERO, place),), "unsigned", place)  # type: ignore
             return ast.Cast(kind, ast.Binary(">>", bits, integer(8 * byte), "unsigned") if byte else bits)
 
         return ArrayView("bits", kind, 1, of=element)

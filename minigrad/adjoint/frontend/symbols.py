@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import TYPES, Expr, Place, Stmt, base_name, unused_name
-from minigrad.adjoint.language.dataflow import names_in, written
+from minigrad.adjoint.language.dataflow import inline, names_in, written
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream
+from minigrad.adjoint.language.rewrite import deduced_type
 from minigrad.adjoint.language.values import (
     NOTHING,
     VECTORS,
@@ -102,6 +103,10 @@ class SymbolTable:
     def type(self, name: str) -> Kind | None:
         found = next((scope[name] for scope in reversed(self.types) if name in scope), None)
         return found if isinstance(found, str | StructType) else None
+
+    def type_of(self, value: Any) -> Any:
+        """The type of a value where C++ deduces one from it."""
+        return deduced_type(inline(value, self.formulas)) if is_expression(value) else value.type
 
     def fresh(self, name: str, kind: str, value: Expr | None = None, place: Place = ast.NOWHERE) -> ast.Name:
         """A new variable, declared ahead of the current statement."""
@@ -310,11 +315,11 @@ class TypeParser:
         self.symbols.pending += needed
         return value
 
-    def simple(self, e: Expr, name: str, place: Place, always: bool = False) -> Expr:
-        """An expression that keeps its value: in a new variable unless it is a number."""
+    def simple(self, e: Expr, name: str, place: Place, always: bool = False, index: bool = False) -> Expr:
+        """An expression that keeps its value: in a new variable unless it is a number. index: of an element."""
         if isinstance(e, ast.Number) or (isinstance(e, ast.Name) and not always and "." in e.name):
             return e
-        return self.symbols.fresh(name, e.type, e, place)
+        return self.symbols.fresh(name, e.type if index else self.symbols.type_of(e), e, place)
 
     def is_constant(self, value: Value) -> bool:
         """True for a variable or an element that is const, and for what lies behind a pointer to const."""
@@ -347,6 +352,7 @@ class TypeParser:
     # Methods of the parsers that extend this one.
 
     body_end = 0  # the last token of the function being parsed
+    address: Any
 
     def changes(self, name: str, start: int, stop: int) -> bool:
         raise NotImplementedError

@@ -24,6 +24,8 @@ from minigrad.adjoint.language.rewrite import (
 TRUE = ast.Number("true", "bool")
 FLAGS = {"break": "stopped", "continue": "skipped", "return": "returned"}
 
+MOST_NESTED = 100  # branches of a switch
+
 
 def structured(
     body: list[Stmt],
@@ -194,6 +196,16 @@ def joined(group: list[SwitchCase], place: Place) -> list[Stmt]:
             enters = logical_not(either(after)) if any(each.default for each in group[:n]) else either(before)
             made.append(ast.If(enters, case.body, [], place, "switch"))
     return made
+
+
+def chain(branches: list[tuple[list[Expr], list[Stmt]]], otherwise: list[Stmt], place: Place) -> list[Stmt]:
+    """The branches of a switch, the last first, each in the else of the one ahead; of many, half in one branch."""
+    if len(branches) <= MOST_NESTED:
+        return reduce(lambda made, own: [ast.If(either(own[0]), own[1], made, place, "switch")], branches, otherwise)
+    half = len(branches) // 2
+    first, rest = branches[half:], branches[:half]
+    tests = [test for own, _ in first for test in own]
+    return [ast.If(either(tests), chain(first, [], place), chain(rest, otherwise, place), place, "switch")]
 
 
 def either(tests: list[Expr]) -> Expr:

@@ -1,11 +1,11 @@
 """CUDA C++ cut into tokens, each with its line and column; macros set aside; the parsers' cursor over the tokens."""
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import count, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minigrad.adjoint.language.ast import Place
 
@@ -222,6 +222,18 @@ class TokenStream:
         if self.next.text in texts:
             raise self.error(self.next.place, why)
 
+    def forbid_brackets(self) -> None:
+        """Raise NotDifferentiable at the name in `double (*rows)[8] = ...;`."""
+        if self.next.text != "(" or self.peek().text not in ("*", "&"):
+            return
+        _, star, name, _, last, width = (self.peek(n) for n in range(6))
+        what = f"{name.text} is a {'pointer' if star.text == '*' else 'reference'} to"
+        if last.text != "[":
+            raise self.error(name.place, f"{what} a function; call the function by its name.")
+        cast = [self.peek(n).text for n in (6, 7, 8)] == ["]", "=", "("]
+        way = f"read its numbers by one index, x[i * {width.text} + j]." if cast else f"write auto& {name.text} = ...;"
+        raise self.error(name.place, f"{what} an array; {way}")
+
     def rejected(self, token: Token, word: bool = False) -> NotDifferentiable | None:
         """The exception for a keyword or a name of the file outside the subset; None for any other token.
 
@@ -316,6 +328,27 @@ def behind_arguments(found: list[Token], at: int, templates: Container[str]) -> 
         if depth <= 0:
             break
     return at + 1
+
+
+def written_out(texts: list[str], templates: Mapping[str, Any], tokens: TokenStream) -> list[str]:
+    """The words of a type with what other names of templates stand for: `V<T>` is `Vec<T, 4>`."""
+    for n, name in enumerate(texts):
+        alias = next((t for t in templates.get(name, ()) if t.alias and texts[n + 1 : n + 2] == ["<"]), None)
+        if alias is None:
+            continue
+        given, at, depth = [list[str]()], n + 2, 1
+        while depth and at < len(texts):
+            depth += {"<": 1, ">": -1, ">>": -2}.get(texts[at], 0)
+            if depth == 1 and texts[at] == ",":
+                given.append([])
+            elif depth > 0:
+                given[-1].append(texts[at])
+            at += 1
+        words = dict(zip((own for _, own, _ in alias.parameters), given, strict=False))
+        stop = min(k for k in range(alias.brace, len(tokens.tokens)) if tokens.tokens[k].text == ";")
+        meant = [w for t in tokens.tokens[alias.brace : stop] for w in words.get(t.text, [t.text])]
+        return written_out([*texts[:n], *meant, *texts[at:]], templates, tokens)
+    return texts
 
 
 # Keywords outside the subset, with the way out.

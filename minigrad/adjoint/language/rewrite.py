@@ -193,6 +193,22 @@ def typed(e: Expr, kind: str, stored: bool = False) -> Expr:
     return as_float(e, kind) if kind in ("float", "double") and not is_float(e.type) else ast.Cast(kind, e)
 
 
+def deduced_type(e: Expr) -> str:
+    """The type that C++ gives a variable for this value: threadIdx.x, here an int, is unsigned, and so is its sum."""
+    if e.type != "int":
+        return e.type
+    match e:
+        case ast.Name():
+            return "unsigned" if e.name.partition(".")[0] in ast.BUILTINS else "int"
+        case ast.Ternary(yes=a, no=b) | ast.Call(function="max" | "min", arguments=(a, b)):
+            return ast.common_type(deduced_type(a), deduced_type(b))
+        case ast.Binary(op="<<" | ">>", left=a) | ast.Unary(operand=a):
+            return deduced_type(a)
+        case ast.Binary(left=a, right=b):
+            return ast.common_type(deduced_type(a), deduced_type(b))
+    return "int"
+
+
 def split_constant(e: Expr) -> tuple[Expr, int]:
     """An integer expression as a sum of an expression and a constant: `n - 1` is n and -1, `7` is 0 and 7."""
     if (value := int_value(e)) is not None:

@@ -1,21 +1,123 @@
-"""Intervals of integer expressions: between which values they lie, by macros, conditions passed and their own tests."""
+"""Expressions of whole numbers: as polynomials, and the intervals in which they lie.
 
-from collections.abc import Mapping
+An interval follows from macros, from conditions passed and from the expression's own tests.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, prod
+from typing import Any, Protocol
 
-from minigrad.adjoint.analyse.indices import IDS, IndexFacts, Polynomial, constant, polynomial
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import LIMITS, Expr, is_float
-from minigrad.adjoint.language.dataflow import written
+from minigrad.adjoint.language.dataflow import Budget, written
 from minigrad.adjoint.language.rewrite import FLIPPED
+
+IDS = tuple(f"{b}.{a}" for b in ("threadIdx", "blockIdx") for a in "xyz")
+EXTENTS = {f"{b}Idx.{a}": f"{e}.{a}" for b, e in (("thread", "blockDim"), ("block", "gridDim")) for a in "xyz"}
+Term = tuple[str, ...]  # the names of a product, sorted; () is the constant
+
+
+class Polynomial(dict[Term, int]):
+    """Terms with their coefficients: `2 * n * i + 1` is {("i", "n"): 2, (): 1}."""
+
+    def plus(self, terms: Iterable[tuple[Term, int]]) -> "Polynomial":
+        made = Polynomial(self)
+        for term, factor in terms:
+            if total := made.get(term, 0) + factor:
+                made[term] = total
+            else:
+                made.pop(term, None)
+        return made
+
+    def __add__(self, other: "Polynomial") -> "Polynomial":
+        return self.plus(other.items())
+
+    def __sub__(self, other: "Polynomial") -> "Polynomial":
+        return self.plus((term, -factor) for term, factor in other.items())
+
+    def __mul__(self, other: "Polynomial") -> "Polynomial":
+        return Polynomial().plus((tuple(sorted(a + b)), x * y) for a, x in self.items() for b, y in other.items())
+
+    def names(self) -> set[str]:
+        return {name for term in self for name in term}
+
+    def coefficient(self, name: str) -> "Polynomial | None":
+        """The coefficient of a name; None where the name is squared."""
+        found = Polynomial()
+        for term, factor in self.items():
+            if term.count(name) > 1:
+                return None
+            if name in term:
+                found[tuple(n for n in term if n != name)] = factor
+        return found
+
+    def at(self, values: Mapping[str, Any]) -> int | None:
+        """Its value; None where the value of a name is unknown."""
+        if not self.names() <= set(values):
+            return None
+        return sum(factor * prod(int(values[name]) for name in term) for term, factor in self.items())
+
+    def substitute(self, name: str, value: "Polynomial") -> "Polynomial | None":
+        """A value substituted for a name; None where the name is squared."""
+        factor = self.coefficient(name)
+        if factor is None:
+            return None
+        return Polynomial({t: f for t, f in self.items() if name not in t}) + factor * value
+
+
+def constant(value: int) -> Polynomial:
+    return Polynomial({(): value}) if value else Polynomial()
+
+
+def variable(name: str) -> Polynomial:
+    return Polynomial({(name,): 1})
+
+
+def polynomial(e: Expr) -> Polynomial | None:
+    """An expression of + - * of whole numbers as a polynomial; None for any other."""
+    match e:
+        case ast.Number():
+            return None if e.int_value is None else constant(e.int_value)
+        case ast.Name():
+            return None if is_float(e.type) else variable(e.name)
+        case ast.Cast():
+            return polynomial(e.operand) if e.type in ("int", "unsigned", "long long", "size_t") else None
+        case ast.Unary(op="-"):
+            inner = polynomial(e.operand)
+            return None if inner is None else inner * constant(-1)
+        case ast.Binary(op=op) if op in "+-*":
+            left, right = polynomial(e.left), polynomial(e.right)
+            if left is None or right is None:
+                return None
+            made = left * right if op == "*" else left + right if op == "+" else left - right
+            wraps = e.type == "unsigned" and any(abs(n) >> 31 for n in made.values())
+            return None if wraps else made
+    return None
+
+
+# --- intervals ---
 
 Interval = tuple[float, float]  # the least and the greatest value
 UNKNOWN = -inf, inf
 MOST_STEPS = 2000  # for one expression; then it is unknown
 
 
-def interval(e: Expr, facts: IndexFacts) -> Interval:
+class Facts(Protocol):
+    """The part of the facts about indices on which intervals rely."""
+
+    fixed: dict[str, Expr]
+    constants: dict[str, int]
+    uniform: set[str]
+    ranges: dict[str, tuple[Polynomial, Polynomial]]
+    upper_bounds: dict[str, list[Polynomial]]
+    loops: tuple[ast.For, ...]
+    budget: Budget
+
+    def nonnegative(self, name: str) -> bool: ...
+
+
+def interval(e: Expr, facts: Facts) -> Interval:
     """The interval of an expression where the facts hold."""
     return _Intervals(facts).of(e)
 
@@ -24,7 +126,7 @@ def interval(e: Expr, facts: IndexFacts) -> Interval:
 class _Intervals:
     """known: narrower intervals of variables, by the conditions that `?:` has tested."""
 
-    facts: IndexFacts
+    facts: Facts
     known: Mapping[str, Interval] | None = None
     steps: list[int] | None = None
 
