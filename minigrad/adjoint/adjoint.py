@@ -262,11 +262,8 @@ def adjoint(
         if name not in (None, source_or_kernel.name):
             raise ValueError(f"mg.adjoint: the kernel given is {source_or_kernel.name}; name={name!r} is for a source.")
         return Adjoint(source_or_kernel, wrt)
-    kernels = source_of("mg.adjoint", source_or_kernel).kernels
-    if name is None and len(kernels) != 1:
-        which = f"{len(kernels)} kernels ({', '.join(kernels)}); say name=" if kernels else "no kernel to differentiate"
-        raise ValueError(f"the source has {which}. A kernel is `__global__ void name(...)`.")
-    return Adjoint(compiled(source_or_kernel, next(iter(kernels)) if name is None else name), wrt)
+    source_of("mg.adjoint", source_or_kernel)
+    return Adjoint(compiled(source_or_kernel, name), wrt)
 
 
 # The page scrolls within its own height. The kernel stays in sight while its longer adjoint scrolls past it.

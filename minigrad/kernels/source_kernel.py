@@ -79,12 +79,16 @@ class SourceKernel(Kernel):
 
 
 def kernel(
-    source_or_path: str | Path, name: str, defines: Mapping[str, Any] | None = None, cooperative: bool = False
+    source_or_path: str | Path,
+    name: str | None = None,
+    defines: Mapping[str, Any] | None = None,
+    cooperative: bool = False,
 ) -> SourceKernel:
     """Your own CUDA C++: `k = kernel(text, "scale"); k(x, y, 3.0, n, grid=4, block=256)`.
 
-    A template is named with its arguments, `kernel("sgemm.cu", "sgemm<64, 8>")`, and one of several kernels of a name
-    with its namespace or the types of its parameters, "a::scale" or "scale(float*, int)".
+    Of a text with one kernel the name may be left out. A template is named with its arguments,
+    `kernel("sgemm.cu", "sgemm<64, 8>")`, and one of several kernels of a name with its namespace or the types of its
+    parameters, "a::scale" or "scale(float*, int)".
     Host code and headers that are not here are left out; on sim also what does not compile there, such as PTX, where
     the kernel needs none of it.
     source_or_path is the text itself or the path of a `.cu` file. Arguments are tensors and Python scalars; a pointer
@@ -93,7 +97,13 @@ def kernel(
     numbers that the kernel writes into that array are not read back.
     cooperative: its blocks may wait for each other, as at the barrier of `cuda/grid_barrier.cuh`, so all run at once.
     """
-    require("mg.kernel", name, str, "the name of a kernel as its second argument")
+    require("mg.kernel", name, str | None, "the name of a kernel as its second argument")
+    if name is None:
+        names = source_of("mg.kernel", source_or_path).kernels
+        if len(names) != 1:
+            which = f"{len(names)} kernels ({', '.join(names)}); say name=" if names else "no kernel"
+            raise ValueError(f"the source has {which}. A kernel is `__global__ void name(...)`.")
+        (name,) = names
     require(f"mg.kernel {name}: defines", defines, Mapping | None, "macros by name, e.g. {'TILE': 16}")
     for macro, value in (defines or {}).items():
         if not (isinstance(macro, str) and macro.isidentifier()) or value is None or "\n" in str(value):

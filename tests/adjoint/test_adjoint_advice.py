@@ -24,6 +24,10 @@ ADVICE = {
          "std::swap(p, q); y[i] = p[0];",),
         ("double s[2][2]; int k = 0; s[k][0] = x[i]; s[1 - k][0] = s[k][0] * x[i]; k = 1 - k; y[i] = s[k][0];",),
     ),
+    "give each lane the number of the lane that it reads: __shfl_sync(mask, v, lane)": (
+        ("double v = x[i]; y[i] = v * __shfl_down_sync(0xffffffffu, v, i % 3);",),
+        ("double v = x[i]; y[i] = v * __shfl_sync(0xffffffffu, v, i + i % 3 < 32 ? i + i % 3 : i);",),
+    ),
     "swap numbers by a third": (
         ("double a = x[i], b = w[i]; std::swap(a, b); y[i] = a * a * b;",),
         ("double a = x[i], b = w[i]; double t = a; a = b; b = t; y[i] = a * a * b;",),

@@ -230,7 +230,7 @@ CALLS = {
     "no file": (lambda: mg.adjoint("nosuch.cu"), "no file 'nosuch.cu'; give the path"),
     "a number": (lambda: mg.adjoint(3), "mg.adjoint takes CUDA C.. or the path of a .cu file; got int 3"),
     "an op": (lambda: mg.differentiable(mg.relu), "mg.adjoint takes CUDA C.. or the path of a .cu file; got Op"),
-    "no kernel": (lambda: mg.adjoint("int f() {\n}"), "the source has no kernel to differentiate. A kernel is `__glob"),
+    "no kernel": (lambda: mg.adjoint("int f() {\n}"), "the source has no kernel. A kernel is `__glob"),
     "two kernels": (lambda: mg.adjoint(TEXT + TEXT.replace(" f(", " g(")), r"has 2 kernels \(f, g\); say name"),
     "no such kernel": (lambda: mg.adjoint(TEXT, name="g"), "the text has no kernel 'g'; it defines f"),
     "a name that is none": (lambda: mg.adjoint(TEXT, name=3), "mg.kernel takes the name of a kernel"),

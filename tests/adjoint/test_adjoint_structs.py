@@ -47,3 +47,13 @@ def test_structs_with_arrays(form):
     assert not report.problems
     slopes = [(value(b.view("f8") + h) - value(b.view("f8") - h)) / 2e-6 for h in 1e-6 * np.eye(16)]
     np.testing.assert_allclose(db.numpy().view("f8"), slopes, rtol=1e-6, atol=1e-8)
+
+
+def test_a_member_of_a_struct_by_value_has_no_gradient_and_that_is_said():
+    head = "struct P { double k, b; }; __global__ void f(const double* x, double* y, P p) { int i = threadIdx.x; "
+    made = mg.adjoint(head + "y[i] = p.k * x[i] + p.b; }")
+    assert made.wrt == ("x",) and made.decisions["p.k"].how == "no gradient"
+    with pytest.raises(ValueError, match=r"wrt: p\.k is a member of a struct that is passed by value"):
+        mg.adjoint(head + "y[i] = p.k * x[i]; }", ["p.k"])
+    with pytest.raises(ValueError, match=r"whole numbers \(p\.k is a member .* make it a parameter\)"):
+        mg.adjoint(head + "y[i] = p.k; }")

@@ -34,6 +34,8 @@ FORMS = {
     "down": "double v = warp_sum(x[i] * x[i]); if (i % 32 == 0) y[i] = v * v; else y[i] = x[i];",
     "up": "double v = x[i]; for (int d = 1; d < 32; d *= 2) { double w = __shfl_up_sync(~0u, v, d); "
     "if (i % 32 >= d) v += w; } y[i] = v * x[i];",
+    "xor beyond a group": "double v = sin(x[i]); v *= 2 + __shfl_xor_sync(~0u, v, 9, 8); "
+    "for (int d = 16; d > 0; d /= 2) v += x[i] * __shfl_xor_sync(~0u, v, d, 4); y[i] = v;",
     "xor": "double v = sin(x[i]); for (int d = 16; d > 0; d /= 2) v = fmax(v, __shfl_xor_sync(~0u, v, d)); "
     "y[i] = exp(x[i] - v);",
     "a broadcast and a permutation": "double v = x[i] * x[i]; y[i] = __shfl_sync(~0u, v, 3) * "

@@ -20,7 +20,11 @@ def chosen(file: KernelFile, wrt: Any) -> tuple[str, ...]:
     names = default(file) if wrt is None else [wrt] if isinstance(wrt, str) else wrt
     if not isinstance(names, Sequence):
         raise TypeError(f"wrt takes the names of parameters, such as ['{floats[0]}']; got {short(wrt)}.")
+    members = [p.name for p in kernel.params if is_float(p.type) and by_value(p)]
+    none = "is a member of a struct that is passed by value, which has no gradient; make it a parameter"
     for n, name in enumerate(names):
+        if name in members:
+            raise ValueError(f"wrt: {name} {none}.")
         if name not in floats:
             why = f"has no floating-point parameter {name!r}; it has {', '.join(floats)}."
             raise ValueError(f"wrt: {kernel.name} {why}")
@@ -29,6 +33,7 @@ def chosen(file: KernelFile, wrt: Any) -> tuple[str, ...]:
     if not names:
         why = "no parameter of it reaches an output other than by comparisons, rounding and whole numbers"
         why = why if wrt is None else "wrt is empty"
+        why += f" ({members[0]} {none})" if members and wrt is None else ""
         raise ValueError(f"{kernel.name}: {why}, so there is no gradient; it has {', '.join(floats)}.")
     return tuple(names)
 

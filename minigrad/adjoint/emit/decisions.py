@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from math import prod
 
+from minigrad.adjoint.analyse.activity import by_value
 from minigrad.adjoint.analyse.trip_counts import evaluate
 from minigrad.adjoint.decide import Choice, Derived
 from minigrad.adjoint.decide.checkpoints import EVERY, work
@@ -49,8 +50,10 @@ class Decisions:
 
 
 def decisions(derived: Derived) -> Decisions:
-    reread = _reread(derived)
-    rows = [*reread, *_recomputed(derived, {row.what for row in reread}), *_saved(derived)]
+    kernel, reread = derived.facts.function, _reread(derived)
+    why = "a member of a struct that is passed by value; make it a parameter to have one"
+    left = [Choice(p.name, "no gradient", why) for p in kernel.params if is_float(p.type) and by_value(p)]
+    rows = [*left, *reread, *_recomputed(derived, {row.what for row in reread}), *_saved(derived)]
     return Decisions((*rows, *(_taped(derived, tape) for tape in derived.tapes), *derived.choices))
 
 
