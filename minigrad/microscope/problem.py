@@ -76,12 +76,16 @@ def _key(problem: Problem) -> tuple:
 
 
 def merge(problems: Sequence[Problem]) -> list[Problem]:
-    """Occurrences of one kind at the same lines and variable become one problem."""
+    """Occurrences of one kind at the same lines and variable become one problem.
+
+    One of an unknown variable is of the same accesses as one of a known variable there: an index beyond its array.
+    """
     merged: dict[tuple, Problem] = {}
-    for problem in sorted(problems, key=lambda p: p.variable is None):  # unknown variables join known ones
+    for problem in sorted(problems, key=lambda p: p.variable is None):
         key = _key(problem)
-        if problem.variable is None:
-            key = next((k for k in merged if k[:2] == key[:2]), key)
+        if problem.variable is None and (named := next((k for k in merged if k[:2] == key[:2] and k != key), None)):
+            merged[named] = replace(merged[named], count=max(merged[named].count, problem.count))
+            continue
         known = merged.get(key)
         merged[key] = _joined(known, problem) if known else problem
     return list(merged.values())

@@ -161,6 +161,7 @@ ADVICE = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("sentence", ADVICE)
 def test_the_advice_works(sentence):
     refused, followed = ADVICE[sentence]

@@ -47,6 +47,7 @@ def text(body):
     return f"__global__ void f(const double* x, double* y, double a, int n) {{\n{HEAD}{body}\n}}"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("body", RIGHT.values(), ids=RIGHT)
 def test_right(body):
     kernel, rng, n = mg.kernel(text(body), "f"), np.random.default_rng(3), 50

@@ -96,6 +96,7 @@ LONG = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", LONG)
 def test_four_times_the_statements_take_four_times_as_long(kind):
     few, many = (steps(LONG[kind](n)) for n in (40, 160))

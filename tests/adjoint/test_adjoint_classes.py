@@ -187,6 +187,7 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_right(form):
     check(FORMS[form])

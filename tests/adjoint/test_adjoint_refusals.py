@@ -275,6 +275,15 @@ def test_a_large_launch_is_compared_where_no_launch_was(monkeypatch):
         made.vjp(x, x.copy(), 0, dy=[x], grid=32, block=256)
 
 
+def test_a_loop_whose_step_is_0_in_a_launch_is_named():
+    body = "int i = threadIdx.x, c = 0; double v = x[i]; for (int j = 0; j < 4; j += n) { v *= v; if (++c > 2) break; }"
+    made = mg.adjoint(f"__global__ void f(const double* x, double* y, int n) {{ {body} y[i] = v; }}")
+    x = np.ones(2)
+    assert made.vjp(x, x.copy(), 4, dy=[x], grid=1, block=2)[0].tolist() == [2, 2]
+    with pytest.raises(LaunchError, match="f: the loop at line 1 has a step of 0 in this launch"):
+        made.vjp(x, x.copy(), 0, dy=[x], grid=1, block=2)
+
+
 FLOATS = {
     "if (x[i] > 0) y[0] = x[i] * x[i];": True,
     "double v = x[i]; int k = v > 0 ? 0 : i; y[k] = v;": True,
