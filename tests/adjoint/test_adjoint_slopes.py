@@ -104,6 +104,9 @@ KERNELS = {
     "one element under two names": "int o = i > 9; double v = i + 1; y[i] = v; if (i == 3) y[i] = v * x[0] * x[o];",
     "a bound that grows behind its test": "double v = 0; int l = i % 3; y[i] = 0; if (i < 3 && l < 2) { l++; "
     "for (int j = 0; j < l; ++j) v += x[i * 2 + j] * x[i * 2 + j]; y[i] = v; }",
+    "an atomic that a loop runs again": "__shared__ double s[8]; double q[2] = {x[i], 1}, v = 0.5; s[i] = x[7 - i]; "
+    "__syncthreads(); for (int k = 0; k < 2; ++k) { atomicAdd(&q[i % 2], tanh(v - s[i])); v += tanh(q[0] * x[i]); } "
+    "__syncthreads(); s[i] = tanh(v); y[i] = v * q[0] + s[i];",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",
 }
 

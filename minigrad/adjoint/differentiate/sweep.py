@@ -106,7 +106,7 @@ class Sweep:
             array = target_name(s.target)
             if array in self.facts.dropped or self.saved.is_lost(array):
                 return []
-        if isinstance(s, ast.Declare | ast.Assign):
+        if isinstance(s, ast.Declare | ast.Assign | ast.AtomicAdd):
             rewrite.map_expressions(s := replace(s), self.saved.replayed)
         return [s]
 
