@@ -30,7 +30,30 @@ def unit(source: Source) -> str:
 
 def units_of_headers(source: Source) -> dict[str, str]:
     """The reader's files that the text includes, by the names under which the unit includes them."""
-    return {_given(path): _edited(header(source, path), path.parent, source) for path in _own(source)}
+    made, files = dict[str, str](), {path: header(source, path) for path in _own(source)}
+    places = [*((one, one.folder) for one in source.chain), *((one, path.parent) for path, one in files.items())]
+    parts = {
+        source.find(asked(found), here)
+        for one, here in places
+        for found in INCLUDE.finditer(one.text)
+        if _in_body(one.code, found.start())
+    }
+    for path, one in files.items():
+        if path in parts:  # statements, none of which is host code
+            one.__dict__["device_text"] = one.text
+        made[_given(path)] = _edited(one, path.parent, source)
+    return made
+
+
+def _in_body(code: str, at: int) -> bool:
+    """True within the braces of a function, or of a type, rather than in those of a namespace or of extern "C"."""
+    bodies = list[bool]()
+    for brace in re.finditer(r"[{}]", code[:at]):
+        if brace[0] == "{":
+            bodies.append(not re.search(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"[^"]*")\s*$', code[: brace.start()]))
+        elif bodies:
+            bodies.pop()
+    return any(bodies)
 
 
 def headers(source: Source) -> list[Source]:

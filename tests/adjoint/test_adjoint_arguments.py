@@ -292,6 +292,7 @@ ASKED = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("body", ASKED.values(), ids=ASKED)
 def test_an_array_that_the_kernel_asks_for_may_be_missing(body):
     text = (

@@ -21,7 +21,7 @@ def spent(made):
     return [row for row in made.decisions.rows if row == OUT_OF_BUDGET]
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("left", [1, 400, 2000, 10_000])
 @pytest.mark.parametrize("rung", RUNGS)
 def test_the_gradient_is_right_wherever_the_budget_ends(rung, left, monkeypatch):

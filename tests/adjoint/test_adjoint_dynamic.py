@@ -48,6 +48,7 @@ def text(body):
     return f"{called}\n__global__ void f(const double* x, double* y) {{ int i = threadIdx.x;\n{body}\n}}"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("body", RIGHT.values(), ids=RIGHT)
 def test_right(body):
     kernel, rng = mg.kernel(text(body), "f"), np.random.default_rng(2)

@@ -85,6 +85,7 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", FORMS)
 def test_right(form):
     check(FORMS[form])

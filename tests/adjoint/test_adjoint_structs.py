@@ -30,6 +30,7 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", FORMS)
 def test_structs_with_arrays(form):
     text = f"{AHEAD}__global__ void k(const B* b, B* y) {{ int i = threadIdx.x;\n{FORMS[form]} }}"
