@@ -20,6 +20,7 @@ _BROUGHT = (
     "typedef double2 cufftDoubleComplex;\n"
 )
 _NO_SPACE = re.compile(r'\bextern\s*" "(?=\w)')  # `extern "C"__global__`, which C++ reads as one literal
+_BRACE = re.compile(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"[^"]*"\s*)\{|[{}]')  # the first form opens no body
 _BRANCH = re.compile(r"[ \t]*#[ \t]*(?:el|endif)")
 
 
@@ -48,9 +49,9 @@ def units_of_headers(source: Source) -> dict[str, str]:
 def _in_body(code: str, at: int) -> bool:
     """True within the braces of a function, or of a type, rather than in those of a namespace or of extern "C"."""
     bodies = list[bool]()
-    for brace in re.finditer(r"[{}]", code[:at]):
-        if brace[0] == "{":
-            bodies.append(not re.search(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"[^"]*")\s*$', code[: brace.start()]))
+    for brace in _BRACE.finditer(code, 0, at):
+        if brace[0] != "}":
+            bodies.append(brace[0] == "{")
         elif bodies:
             bodies.pop()
     return any(bodies)
