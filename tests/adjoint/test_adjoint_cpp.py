@@ -356,7 +356,7 @@ def test_shared_memory_of_the_launch():
     chars = chars.replace("s + 8", "(double*)&raw[8 * sizeof(double)]")
     chars += chars.replace(" f(", " g(")  # the other kernel of the file has memory of the same name
     for name in "fg":
-        bytewise = mg.adjoint(chars, ["x"], name=name)
+        bytewise = mg.adjoint(chars, wrt=["x"], name=name)
         np.testing.assert_allclose(bytewise.vjp(x, 0 * x, dy=[w], grid=1, block=8, shared=128)[0], want)
     with pytest.raises(LaunchError, match="s lies in the launch's shared memory; give shared=bytes"):
         made.vjp(x, np.zeros(8), dy=[w], grid=1, block=8)
