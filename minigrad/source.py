@@ -170,13 +170,20 @@ class Source:
         if kind.startswith(("std::bool_constant<", "std::integral_constant<")):
             return param._replace(members=members.EMPTY)
         found = re.fullmatch(r"(?:\w+\s*::\s*)*(\w+)\s*<(.*)>\s*(?:::\s*(\w+))?", kind, re.S)
-        text = members.instance(self._expanded, found[1], split(found[2])) if found else ""
-        if not (found and text) or kind in inside:
+        if not found or kind in inside:
             return param
-        if found[3]:
-            own = {each["name"]: each["type"] for each in renamed(text)}
-            another = f"{'const ' * param.const}{own.get(found[3], '?')} {'*' * param.pointer} {param.name}"
-            return self._parameter(another, (*inside, kind))
+        given, within = [each for each in split(found[2]) if each], found[3]
+        text = members.instance(self._expanded, found[1], given)
+        if another := members.meant(self._expanded, found[1], given):
+            another += f"::{within}" if within else ""
+        elif text and within:
+            another = next((each["type"] for each in renamed(text) if each["name"] == within), "?")
+        if another:
+            return self._parameter(
+                f"{'const ' * param.const}{another} {'*' * param.pointer} {param.name}", (*inside, kind)
+            )
+        if not text:
+            return param
         return param._replace(members=self.struct_members(text, found[1], (*inside, kind)))
 
     def expanded(self, text: str, names: Collection[str] = ()) -> str:

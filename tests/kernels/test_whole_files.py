@@ -203,7 +203,15 @@ def test_integers_of_std_need_no_header(kernel_device):
 
 @pytest.mark.parametrize(
     "alias",
-    ["typedef float REAL;", "using REAL = float;", "#define REAL float", "#define F float\ntypedef F REAL;"],
+    [
+        "typedef float REAL;",
+        "using REAL = float;",
+        "#define REAL float",
+        "#define F float\ntypedef F REAL;",
+        "#include <cmath>\ntemplate <class T> using Same = T;\nusing REAL = Same<float>;",
+        "template <class T> struct Of { using type = T; };\ntemplate <class T> using To = typename Of<T>::type;\n"
+        "typedef To<float> REAL;",
+    ],
 )
 def test_an_alias_of_a_type(alias):
     y = numbers(1, "sim")
