@@ -14,7 +14,7 @@ from minigrad.adjoint.analyse.indices import OFFSET, IndexFacts, IndexRow
 from minigrad.adjoint.analyse.polynomials import EXTENTS, IDS, Polynomial, constant, polynomial, variable
 from minigrad.adjoint.analyse.trip_counts import HALVINGS, Count, apply_operator, count, evaluate, factor, is_unsigned
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, Stmt, is_float, walk
+from minigrad.adjoint.language.ast import Expr, Stmt, children, is_float, walk
 from minigrad.adjoint.language.control_flow import leaves
 from minigrad.adjoint.language.dataflow import accesses, inline, names_behind, thread_axis
 from minigrad.adjoint.language.rewrite import (
@@ -22,6 +22,7 @@ from minigrad.adjoint.language.rewrite import (
     flatten,
     guarded_bodies,
     int_literal,
+    logical_not,
     own_expressions,
     with_header,
 )
@@ -43,9 +44,12 @@ def touches(body: list[Stmt], array: str) -> list[Touch]:
     """The reads and stores of an array in order; of a loop first all that it reads, then what it stores."""
     found: list[Touch] = []
     for s in body:
-        own = [(kind, x) for part in with_header(s) for kind, x in accesses(part) if isinstance(x, ast.Index)]
         stores = isinstance(s, ast.Assign) and s.op == "="
-        found += [Touch(x, stores and kind == "write") for kind, x in own if x.array == array]
+        for part in with_header(s):
+            reads = [Touch(x, False, (), under) for e in own_expressions(part) for x, under in guarded_elements(e)]
+            other = [(kind, x) for kind, x in accesses(part) if kind != "read" and isinstance(x, ast.Index)]
+            own = [*reads, *(Touch(x, stores and kind == "write") for kind, x in other)]
+            found += [t for t in own if t.element.array == array]
         if isinstance(s, ast.If):
             found += _branch_touches(s, array)
         if isinstance(s, ast.For):
@@ -54,6 +58,21 @@ def touches(body: list[Stmt], array: str) -> list[Touch]:
             if (header := count(s)) and header.exact and not leaves(s.body, ("continue",)):
                 found += [t for t in inner if t.stores]
     return found
+
+
+def guarded_elements(e: Expr, under: tuple[Expr, ...] = ()) -> Iterator[tuple[ast.Index, tuple[Expr, ...]]]:
+    """The elements that an expression reads, each with the conditions under which it does."""
+    parts = [(part, under) for part in children(e)]
+    match e:
+        case ast.Index():
+            yield e, under
+        case ast.Ternary():
+            no = (*under, logical_not(e.condition))
+            parts = [(e.condition, under), (e.yes, (*under, *conjuncts(e.condition))), (e.no, no)]
+        case ast.Binary(op="&&"):
+            parts = [(e.left, under), (e.right, (*under, *conjuncts(e.left)))]
+    for part, conditions in parts:
+        yield from guarded_elements(part, conditions)
 
 
 def _bounding_count(s: ast.For) -> Count | ast.For | None:

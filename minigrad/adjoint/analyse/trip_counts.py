@@ -138,7 +138,7 @@ def _geometric(s: ast.For, values: Mapping[str, int], around: Sequence[ast.For])
 
 
 def _powers(by: int, least: int, most: int | None) -> int:
-    """How many of least, least * by, least * by * by, ... are at most `most`: of 32 bits if that is unknown."""
+    """The number of those of least, least * by, least * by * by, ... up to `most`: of 32 bits if that is unknown."""
     if most is None or most < least:
         return HALVINGS
     return next(n for n in range(1, HALVINGS + 1) if n == HALVINGS or least * by**n > most)

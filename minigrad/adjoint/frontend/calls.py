@@ -14,7 +14,7 @@ from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Place, arity, base_name, result_type
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import Token, way_out
-from minigrad.adjoint.language.rewrite import ZERO, constant, typed
+from minigrad.adjoint.language.rewrite import ONE, ZERO, constant, typed
 from minigrad.adjoint.language.values import (
     PROMOTIONS,
     VECTORS,
@@ -248,6 +248,7 @@ class CallParser(StructParser):
             (base := kind.base_at(len(given))) and base.members and self.is_constructed(base, Token("name", "", place))
         ):
             given += [*self.construct(base, [], Token("name", base.short, place)).members.values()]  # type: ignore[union-attr]
+        given += [ONE] * (3 - len(given)) if kind.name == "dim3" else []
         if len(given) > len(kind.members):
             held = any(m.dims or isinstance(m.type, StructType) for m in kind.members)
             of_array = "; write those of a member that holds several in braces of their own" * held
