@@ -53,9 +53,9 @@ ADVICE = {
         ("float v = w[i]; int& b = (int&)v; y[i] = b > 0 ? x[i] * x[i] : x[i];",),
         ("float v = w[i]; const int b = (int&)v; y[i] = b > 0 ? x[i] * x[i] : x[i];",),
     ),
-    "write the values of all members in their order, without .name =": (
-        ("Pair p = {.a = x[i], .b = w[i]}; y[i] = p.a * p.b;", PAIR),
-        ("Pair p = {x[i], w[i]}; y[i] = p.a * p.b;", PAIR),
+    "More has no such members, or a base or a constructor; write its values in their order, without .name =": (
+        ("More p = {.c = x[i]}; y[i] = p.c * p.c;", f"{PAIR} struct More : Pair {{ double c; }};"),
+        ("More p = {0, 0, x[i]}; y[i] = p.c * p.c;", f"{PAIR} struct More : Pair {{ double c; }};"),
     ),
     "M has no values here; write them, or pass it as a parameter": (
         ("y[i] = x[i] * x[i] * M;", "constexpr int sum(int n) { int s = 0; while (n) s += n--; return s; }\n"
@@ -131,10 +131,6 @@ ADVICE = {
     "Pair has no constructor of 2 arguments here; write its members": (
         ("Pair p(x[i], w[i]); y[i] = p.a * p.b;", PAIR),
         ("Pair p; p.a = x[i]; p.b = w[i]; y[i] = p.a * p.b;", PAIR),
-    ),
-    "Row has 1 members; got 3 values; write those of a member that holds several in braces of their own": (
-        ("Row r = {x[i], w[i], 1.0}; y[i] = r.v[0] * r.v[1];", ROW),
-        ("Row r = {{x[i], w[i], 1.0}}; y[i] = r.v[0] * r.v[1];", ROW),
     ),
     "& takes a variable or an element": (
         ("const double* p = &(x[i] * 2); y[i] = *p;",),

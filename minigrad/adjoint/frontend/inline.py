@@ -215,13 +215,13 @@ class Functions(ArgumentBinder):
         found = tokens.tokens
         body = self._close(params) + 1 if found[params].text == "(" else params
         returns = 0
-        while found[body].text != "{":
+        while found[body].text not in ("{", ";"):
             returns = body + 1 if found[body].text == "->" else returns
             body += 1
         tokens.at = self._close(body) + 1
         symbols = parser.symbols
         scopes = [*symbols.scopes[:-1], dict(symbols.scopes[-1])], [*symbols.types]
-        if found[params].text != "(":
+        if (found[params].text, found[body].text) != ("(", "{"):
             raise parser.error(name.place, f"write the parameters of the lambda {name.text}: [&]() {{ ... }}.")
         changes = [t for t in found[params:body] if t.text == "mutable"]
         own = {t.text for last, t in pairwise(found[params:body]) if last.kind == "name" or last.text in ("&", "*")}

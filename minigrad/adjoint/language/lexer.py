@@ -363,7 +363,7 @@ KEYWORDS = {
 # Functions without a derivative, by the beginning of their names.
 FUNCTIONS = {
     "atomic": "of the atomics only atomicAdd(&y[i], value); is allowed, as a statement",
-    "__shfl": "pass the value on through a __shared__ array",
+    "__shfl": "since CUDA 9 it begins with the mask of its lanes: {}_sync(0xffffffff, v, o)",
     "__sync": "use __syncthreads();",
     "__activemask": "write the mask of the lanes that reach this line, 0xffffffff for whole warps",
     "cooperative": "use threadIdx and blockIdx",
@@ -374,4 +374,8 @@ FUNCTIONS = {
 
 def way_out(function: str) -> str:
     ways = [way for start, way in FUNCTIONS.items() if function.startswith(start)]
-    return ways[0] if ways else "write it as a __device__ function of differentiable ones, above this line"
+    return (
+        ways[0].format(function)
+        if ways
+        else "write it as a __device__ function of differentiable ones, above this line"
+    )

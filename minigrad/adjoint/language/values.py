@@ -230,9 +230,10 @@ class PointerVariable:
 
 @dataclass(frozen=True, eq=False)
 class Braces:
-    """`{a, b}` as an argument, whose type the parameter gives."""
+    """`{a, b}` as an argument, whose type the parameter gives; or `{.x = a, .y = b}`, with the names of members."""
 
     values: tuple
+    names: tuple[str, ...] = ()
     type: str = "braces"
 
 
