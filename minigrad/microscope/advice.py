@@ -198,6 +198,14 @@ def unset_element(place: str) -> str:
     )
 
 
+def unset_number(name: str) -> str:
+    """A read of a thread's own variable."""
+    return (
+        f"reads {name or 'a local variable'}, which nothing has set: a local variable begins undefined. Set it on "
+        "every way that leads here, or where it is declared, as in float sum = 0."
+    )
+
+
 def unlike(value: float, kind: str, gpu: int, is_shift: bool) -> str:
     """A conversion or a shift that C++ leaves undefined. kind: the type, in quotes; gpu: a GPU's result."""
     kind = re.findall(r"'(.*?)'", kind)[-1]
