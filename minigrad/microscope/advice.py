@@ -20,6 +20,8 @@ class Scene:
     one_warp: bool
     overwrites: bool  # at the same lines two threads also write one element
     fenced: bool  # the kernel uses fences
+    meets: bool  # its blocks meet at a word, by atomics or volatile accesses
+    groups: bool  # it uses cooperative groups
     cooperative: bool  # its blocks run at once
     locks: bool  # it may take a lock
     bytes: int  # of the element
@@ -103,11 +105,12 @@ _BARRIER_OF_THE_GRID = (
 
 def _between_blocks(me: Access, other: Access, scene: Scene) -> str:
     if scene.cooperative:
-        return _BARRIER_OF_THE_GRID
+        sync = "Let all threads of the grid call cooperative_groups::this_grid().sync() between the two."
+        return sync if scene.groups else _BARRIER_OF_THE_GRID
     mend = "Blocks run in any order: let one block own each element, use an atomic, or launch two kernels."
     if _same_line(me, other) and not scene.fenced:
         mend = "Read from one array and write to another."
-    return mend + (_LOCKED if scene.locks else _HANDED_OVER * scene.fenced)
+    return mend + (_LOCKED if scene.locks else _HANDED_OVER * (scene.fenced or scene.meets))
 
 
 def _in_block(me: Access, other: Access, scene: Scene) -> str:
@@ -130,6 +133,8 @@ def _in_block(me: Access, other: Access, scene: Scene) -> str:
         mend += " Where only one warp comes, as inside if (t < 32), that is a __syncwarp()."
     if _same_line(me, other):
         mend += " Within one line: read into a variable, wait, then write, and wait before the loop's next iteration."
+    elif scene.in_one_loop:
+        mend += " Wait before the loop's next iteration, too."
     return mend + _LOCKED * scene.locks
 
 

@@ -172,6 +172,8 @@ class Finder:
             one_warp=len(warps) == 1 and me.block == other.block,
             overwrites=self._lines(finding) in self._write_races,
             fenced=self.seen.fenced,
+            meets=self.seen.order_dependent,
+            groups="cooperative_groups" in self.info.text(me.file),
             cooperative=self.seen.cooperative,
             locks=LOCK.search(self.info.text(me.file)) is not None,
             bytes=variable.itemsize,

@@ -54,7 +54,9 @@ RARE static void race(const Stamp& before, Access kind, const Stamp& now, Access
         if (kind == WRITE && access == WRITE) doubt(either);
         else either->differs = true;
     }
-    if (!finding) return;
+    // Of the occurrences at one place that between two blocks is told, as its cure is one for all.
+    if (!finding && (!either || either->block != either->other_block || of_this_block(before.epoch))) return;
+    if (!finding) finding = either, finding->block = number_of(watch.block), finding->thread = now.thread();
     finding->offset = int64_t(cell - variable.cells) << variable.shift;
     finding->other_access = kind;
     finding->other_thread = before.thread();
