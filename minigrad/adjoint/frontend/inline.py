@@ -39,6 +39,10 @@ ITSELF = "{} calls itself; recursion is outside the subset, write a loop."
 DEEP = 40  # calls within one another
 
 
+class NotPlain(Exception):
+    """A function calls one that has to be written in place of its call, and so has no adjoint of its own."""
+
+
 class Functions(ArgumentBinder):
     """Calls of the functions of a file."""
 
@@ -94,17 +98,15 @@ class Functions(ArgumentBinder):
         """The function as one with an adjoint of its own; None where it has to be written in place of its calls."""
         if item.name not in self.plain:
             self.plain[item.name] = None
-            before, at = self.inlined, self.tokens.at
+            outer, at, self.tried = self.tried, self.tokens.at, True
             try:
                 self.plain[item.name] = made = self.parse_plain(item, parser)
-            except NotDifferentiable:
-                made = None
+                if made is not None:
+                    parser.symbols.functions[item.name] = made
+            except (NotDifferentiable, NotPlain):
+                pass
             finally:
-                self.tokens.at = at
-            if made is not None and self.inlined == before:
-                parser.symbols.functions[item.name] = made
-            else:
-                self.plain[item.name] = None
+                self.tokens.at, self.tried = at, outer
         return self.plain[item.name]
 
     def parse_plain(self, item: FunctionItem, parser: Any) -> ast.Function | None:
@@ -179,7 +181,8 @@ class Functions(ArgumentBinder):
         """The statements of the function, appended to the pending ones, and its value."""
         symbols = parser.symbols
         state = parser.state()
-        self.inlined += 1
+        if self.tried:
+            raise NotPlain
         self.stack.append(item)
         self.outside.append({*symbols.declared, *symbols.parameters})
         own = {**owner.members, "this": Pointer(None, target=owner)} if owner else {}
