@@ -54,8 +54,8 @@ ADVICE = {
         ("float v = w[i]; const int b = (int&)v; y[i] = b > 0 ? x[i] * x[i] : x[i];",),
     ),
     "More has no such members, or a base or a constructor; write its values in their order, without .name =": (
-        ("More p = {.c = x[i]}; y[i] = p.c * p.c;", f"{PAIR} struct More : Pair {{ double c; }};"),
-        ("More p = {0, 0, x[i]}; y[i] = p.c * p.c;", f"{PAIR} struct More : Pair {{ double c; }};"),
+        ("More p = {.c = x[i]}; y[i] = p.c * p.c;", "struct Two { double a, b; }; struct More : Two { double c; };"),
+        ("More p = {0, 0, x[i]}; y[i] = p.c * p.c;", "struct Two { double a, b; }; struct More : Two { double c; };"),
     ),
     "M has no values here; write them, or pass it as a parameter": (
         ("y[i] = x[i] * x[i] * M;", "constexpr int sum(int n) { int s = 0; while (n) s += n--; return s; }\n"
