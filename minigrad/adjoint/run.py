@@ -241,8 +241,8 @@ def tape_array(run: PrimalLaunch, tape: Tape, slots: int) -> Array:
     """Memory for a tape, (iterations x values, threads): neighboring threads access neighboring elements."""
     iterations = slots if tape.trips is None else run.number(tape.trips)
     if iterations is None:
-        why = f"the loop at {tape.place.words} has a step of 0 in this launch, so its iterations cannot be counted."
-        raise LaunchError(f"{run.file.kernel.name}: {why}")
+        why = "has a step of 0 in this launch; to count its iterations, write it as a while."
+        raise LaunchError(f"{run.file.kernel.name}: the loop at {tape.place.words} {why}")
     values = prod(max(run.number(extent) or 0, 0) for extent in tape.dims)
     dtype = run.dtype(STORED.get(tape.type, tape.type))
     return Array.empty(run.device, (max(iterations, 1) * values, run.threads), dtype)

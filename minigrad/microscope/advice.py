@@ -20,6 +20,8 @@ class Scene:
     one_warp: bool
     overwrites: bool  # at the same lines two threads also write one element
     fenced: bool  # the kernel uses fences
+    meets: bool  # its blocks meet at a word, by atomics or volatile accesses
+    groups: bool  # it uses cooperative groups
     cooperative: bool  # its blocks run at once
     locks: bool  # it may take a lock
     bytes: int  # of the element
@@ -106,11 +108,12 @@ _BARRIER_OF_THE_GRID = (
 
 def _between_blocks(me: Access, other: Access, scene: Scene) -> str:
     if scene.cooperative:
-        return _BARRIER_OF_THE_GRID
+        sync = "Let all threads of the grid call cooperative_groups::this_grid().sync() between the two."
+        return sync if scene.groups else _BARRIER_OF_THE_GRID
     mend = "Blocks run in any order: let one block own each element, use an atomic, or launch two kernels."
     if _same_line(me, other) and not scene.fenced:
         mend = "Read from one array and write to another."
-    return mend + (_LOCKED if scene.locks else _HANDED_OVER * scene.fenced)
+    return mend + (_LOCKED if scene.locks else _HANDED_OVER * (scene.fenced or scene.meets))
 
 
 def _in_block(me: Access, other: Access, scene: Scene) -> str:
@@ -134,6 +137,8 @@ def _in_block(me: Access, other: Access, scene: Scene) -> str:
         mend = f"Let one thread own each element, or put {wait}: then the later value stays."
     if _same_line(me, other):
         mend += " Within one line: read into a variable, wait, then write, and wait before the loop's next iteration."
+    elif scene.in_one_loop:
+        mend += " Wait before the loop's next iteration, too."
     return mend + _LOCKED * scene.locks
 
 
@@ -199,6 +204,14 @@ def unset_element(place: str) -> str:
     return (
         f"reads {place or 'an element of a local array'}, which nothing has set: a local array begins undefined. Set "
         "every element that is read, at the edges too, or all where it is declared, as in float v[4] = {}."
+    )
+
+
+def unset_number(name: str) -> str:
+    """A read of a thread's own variable."""
+    return (
+        f"reads {name or 'a local variable'}, which nothing has set: a local variable begins undefined. Set it on "
+        "every way that leads here, or where it is declared, as in float sum = 0."
     )
 
 

@@ -92,7 +92,8 @@ def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, argu
             what = f"an access begins {place} the end of the block's shared memory ({report.bytes} bytes)"
             return Diagnosis("out-of-bounds", what, "Check the index, and the size given to the launch.")
         case Cause.DIVISION:
-            return Diagnosis("division", "integer division by zero", "Check the divisor first.")
+            what = "integer division by zero, or of the lowest number by -1"
+            return Diagnosis("division", what, "Check the divisor first.")
         case Cause.DIVERGENCE:
             way_out = "Move the call out of the condition, so that every thread makes it."
             if "leaves it out" in text:

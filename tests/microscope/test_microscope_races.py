@@ -106,6 +106,24 @@ def test_a_race_between_blocks():
     ) and "Blocks run in any order" in problem.message
 
 
+CURES = {  # the body of a kernel, and words of the cure
+    "float* z = y;\nint i = blockIdx.x * 64 + threadIdx.x;\nfloat l = i ? z[i - 1] : 0;\nz[i] = l + 1;": "Blocks run in any order",
+    "__shared__ int all;\nif (!threadIdx.x) {\n    y[blockIdx.x] = 1;\n    all = atomicAdd((int*)y + 9, 1);\n}\n"
+    "__syncthreads();\nif (all == 1 && !threadIdx.x) y[10] = y[0] + y[1];": "did before a __threadfence()",
+    "__shared__ float s[2][64];\nint t = threadIdx.x;\ns[0][t] = 1;\n__syncthreads();\nfor (int i = 0; i < 4; ++i) {\n"
+    "    float v = s[i % 2][63 - t];\n    s[1 - i % 2][t] = v;\n}": "between the two, which every thread of the block "
+    "reaches. Wait before the loop's next iteration, too.",
+}  # fmt: skip
+
+
+def test_the_cure_is_one_for_all_occurrences():
+    """Of races at one place one between two blocks is told, the next iteration and the missing fence are named."""
+    for kernel, words in zip(kernels(CURES), CURES.values(), strict=True):
+        (problem,) = mg.inspect(kernel, X, X * 0, 0, grid=2, block=64).problems
+        assert problem.kind == "race" and words in problem.message
+        assert (problem.block == problem.other.block) == ("between the two" in words)
+
+
 def test_a_shuffle_orders_no_memory_and_syncwarp_orders_no_other_warp():
     for between, block in ("__shfl_down_sync(0xffffffff, 1, 1);", 32), ("__syncwarp();", 64):
         body = (

@@ -14,7 +14,7 @@ from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Place, arity, base_name, result_type
 from minigrad.adjoint.language.lexer import Token, way_out
-from minigrad.adjoint.language.rewrite import ZERO, constant, typed
+from minigrad.adjoint.language.rewrite import ONE, ZERO, constant, typed
 from minigrad.adjoint.language.values import (
     PROMOTIONS,
     VECTORS,
@@ -261,6 +261,7 @@ class CallParser(StructParser):
             (base := kind.base_at(len(given))) and base.members and self.is_constructed(base, Token("name", "", place))
         ):
             given += [*self.construct(base, [], Token("name", base.short, place)).members.values()]  # type: ignore[union-attr]
+        given += [ONE] * (3 - len(given)) if kind.name == "dim3" else []
         if len(given) > len(kind.members):
             raise self.error(place, f"{kind} has {len(kind.members)} members; got {len(given)} values.")
         if any(m.dims for m in kind.members):

@@ -337,7 +337,7 @@ class DeclarationParser(ExpressionParser):
             rows = Braces(self.grouped(kind, (NONE, *dims), rows.values))
             dims = [integer(len(rows.values)), *dims]
         elif unknown:
-            raise self.error(place, f"write the extent of {name.text}.")
+            raise self.error(place, f"write the values of {name.text} in braces.")
         whole, base = (tuple(dims) or (ONE,)), self.unused_base(name.text, kind)
         for leaf, member, own in kind.leaves(base, "_"):
             made = ast.Declare(leaf, member, (*whole, *own), shared=shared, place=place)

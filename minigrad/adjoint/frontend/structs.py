@@ -307,7 +307,8 @@ class StructParser(TypeParser):
         """The assignments of members; by copies where the value reads what they change."""
         made: list[Stmt] = []
         if isinstance(target, Bits) != isinstance(value, Bits):
-            raise self.error(place, f"a {target.type} of bits and one of numbers are not copied to each other.")
+            why = f"bits and numbers of {target.type} are not copied to each other; declare a variable for each."
+            raise self.error(place, why)
         changed = {n for t in numbers(target) for n in t.names}
         if changed & {n for e in numbers(value) for n in e.names}:
             outer, self.symbols.pending = self.symbols.pending, made

@@ -66,6 +66,24 @@ class TokenStream:
         return {t.text for t in self.tokens if t.kind == "name"} | set(self.macros)
 
     @cached_property
+    def members(self) -> set[str]:
+        """Every `name.name` in the file."""
+        found = self.tokens
+        return {f"{found[n - 1].text}.{found[n + 1].text}" for n, t in enumerate(found) if t.text == "."}
+
+    @cached_property
+    def around(self) -> list[int]:
+        """The number of the brace that is open at each token, -1 where none is."""
+        found, opened = list[int](), [-1]
+        for n, token in enumerate(self.tokens):
+            if token.text == "}" and len(opened) > 1:
+                opened.pop()
+            found.append(opened[-1])
+            if token.text == "{":
+                opened.append(n)
+        return found
+
+    @cached_property
     def closing(self) -> dict[int, int]:
         """The number of the token that closes the bracket at a token."""
         found, opened = dict[int, int](), list[int]()

@@ -101,7 +101,7 @@ VECTORS = {
     for n in (1, 2, 3, 4)
 }  # fmt: skip
 VECTORS |= {name: StructType(name, (Member("x", kind), Member("y", kind))) for name, kind in ast.PAIRS.items()}
-VECTORS["dim3"] = StructType("dim3", tuple(Member(axis, "unsigned") for axis in "xyz"))
+VECTORS["dim3"] = StructType("dim3", VECTORS["uint3"].members, bases=(VECTORS["uint3"],))
 
 
 @dataclass(frozen=True, eq=False)
