@@ -158,10 +158,9 @@ def outside(access: str, at: str, variable: Variable | None) -> str:
     has = f"{_does(access, at)}, and {variable.name} has {size}"
     if variable.space == "shared" and not variable.size:
         return f"{has}: the launch gives it no memory. Say how many bytes the block needs: shared= of the launch."
+    has += f" ({' x '.join(map(str, variable.shape))})" * (len(variable.shape) > 1)
     if variable.space == "shared":
-        shape = " x ".join(map(str, variable.shape))
-        extents = f" ({shape})" if len(variable.shape) > 1 else ""
-        return f"{has}{extents}. Check the index, and the size of the array or the shared= of the launch."
+        return f"{has}. Check the index, and the size of the array or the shared= of the launch."
     return f"{has}. Guard the access, as in if (i < n); look for a negative index, or for two that are swapped."
 
 

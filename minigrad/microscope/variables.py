@@ -31,9 +31,13 @@ class Variable:
         return int(np.prod(self.shape, dtype=np.int64))
 
     def subscript(self, element: int) -> str:
-        """The element in C: arguments have a flat index, others one for each extent."""
+        """The element in C: arguments have a flat index, others one for each extent. Behind the end also the row, which
+        for an array of float4 is the index.
+        """
         if self.dtype is not None or not 0 <= element < self.size:
-            return f"{self.name}[{signed(element)}]{as_unsigned(element)}"
+            behind = len(self.shape) > 1 and 0 < self.size <= element < 2**31
+            row = f" (row {element // self.shape[-1]})" if behind else ""
+            return f"{self.name}[{signed(element)}]{as_unsigned(element)}{row}"
         return self.name + "".join(f"[{int(i)}]" for i in np.unravel_index(element, self.shape))
 
 
