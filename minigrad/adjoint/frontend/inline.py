@@ -179,8 +179,7 @@ class Functions(ArgumentBinder):
         owner: Struct | None = None,
     ) -> Value:  # fmt: skip
         """The statements of the function, appended to the pending ones, and its value."""
-        symbols = parser.symbols
-        state = parser.state()
+        symbols, state = parser.symbols, parser.state()
         if self.tried:
             raise NotPlain
         self.stack.append(item)
@@ -216,8 +215,7 @@ class Functions(ArgumentBinder):
         tokens, start = self.tokens, self.tokens.at
         params = self._close(start) + 1
         found = tokens.tokens
-        body = self._close(params) + 1 if found[params].text == "(" else params
-        returns = 0
+        body, returns = self._close(params) + 1 if found[params].text == "(" else params, 0
         while found[body].text not in ("{", ";"):
             returns = body + 1 if found[body].text == "->" else returns
             body += 1
