@@ -63,6 +63,8 @@ class Adjoint:
             self._derive(primal, wrt)
 
     def _derive(self, primal: Kernel, wrt: Sequence[str] | None) -> None:
+        if isinstance(primal, SourceKernel):
+            primal.check_types()
         self.file = self._parsed()
         kernel = self.file.kernel
         try:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices import check, get
-from minigrad.errors import CompileError, DeviceError, LaunchError
+from minigrad.errors import CompileError, DeviceError, LaunchError, require_int, require_number
 from minigrad.kernels.source_kernel import kernel as compiled
 from minigrad.lab.inspect_values import Values
 from minigrad.microscope import inspect
@@ -77,6 +77,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _record(options: argparse.Namespace) -> Any:
+    require_int("minigrad inspect", "--seed", options.seed)
+    require_number("minigrad inspect", "--timeout", options.timeout)
     path = Path(options.file)
     if not path.is_file():
         raise ValueError(f"there is no file {options.file}; give the path of a .cu file.")

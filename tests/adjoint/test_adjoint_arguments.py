@@ -244,6 +244,13 @@ CALLS = {
     "wrt another": (lambda: mg.adjoint(TEXT, wrt=["nosuch"]), "f has no floating-point parameter 'nosuch'; it has x"),
     "wrt an int": (lambda: mg.adjoint(TEXT, wrt=["x", "n"]), "f has no floating-point parameter 'n'; it has x, y, a"),
     "wrt twice": (lambda: mg.adjoint(TEXT, wrt=["x", "a", "x"]), "wrt names 'x' twice; each parameter has one"),
+    "no header": (
+        lambda: mg.adjoint('#include "lost.h"\n__global__ void f(real_t* x) { x[0] *= 2; }'),
+        "real_t. x has a type that is not known here, and there is no file lost.h. Put it beside"),
+    "two structs": (
+        lambda: mg.adjoint("namespace a { struct S { double u; }; } namespace b { struct S { double w, u; }; }\n"
+                           "__global__ void f(const b::S* x, double* y) { y[0] = x[0].u; }"),
+        "f.cu:1:64: S has several meanings in this file; give each a name of its own"),
     "no output": (lambda: mg.adjoint(f"{HEAD} {{ }}"), "f.cu:1:1: f writes to no floating-point array, so it has"),
 }  # fmt: skip
 

@@ -77,6 +77,7 @@ def test_what_is_harmless_is_printed_and_no_failure(run):
             "--arg x=float32:many is no array and no .npy file; write --arg x=float32:1000:randn,",
         ),
         ([*ADD, "--arg", "x=float32:9:some"], "some is none of zeros, ones"),
+        ([*ADD, "--arg", "x=float32:9", "--seed", "-1"], "--seed=-1 must be a whole number of at least 0"),
         ([*ADD, "--arg", "x=float64:9"], "is float32; got float64"),
     ],
 )

@@ -65,9 +65,12 @@ class AssignmentParser(DeclarationParser):
         start = tokens.at
         kind = self.accept_type() or self.accept_void()
         if kind is None:
-            named = next(t for t in tokens.tokens[start:] if t.text not in IGNORED)
-            why = f"a parameter of type {named.text!r} is outside the differentiable subset; "
-            raise tokens.rejected(named) or self.error(place, f"{why}pass arrays of numbers, and numbers.")
+            n = first = next(k for k, t in enumerate(tokens.tokens[start:], start) if t.text not in IGNORED)
+            while tokens.tokens[n + 1].text == "::":
+                n += 2
+            named = "".join(t.text for t in tokens.tokens[first : n + 1])
+            why = f"a parameter of type {named!r} is outside the differentiable subset; "
+            raise tokens.rejected(tokens.tokens[n]) or self.error(place, f"{why}pass arrays of numbers, and numbers.")
         const = any(t.text == "const" for t in tokens.tokens[start : tokens.at])
         pointer, restrict = tokens.accept("*"), False
         while pointer and tokens.next.text in ("const", "volatile", "__restrict__", "__restrict"):
