@@ -13,6 +13,7 @@ import numpy as np
 from minigrad.devices import check, get, through
 from minigrad.devices.array import Array
 from minigrad.errors import LaunchError, require
+from minigrad.kernels.arguments import by_name
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
@@ -24,7 +25,6 @@ from minigrad.microscope.problem import Access, Problem
 from minigrad.microscope.record import Inspection
 from minigrad.microscope.variables import Variable
 from minigrad.microscope.watch import Microscope
-from minigrad.source import Source
 
 __all__ = ["Access", "Branch", "Inspection", "Line", "Microscope", "Problem", "Variable", "inspect", "watching"]
 
@@ -139,8 +139,10 @@ def inspect(
     if isinstance(kernel, Kernel) and grid is None and block is None and (found := OpKernel.find(kernel)):
         return found.inspect(FirstLaunch(kernel, blocks, _names(outputs, kernel)), args, named, dy)
     planned, launch = _launch(kernel, name, defines, grid, block, shared)
-    if unknown := [*named, *["dy"] * (dy is not None)]:
-        raise TypeError(f"mg.inspect: {unknown[0]}= goes with a kernel of an op and the op's inputs, without a grid.")
+    if named:
+        raise by_name(planned.name, planned.signature.params, named)
+    if dy is not None:
+        raise TypeError("mg.inspect: dy= goes with a kernel of an op and the op's inputs, without a grid.")
     microscope = Microscope(blocks, _names(outputs, planned), reset=True)
     _check_outputs(args, planned)
     uploaded = on_sim(args)
@@ -164,18 +166,11 @@ def _launch(
             raise LaunchError(f"{planned.kernel.name}: a planned launch has its grid and block; give none here.")
         return planned.kernel, lambda args: planned(*args)
     if not isinstance(kernel, Kernel):
-        kernel = compiled(kernel, name or _only_kernel(source_of("mg.inspect", kernel)), defines)
+        source_of("mg.inspect", kernel)
+        kernel = compiled(kernel, name, defines)
     if grid is None or block is None:
         raise LaunchError(f"{kernel.name}: give grid= and block=, or a planned launch: inspect(k.launch(...), ...).")
     return kernel, lambda args: kernel(*args, grid=grid, block=block, shared=shared)
-
-
-def _only_kernel(source: Source) -> str:
-    if not source.kernels:
-        raise LaunchError("the source has no kernel: __global__ void name(...) { ... }.")
-    if len(source.kernels) > 1:
-        raise LaunchError(f"the source has {len(source.kernels)} kernels ({', '.join(source.kernels)}); say name=.")
-    return next(iter(source.kernels))
 
 
 def _names(outputs: Sequence[Any], kernel: Kernel) -> tuple[str, ...]:

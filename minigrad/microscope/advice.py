@@ -31,7 +31,7 @@ def race(me: Access, other: Access, at: str, scene: Scene, harmless: bool) -> st
     what = f"{_who(me, other)} {_does(me.kind, at)}, which {_who(other, me)} {_does(other.kind)} in line {other.line}"
     chance = "Nothing orders the two, so the result depends on chance."
     same = "Both write the same value: harmless, where that is so for every input."
-    return f"{what}. {same if harmless else chance} {_mend(me, other, scene)}"
+    return f"{what}. {same if harmless else chance} {_mend(me, other, at, scene)}"
 
 
 def early(me: Access, other: Access, at: str) -> str:
@@ -46,9 +46,9 @@ def early(me: Access, other: Access, at: str) -> str:
     )
 
 
-def _mend(me: Access, other: Access, scene: Scene) -> str:
+def _mend(me: Access, other: Access, at: str, scene: Scene) -> str:
     if "atomic" in (me.kind, other.kind):
-        return _atomic(me, other, scene)
+        return _atomic(me, other, at, scene)
     written = me.kind == "write" or scene.overwrites or (scene.space == "global" and "+=" in me.text)
     if written and _same_line(me, other):  # threads update, or only write, the same element
         return _own(me, other, scene)
@@ -65,19 +65,22 @@ _HANDED_OVER = (
 )
 
 
-def _atomic(me: Access, other: Access, scene: Scene) -> str:
+def _atomic(me: Access, other: Access, at: str, scene: Scene) -> str:
     """At least one of the two is an atomic."""
     kinds, blocks = {me.kind, other.kind}, me.block != other.block
+    plain, atomic = (other, me) if me.kind == "atomic" else (me, other)
     if kinds == {"atomic"}:
         return "One of them is for its own block alone: use the atomic without _block."
+    name = re.escape(at.partition("[")[0])
+    if re.search(rf"\b{name}\b[^;=<>]*[-+*/]=", plain.text) and len(re.findall(rf"\b{name}\b", plain.text)) == 1:
+        return "What atomics add between its read and its write is lost: let the plain update be an atomicAdd, too."
     if kinds == {"write", "atomic"}:
         first = "before the launch" if blocks else "first, with a __syncthreads() before the atomics"
         return f"A plain write can undo what atomics have added: write {first}, or write by atomicExch."
     end = "in a second kernel, or in the last block to count itself" if blocks else "after a __syncthreads()"
-    mend = (
-        f"Read what all have added {end}. If any value on the way will do, as before a loop of atomicCAS that "
-        "checks it, read through a volatile pointer: the compiler may move a plain read, or make it twice."
-    )
+    mend = f"Read what all have added {end}."
+    if "CAS" in atomic.text:
+        mend += " Ahead of a loop of atomicCAS, which checks the value, read through a volatile pointer."
     return mend + _HANDED_OVER * (blocks and scene.fenced)
 
 
@@ -126,11 +129,12 @@ def _in_block(me: Access, other: Access, scene: Scene) -> str:
             "reached on its other side, as by another call, in the next turn of a loop, or past a branch or an #if? "
             "Move that line or the barrier, or wait there once more."
         )
-    mend = "Put a __syncthreads() between the two, which every thread of the block reaches."
-    if me.kind == "write":
-        mend = "Let one thread own each element, or put a __syncthreads() between the two: then the later value stays."
+    wait = "a __syncthreads() between the two"
     if scene.one_warp:
-        mend += " Where only one warp comes, as inside if (t < 32), that is a __syncwarp()."
+        wait = "a __syncwarp() between the two where only one warp comes, as inside if (t < 32), else a __syncthreads()"
+    mend = f"Put {wait}, which every thread of the block reaches."
+    if me.kind == "write":
+        mend = f"Let one thread own each element, or put {wait}: then the later value stays."
     if _same_line(me, other):
         mend += " Within one line: read into a variable, wait, then write, and wait before the loop's next iteration."
     elif scene.in_one_loop:

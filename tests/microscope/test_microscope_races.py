@@ -173,7 +173,7 @@ do {
     text, y = source(loop, "double* y"), np.zeros(1)
     (problem,) = mg.inspect(text, y, grid=2, block=32).problems
     assert (problem.kind, problem.access, problem.line) == ("race", "read", line_of(text, "first")) and y == 64
-    assert "before a loop of atomicCAS that checks it, read through a volatile pointer" in problem.message
+    assert "Ahead of a loop of atomicCAS, which checks the value, read through a volatile pointer" in problem.message
     assert mg.inspect(text.replace("old = *p,", "old = *(volatile unsigned long long*)p,"), y, grid=2, block=32).ok
 
 
@@ -188,7 +188,7 @@ IN_BLOCK = [
     ("int i = threadIdx.x;\nfloat* z = y + 64;\nz[i] = x[i]; y[0] = i;", "so the result depends on chance."),
     (
         "__shared__ float s[64];\nint i = threadIdx.x;\nif (i < 32) {\n s[i] = 1;\n y[i] = s[31 - i];\n}",
-        "Where only one warp comes, as inside if (t < 32), that is a __syncwarp().",
+        "Put a __syncwarp() between the two where only one warp comes, as inside if (t < 32), else a __syncthreads(), wh",
     ),
     (
         "__shared__ float s[64];\nint i = threadIdx.x;\ns[i] = 1;\n__syncthreads();\nif (i > 0) s[i] += s[i - 1];",
@@ -199,6 +199,8 @@ IN_BLOCK = [
     ("y[threadIdx.x] = 1;\ny[63 - threadIdx.x] = 2;", "put a __syncthreads() between the two: then the later value"),
     ("atomicAdd(&y[0], 1);\ny[threadIdx.x + 1] = y[0];", "Read what all have added after a __syncthreads()."),
     ("if (threadIdx.x == 40) y[0] = 0;\natomicAdd(&y[0], 1);", "A plain write can undo what atomics have added"),
+    ("if (threadIdx.x == 40) y[0] += 2;\natomicAdd(&y[0], 1);", "let the plain update be an atomicAdd, too."),
+    ("if (threadIdx.x == 40) y[1] += y[0];\natomicAdd(&y[0], 1);", "Read what all have added after a __syncthreads()."),
     (
         "if (threadIdx.x == 40) y[0] = 0;\natomicAdd(&y[0], 1);",
         "changes y[0] by an atomic, which thread (40, 0, 0)",

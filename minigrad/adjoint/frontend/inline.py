@@ -35,7 +35,12 @@ from minigrad.adjoint.language.values import (
 from minigrad.adjoint.language.values import leaves as numbers
 
 NO_BASE = "a constructor sets the members of its own struct alone; write them out."
+ITSELF = "{} calls itself; recursion is outside the subset, write a loop."
 DEEP = 40  # calls within one another
+
+
+class NotPlain(Exception):
+    """A function calls one that has to be written in place of its call, and so has no adjoint of its own."""
 
 
 class Functions(ArgumentBinder):
@@ -44,7 +49,7 @@ class Functions(ArgumentBinder):
     def call(
         self, parser: Any, name: str, arguments: list[Value], token: Token, explicit: list, path: tuple[str, ...] = ()
     ) -> Value:
-        every = [i for i in self.items[name] if not i.kernel]
+        every = self.items[name]
         items = [
             i for i in self.visible(every, path, arguments, token) if not i.special and (i.template or not explicit)
         ]
@@ -61,15 +66,13 @@ class Functions(ArgumentBinder):
             raise parser.error(token.place, why)
         if not items and (special := self.special(parser, every, tuple(explicit))):
             return self.inline(parser, special, arguments, token, [])
-        if explicit and not items:
-            raise parser.error(token.place, f"no template {name} of this file takes these arguments; write it.")
         if item is None:
             counts = sorted({str(len(self._commas(i))) for i in items})
             what = f"takes {' or '.join(counts)} arguments; got {len(arguments)}"
             what = "takes arguments of other types" if str(len(arguments)) in counts else what
-            raise parser.error(token.place, f"{name} {what}." if every else f"{name} is a kernel, and is called here.")
+            raise parser.error(token.place, f"{name} {what if items else 'is no template of this file; write it'}.")
         if item in self.stack and not item.template:
-            raise parser.error(token.place, f"{name} calls itself; recursion is outside the subset, write a loop.")
+            raise parser.error(token.place, ITSELF.format(name))
         # The call of a function that has the name of one of CUDA's would have that one's rule.
         alone = len(every) == 1 and not (explicit or item.template or item.owner or base_name(name))
         plain = self.as_function(item, parser) if alone else None
@@ -95,17 +98,15 @@ class Functions(ArgumentBinder):
         """The function as one with an adjoint of its own; None where it has to be written in place of its calls."""
         if item.name not in self.plain:
             self.plain[item.name] = None
-            before, at = self.inlined, self.tokens.at
+            outer, at, self.tried = self.tried, self.tokens.at, True
             try:
                 self.plain[item.name] = made = self.parse_plain(item, parser)
-            except NotDifferentiable:
-                made = None
+                if made is not None:
+                    parser.symbols.functions[item.name] = made
+            except (NotDifferentiable, NotPlain):
+                pass
             finally:
-                self.tokens.at = at
-            if made is not None and self.inlined == before:
-                parser.symbols.functions[item.name] = made
-            else:
-                self.plain[item.name] = None
+                self.tokens.at, self.tried = at, outer
         return self.plain[item.name]
 
     def parse_plain(self, item: FunctionItem, parser: Any) -> ast.Function | None:
@@ -122,7 +123,7 @@ class Functions(ArgumentBinder):
             if made is None or own.symbols.dynamic or any(d.shared for d in made.declared.values()):
                 return None
             own.finish(made)
-            if dataflow.read(made.body) & {*ast.CLOCKS}:
+            if dataflow.read(made.body) & {*ast.CLOCKS} or dataflow.has_barrier(made.body):
                 return None
         finally:
             self.stack.pop()
@@ -178,9 +179,9 @@ class Functions(ArgumentBinder):
         owner: Struct | None = None,
     ) -> Value:  # fmt: skip
         """The statements of the function, appended to the pending ones, and its value."""
-        symbols = parser.symbols
-        state = parser.state()
-        self.inlined += 1
+        symbols, state = parser.symbols, parser.state()
+        if self.tried:
+            raise NotPlain
         self.stack.append(item)
         self.outside.append({*symbols.declared, *symbols.parameters})
         own = {**owner.members, "this": Pointer(None, target=owner)} if owner else {}
@@ -196,8 +197,7 @@ class Functions(ArgumentBinder):
             if special := self.special(parser, others, given):
                 return self.inline(parser, special, arguments, token, [], owner)
             if len(self.stack) > DEEP or any(i is item and alike(own, given) for i, own in running):
-                why = f"{item.name} calls itself; recursion is outside the subset, write a loop."
-                raise parser.error(token.place, why)
+                raise parser.error(token.place, ITSELF.format(item.name))
             self.bind(parser, item, arguments, token)
             parser.body_end = self._close(item.body)
             if owner is not None and item.name == owner.type.short:
@@ -215,18 +215,19 @@ class Functions(ArgumentBinder):
         tokens, start = self.tokens, self.tokens.at
         params = self._close(start) + 1
         found = tokens.tokens
-        body = self._close(params) + 1 if found[params].text == "(" else params
-        returns = 0
-        while found[body].text != "{":
+        body, returns = self._close(params) + 1 if found[params].text == "(" else params, 0
+        while found[body].text not in ("{", ";"):
             returns = body + 1 if found[body].text == "->" else returns
             body += 1
         tokens.at = self._close(body) + 1
         symbols = parser.symbols
         scopes = [*symbols.scopes[:-1], dict(symbols.scopes[-1])], [*symbols.types]
-        if found[params].text != "(":
+        if (found[params].text, found[body].text) != ("(", "{"):
             raise parser.error(name.place, f"write the parameters of the lambda {name.text}: [&]() {{ ... }}.")
         changes = [t for t in found[params:body] if t.text == "mutable"]
-        for token in self.captured_by_value(found[start + 1 : params - 1], found[body : tokens.at], parser):
+        own = {t.text for last, t in pairwise(found[params:body]) if last.kind == "name" or last.text in ("&", "*")}
+        named = [t for t in found[body : tokens.at] if t.kind != "name" or t.text not in own]  # but its parameters
+        for token in self.captured_by_value(found[start + 1 : params - 1], named, parser):
             if changes:
                 why = f"{name.text} changes its own copies; pass them as arguments by reference, and leave mutable out."
                 raise parser.error(changes[0].place, why)

@@ -312,11 +312,8 @@ def _number(parser: Any, place: str, extent: str) -> Expr:
 
 def is_flat(parser: Any, place: str) -> bool:
     """True in a file that uses no other axis than x."""
-    found, whole = parser.tokens.tokens, {word for word, of in BLOCK.items() if of == place}
-    return not any(
-        a.text in whole or (a.text == place and b.text == "." and c.text in "yz")
-        for a, b, c in zip(found, found[1:], found[2:], strict=False)
-    )
+    whole = (word for word, of in BLOCK.items() if of == place)
+    return parser.tokens.words.isdisjoint(whole) and parser.tokens.members.isdisjoint((f"{place}.y", f"{place}.z"))
 
 
 def threads(parser: Any, grid: bool = False) -> Expr:

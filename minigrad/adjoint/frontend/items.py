@@ -53,7 +53,7 @@ class FileItems:
         self.outside: list[set[str]] = []  # for each call on the stack, the variables from before it
         self.plain: dict[str, ast.Function | None] = {}
         self.shared: set[str] = set()  # the arrays in shared memory of the file
-        self.inlined = 0  # calls so far
+        self.tried = False  # whether a function is read as one that has an adjoint of its own
         self.parser: Any = None  # of the file
         self.converting = False  # within the search for a conversion
 
@@ -276,7 +276,7 @@ class FileItems:
 
     def alias(self, parser: Any) -> str:
         """`typedef T name;` or `using name = T;`, entered into the types in scope; the name."""
-        tokens = self.tokens
+        tokens, pointer = self.tokens, False
         if tokens.accept("using"):
             start = tokens.at + tokens.accept("namespace")
             name = tokens.identifier("a type's name")
@@ -284,16 +284,17 @@ class FileItems:
                 parser.skip_to_semicolon()
                 path = tuple(t.text for t in tokens.tokens[start : tokens.at] if t.kind == "name")
                 path = (*self.namespaces.get(path[0], path[:1]), *path[1:])
-                opened = [n for n in range(start) if tokens.tokens[n].text == "{" and self._close(n) > start]
-                stop = self._close(opened[-1]) if opened else len(tokens.tokens)
+                brace = tokens.around[start]
+                stop = self._close(brace) if brace >= 0 else len(tokens.tokens)
                 self.used |= {(start, stop, path), (start, stop, (*self.space, *path))}
                 return ""
             kind = GROUP if parser.accept_group_type() else parser.expect_type()
         else:
             tokens.expect("typedef")
             kind = GROUP if parser.accept_group_type() else parser.expect_type()
+            pointer = tokens.accept("*") or tokens.accept("&")
             name = tokens.identifier("a type's name")
-        if not tokens.accept(";"):
+        if pointer or not tokens.accept(";"):
             raise parser.error(name.place, NO_POINTER.format(name.text))
         other = len(parser.symbols.types) == 1 and name.text in (*self.struct_bodies, *self.templates)
         if parser.symbols.types[-1].setdefault(name.text, kind) != kind or (other and str(kind) != name.text):

@@ -305,7 +305,7 @@ class TypeParser:
 
         def kept(v: Any) -> Any:
             if isinstance(v, Braces):
-                return Braces(tuple(map(kept, v.values)))
+                return replace(v, values=tuple(map(kept, v.values)))
             if isinstance(v, Elements | Pointer) or not written(needed) & names_in(leaves(v)):
                 return v
             new = replace(v, passing=True) if isinstance(v, Struct) else self.simple(v, "first", ast.NOWHERE)

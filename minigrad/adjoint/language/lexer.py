@@ -66,6 +66,24 @@ class TokenStream:
         return {t.text for t in self.tokens if t.kind == "name"} | set(self.macros)
 
     @cached_property
+    def members(self) -> set[str]:
+        """Every `name.name` in the file."""
+        found = self.tokens
+        return {f"{found[n - 1].text}.{found[n + 1].text}" for n, t in enumerate(found) if t.text == "."}
+
+    @cached_property
+    def around(self) -> list[int]:
+        """The number of the brace that is open at each token, -1 where none is."""
+        found, opened = list[int](), [-1]
+        for n, token in enumerate(self.tokens):
+            if token.text == "}" and len(opened) > 1:
+                opened.pop()
+            found.append(opened[-1])
+            if token.text == "{":
+                opened.append(n)
+        return found
+
+    @cached_property
     def closing(self) -> dict[int, int]:
         """The number of the token that closes the bracket at a token."""
         found, opened = dict[int, int](), list[int]()
@@ -363,7 +381,7 @@ KEYWORDS = {
 # Functions without a derivative, by the beginning of their names.
 FUNCTIONS = {
     "atomic": "of the atomics only atomicAdd(&y[i], value); is allowed, as a statement",
-    "__shfl": "pass the value on through a __shared__ array",
+    "__shfl": "since CUDA 9 it begins with the mask of its lanes: {}_sync(0xffffffff, v, o)",
     "__sync": "use __syncthreads();",
     "__activemask": "write the mask of the lanes that reach this line, 0xffffffff for whole warps",
     "cooperative": "use threadIdx and blockIdx",
@@ -374,4 +392,8 @@ FUNCTIONS = {
 
 def way_out(function: str) -> str:
     ways = [way for start, way in FUNCTIONS.items() if function.startswith(start)]
-    return ways[0] if ways else "write it as a __device__ function of differentiable ones, above this line"
+    return (
+        ways[0].format(function)
+        if ways
+        else "write it as a __device__ function of differentiable ones, above this line"
+    )

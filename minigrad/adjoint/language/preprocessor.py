@@ -122,13 +122,15 @@ class Preprocessor:
             self.macros[name] = Macro(None, cut(stream, value, 0, 0), name in defines)
         self.undefined: dict[str, list[Token]] = {}  # bodies of macros from before #undef
         self.waiting: list[Token] = []  # tokens in which macros are not yet expanded
-        self.branches: list[
-            list[bool]
-        ] = []  # of each #if: whether lines count here, and whether a branch has been taken
+        # of each #if: whether lines count here, and whether a branch has been taken
+        self.branches: list[list[bool]] = []
         self.guards: list[bool] = []  # for each #if, whether the head repeats it
         self.included: set[str] = set()
         self.path = ""  # of the file that is being read
         self.depth = 0  # of included files around the cursor
+        self.scanned = 0  # tokens in which `in_body` has counted braces
+        self.opened: list[bool] = []  # of each brace around the cursor: whether it is that of a namespace
+        self.outer = False  # whether the next brace is
 
     @property
     def active(self) -> bool:
@@ -179,14 +181,14 @@ class Preprocessor:
 
     def in_body(self) -> bool:
         """True within the braces of a function or a type."""
-        opened, outer = list[bool](), False
-        for text in (t.text for t in self.stream.tokens if t.text in _SCOPES):
+        for text in (t.text for t in self.stream.tokens[self.scanned :] if t.text in _SCOPES):
             if text == "{":
-                opened.append(outer)
-            elif text == "}" and opened:
-                opened.pop()
-            outer = text in ("namespace", "extern")
-        return not all(opened)
+                self.opened.append(self.outer)
+            elif text == "}" and self.opened:
+                self.opened.pop()
+            self.outer = text in ("namespace", "extern")
+        self.scanned = len(self.stream.tokens)
+        return not all(self.opened)
 
     def include(self, line: TextLine) -> None:
         """The tokens of a file of the project; the head repeats a line that stands outside of functions."""
@@ -238,15 +240,12 @@ class Preprocessor:
             here[0], here[1] = not before, True
         else:
             here[0] = False
-            here[0] = not before and self.active_around() and self.holds(line, place)
+            here[0] = not before and all(outer for outer, _ in self.branches[:-1]) and self.holds(line, place)
             here[1] = before or here[0]
 
     def end_guard(self) -> bool:
         self.stream.head.append("#endif")
         return False
-
-    def active_around(self) -> bool:
-        return all(here for here, _ in self.branches[:-1])
 
     def holds(self, line: TextLine, place: Place) -> bool:
         """The value of `#if defined(A) && B > 2`; a name that is no macro is 0."""
