@@ -175,7 +175,8 @@ class _Intervals:
             return facts.constants[name], facts.constants[name]
         (low, high), (least, most) = UNKNOWN, (self.known or {}).get(name, UNKNOWN)
         counted = name in facts.ranges and not any(name in written(s.body) for s in facts.loops)
-        halved = next((s for s in facts.loops if s.variable == name and name not in written(s.body)), None)
+        sources = (s.source for s in facts.loops)
+        halved = next((s for s in sources if s.variable == name and name not in written(s.body)), None)
         if halved and halved.step and halved.step.op in ("/=", ">>=") and isinstance(halved.start, ast.Declare):
             first = UNKNOWN if halved.start.value is None else self.of(halved.start.value)
             return (0, first[1]) if first[0] >= 0 else UNKNOWN
