@@ -147,11 +147,11 @@ def check_conditions(run: PrimalLaunch) -> None:
             )
     blocks = {f"blocks_{axis}": n for axis, n in zip("xyz", run.grid, strict=True)}
     numbers = {**run.integers, **blocks} if facts.unsigned else {}
-    for text, index in facts.unsigned.items():
+    for index in facts.unsigned.values():
         if index.width(numbers) >= 1 << index.bits:
             raise LaunchError(
-                f"{who}: {text} reaches 2^{index.bits} in this launch, where unsigned numbers start at 0 again; its "
-                "adjoint relies on one element for each of its values. Compute it in size_t."
+                f"{who}: {index.text} reaches 2^{index.bits} in this launch, where unsigned numbers start at 0 "
+                "again; its adjoint relies on one element for each of its values. Compute it in size_t."
             )
     for fill in run.derived.fills:
         if not fill.holds(run.extents):

@@ -106,7 +106,8 @@ def test_a_variable_of_a_function_may_have_the_name_of_a_parameter():
 @pytest.mark.parametrize("m, right", [(5, True), (1 << 31, False)])
 def test_an_unsigned_index_that_would_wrap_around_in_a_launch_is_named(m: int, right: bool) -> None:
     """Plain sums and one store of each element rely on whole numbers; where m * 2 is 0, y[b] is stored twice."""
-    body = "unsigned b = threadIdx.x; for (unsigned j = 0; j < 4; j += 2) { if (b < m) y[b + m * j] = x[b] * (j + 1); }"
+    loop = "for (unsigned j = 0; j < {}; j += 2) {{ if (b < m) y[b + m * j] = x[b] * (j + 1); }}"
+    body = f"unsigned b = threadIdx.x; if (m > 9) {{ {loop.format(1)} {loop.format(4)} }} else {loop.format(4)}"
     adjoint = mg.adjoint(f'extern "C" __global__ void f(const double* x, double* y, unsigned m) {{ {body} }}')
     x, y = np.ones(8), np.zeros(40)
     if right:

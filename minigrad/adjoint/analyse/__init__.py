@@ -52,7 +52,7 @@ class KernelFacts:
     converged: set[str] = field(default_factory=set)  # and those with one value in threads that run together
     conditions: dict[str, Expr] = field(default_factory=dict)  # extents of the launch that must be equal to these
     limits: dict[str, Expr] = field(default_factory=dict)  # extents that must not exceed these
-    unsigned: dict[str, Unwrapped] = field(default_factory=dict)  # indices that must not wrap around
+    unsigned: dict[tuple, Unwrapped] = field(default_factory=dict)  # indices that must not wrap around
 
     @property
     def budget(self) -> dataflow.Budget:

@@ -74,6 +74,7 @@ def row(indices: list[Expr], found: Offsets) -> IndexRow | None:
 class Unwrapped(NamedTuple):
     """An index in unsigned arithmetic that is taken as a polynomial, with the facts there."""
 
+    text: str
     polynomial: Polynomial
     facts: "IndexFacts"
     bits: int  # of the arithmetic
@@ -99,7 +100,7 @@ class IndexFacts:
     block_uniform: set[str]  # names with one value in a block between two barriers
     conditions: dict[str, Expr]  # extents of the launch that are known
     limits: dict[str, Expr]  # extents assumed to be at most this; extended
-    unsigned: dict[str, "Unwrapped"] = field(default_factory=dict)  # indices to be checked of a launch; extended
+    unsigned: dict[tuple, "Unwrapped"] = field(default_factory=dict)  # indices to be checked of a launch; extended
     ranges: dict[str, tuple[Polynomial, Polynomial]] = field(default_factory=dict)  # start and step of loops
     upper_bounds: dict[str, list[Polynomial]] = field(default_factory=dict)
     sums: dict[str, Polynomial] = field(default_factory=dict)  # sums bounded as in `start + tx < k`, each under a name
@@ -163,12 +164,13 @@ class IndexFacts:
         p = polynomial(e)
         if p is None or not (row.wraps if row else may_wrap(e)):
             return p
-        last = p + row.unit * constant(row.length) if row else p
+        last = p + row.unit * variable(OFFSET) * constant(row.length) if row else p
         short = any(x.type == "unsigned" for x in walk(e)) or (row is not None and row.wraps)
-        found = Unwrapped(last, self, 32 if short else 64)
+        found = Unwrapped(expression(e), last, copy(self), 32 if short else 64)
         if not isfinite(found.width(dict.fromkeys(self.uniform, 1))):
             return None
-        self.unsigned.setdefault(expression(e), found)
+        where = self.guards, tuple(map(id, self.loops)), frozenset(self.assumed_uniform or self.uniform)
+        self.unsigned.setdefault((found.text, str(last), where), found)
         return p
 
     def expand(self, p: Polynomial, name: str) -> Polynomial | None:

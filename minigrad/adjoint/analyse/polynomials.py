@@ -114,6 +114,7 @@ class Facts(Protocol):
     fixed: dict[str, Expr]
     constants: dict[str, int]
     uniform: set[str]
+    assumed_uniform: set[str]
     ranges: dict[str, tuple[Polynomial, Polynomial]]
     upper_bounds: dict[str, list[Polynomial]]
     loops: tuple[ast.For, ...]
@@ -123,11 +124,14 @@ class Facts(Protocol):
 
 
 def width(p: Polynomial, facts: Facts) -> float:
-    """At most the distance of two values of a polynomial: less than 2^32, and they differ in 32 bits, too."""
+    """At most the distance of two values of a polynomial: less than 2^32, and they differ in 32 bits, too.
+
+    What is the same for all threads moves all of them. A digit with @ is at most 1.
+    """
     found, total = _Intervals(facts, steps=[0]), 0.0
     for term, factor in p.items():
-        if not facts.uniform.issuperset(term):
-            total += abs(factor) * prod(max(map(abs, found.variable(name))) for name in term)
+        if not (facts.assumed_uniform or facts.uniform).issuperset(term):
+            total += abs(factor) * prod(max(map(abs, found.variable(n))) for n in term if not n.startswith("@"))
     return total
 
 
@@ -175,11 +179,6 @@ class _Intervals:
             return facts.constants[name], facts.constants[name]
         (low, high), (least, most) = UNKNOWN, (self.known or {}).get(name, UNKNOWN)
         counted = name in facts.ranges and not any(name in written(s.body) for s in facts.loops)
-        sources = (s.source for s in facts.loops)
-        halved = next((s for s in sources if s.variable == name and name not in written(s.body)), None)
-        if halved and halved.step and halved.step.op in ("/=", ">>=") and isinstance(halved.start, ast.Declare):
-            first = UNKNOWN if halved.start.value is None else self.of(halved.start.value)
-            return (0, first[1]) if first[0] >= 0 else UNKNOWN
         if name not in IDS and name not in facts.fixed and name not in facts.uniform and not counted:
             return least, most  # it may have changed since a condition has tested it
         if name in facts.fixed and name not in facts.ranges:
