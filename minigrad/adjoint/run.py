@@ -81,10 +81,15 @@ class PrimalLaunch:
 
     def number(self, e: Expr) -> int | None:
         """The value of an integer expression in the first thread."""
-        integers = {name: int(v) for name, v in self.known.items() if isinstance(v, int | np.integer)}
+        return evaluate(e, dict.fromkeys(IDS, 0) | self.integers)
+
+    @property
+    def integers(self) -> dict[str, int]:
+        """The whole numbers that a launch knows, by name."""
+        found = {name: int(v) for name, v in self.known.items() if isinstance(v, int | np.integer)}
         for name, v in self.scalars.items():
-            integers |= _members(name, v)
-        return evaluate(e, dict.fromkeys(IDS, 0) | integers)
+            found |= _members(name, v)
+        return found
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self.arrays[own_name(name)].shape if own_name(name) in self.arrays else ()
@@ -139,6 +144,14 @@ def check_conditions(run: PrimalLaunch) -> None:
                 f"those of the next one at an index with threadIdx.{name[-1]} and {text} in it. Launch smaller blocks; "
                 f"or, if they are to meet, write an int parameter of the kernel for {text}: then the adjoint adds by "
                 "atomics."
+            )
+    blocks = {f"blocks_{axis}": n for axis, n in zip("xyz", run.grid, strict=True)}
+    numbers = {**run.integers, **blocks} if facts.unsigned else {}
+    for index in facts.unsigned.values():
+        if index.width(numbers) >= 1 << index.bits:
+            raise LaunchError(
+                f"{who}: {index.text} reaches 2^{index.bits} in this launch, where unsigned numbers start at 0 "
+                "again; its adjoint relies on one element for each of its values. Compute it in size_t."
             )
     for fill in run.derived.fills:
         if not fill.holds(run.extents):

@@ -96,23 +96,23 @@ def inspect(
 
     Not seen: an index outside its row but inside the array, where the row was taken as a pointer (float* row = s[r]) or
     the element as a reference (float& v = s[r][n]), or outside a thread's own array by a pointer; one past a member of
-    length 1 at the end of a struct that is reached by a pointer (there in C the length is open); one that leaves a
-    part of a dynamic shared array (`b = s + n`) for the next, as parts have no extent in the source; one that leaves a
+    length 1 at the end of a struct that is reached by a pointer (there in C the length is open); one that leaves a part
+    of a dynamic shared array (`b = s + n`) for the next, as parts have no extent in the source; one that leaves a
     __device__ array by a pointer for the next of the same declaration, or where the array is static or const; an unset
     member of a shared struct that is copied whole and has other members set, and unset bytes of a shared array of bytes
     that is read as another type; two calls of one function with a barrier, in both branches of an if; different masks
     of the lanes of one shuffle, where no lane is left to wait for; a value that a shuffle reads from a lane that is not
     in the mask, as it may remain unused, except where a float or double that was computed from it by arithmetic is
     written to an array (`inactive-lane`): fmaxf and fminf drop it, and halves are not seen. Of a thread's own
-    variables, declared by a statement and never set, each read of a number of four bytes or more is seen if nowhere in
-    the file a function is handed its name, or a caller gets it (f(s), {s}, return s); of such a number and of a struct
-    only statements that read and change it are (s += x, s = f(s, x), s++, if (x > s) s = x); and of arrays each read
-    of four bytes or more. Not seen is a value that is handed on: by a shuffle or a function or macro that leads to one,
-    by a lambda that takes copies, or to another of the thread's variables by a whole statement on one line, as a shift
-    register does (t = a[i]; or T t = a[i];), whatever is made of t later, and if t stands for memory by a reference or
-    a pointer (t[i] = a[i]). Of an array of undefined memory (mg.empty) only elements of at
-    least four bytes are seen that are read and changed (y[i] += x, atomicAdd). With g++, in a file with a destructor
-    the read of a struct that is handed over by value is not seen.
+    variables, declared by a statement and never set, each read of a number or pointer of four bytes or more is seen if
+    nowhere in the file a function is handed its name, or a caller gets it (f(s), {s}, return s); of such a number and
+    of a struct only statements that read and change it are (s += x, s = f(s, x), s++, if (x > s) s = x); and of arrays
+    each read of four bytes or more. Not seen is a value that is handed on: by a shuffle or a function or macro that
+    leads to one, by a lambda that takes copies, or to another of the thread's variables by a whole statement on one
+    line, as a shift register does (t = a[i]; or T t = a[i];), whatever is made of t later, and if t stands for memory
+    by a reference or a pointer (t[i] = a[i]). Of an array of undefined memory (mg.empty) only elements of at least four
+    bytes are seen that are read and changed (y[i] += x, atomicAdd). With g++, in a file with a destructor the read of a
+    struct that is handed over by value is not seen.
     With Clang, an index right behind its row is not seen where a whole struct is read or written there; and setting a
     bit-field reads it first: in undefined shared memory that is reported.
 

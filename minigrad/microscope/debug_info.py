@@ -152,15 +152,15 @@ class DebugInfo:
         exchanges = shuffles(tuple(self._code.values()))
         return bool(exchanges & set(re.findall(r"\w+", text)) or _CAPTURES.search(text))
 
-    def copied_to(self, pc: int) -> str:
+    def copied_to(self, pc: int, whole: bool) -> str:
         """The variable that gets what an address reads, where a whole statement is `T t = element;`, `t = element;` or
-        `t[i].x = element;`; empty: there is more to it. The read of an index in it is another.
+        `t[i].x = element;`; empty: there is more to it. The read of an index in it is another. whole: of a number.
         """
         text, column = self.line_of(pc).text, self.column(pc)
         there = [each[1] for each in _ELEMENT.finditer(text) if each.start() < column <= each.end(1)]
         read = min(there, key=len, default="")
         found = (each for each in _COPY.finditer(text) if not column or each.start(1) < column <= each.end())
-        return next((each[2] for each in found if each[3].endswith(read)), "")
+        return next((each[2] for each in found if (each[3].isidentifier() if whole else each[3].endswith(read))), "")
 
     def _column(self, name: str, line: int, compiled: int) -> int:
         """The column in the reader's text of a column in the compiled text."""

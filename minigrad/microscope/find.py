@@ -99,7 +99,7 @@ class Finder:
         updates = [(f.line, Path(f.file.decode()).name) for f in self.seen.findings if f.kind == ProblemKind.UNSET]
         if (place.line, Path(place.file).name) in updates:
             return None
-        copied_to = self.info.copied_to(finding.pc)
+        copied_to = self.info.copied_to(finding.pc, not finding.extent)
         if self.info.hands_on(place.text) or (copied_to and copied_to not in self.variables.by_name):
             return None
         if finding.extent:
@@ -200,6 +200,11 @@ class Finder:
             variable, element = found_at
             name = name or variable.name
             message = message.replace(f"address {error.address:#x}", variable.subscript(element))
+        there = [
+            p for p in found if (p.file, p.line, p.block, p.thread) == (*place.fields[:2], error.block, error.thread)
+        ]
+        if name is None and any(p.kind == "uninitialised" for p in there):  # the pointer was not set
+            return [p for p in found if p not in wild or p not in there]
         fault = Problem(error.kind, message, *place.fields, name, element, None, error.block, error.thread)
         return [p for p in found if p not in wild or p.thread != error.thread] + [fault]
 

@@ -82,6 +82,9 @@ def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, argu
     match report.cause:
         case Cause.ACCESS | Cause.MISALIGNED if report.address < NULL_SPAN:
             return _null(report.address, file, kernel, arguments)
+        case Cause.ACCESS | Cause.MISALIGNED if 0 < report.address >> 47 < 2**17 - 1:
+            way_out = "Check the pointer, which nothing may have set, and the index."
+            return Diagnosis("illegal-access", "an access to an address that no memory has", way_out)
         case Cause.ACCESS:
             return _outside(report.address, arguments)
         case Cause.MISALIGNED:

@@ -207,6 +207,17 @@ ADVICE = {
          "__device__ double twice(const double** p, double v) { return p ? v : 2 * v; }"),
         ("y[i] = twice2(x, i) * x[i];", "__device__ double twice2(const double* p, int i) { return 2 * p[i]; }"),
     ),
+    "__ballot_sync has no derivative rule here, and is no __device__ function; exchange whole numbers by shuffles: "
+    "k |= __shfl_xor_sync(mask, k, d) for d = 1, 2, 4 and so on": (
+        ("unsigned b = __ballot_sync(~0u, x[i] > 1.2); y[i] = x[i] * __popc(b);",),
+        ("unsigned k = (unsigned)(x[i] > 1.2) << i; for (int d = 1; d < 32; d *= 2) k |= __shfl_xor_sync(~0u, k, d); "
+         "y[i] = x[i] * x[i] * __popc(k) * (k >> 31 - i & 1);",),
+    ),
+    "__any_sync has no derivative rule here, and is no __device__ function; exchange whole numbers by shuffles": (
+        ("double v = x[i]; for (int r = 0; r < 4; r++) if (__any_sync(~0u, v > 4)) v *= 0.5; else v *= v; y[i] = v;",),
+        ("double v = x[i]; for (int r = 0; r < 4; r++) { int k = v > 4; for (int d = 1; d < 32; d *= 2) "
+         "k |= __shfl_xor_sync(~0u, k, d); if (k) v *= 0.5; else v *= v; } y[i] = v;",),
+    ),
 }  # fmt: skip
 
 

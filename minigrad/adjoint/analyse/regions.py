@@ -184,7 +184,7 @@ def cover(index: Expr, facts: IndexFacts, row: IndexRow | None = None) -> Cover 
         if (bound := _loop_bound(s, facts)) is None:
             return None
         ranges[s.source.variable] = bound
-    tested, whole, made = _tested_bounds(facts.guards), polynomial(index), Cover()
+    tested, whole, made = _tested_bounds(facts.guards), facts.whole(index), Cover()
     if tested is None or whole is None:
         return None
     if row:

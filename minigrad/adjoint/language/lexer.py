@@ -378,11 +378,12 @@ KEYWORDS = {
     "decltype": "write the type",
     "dynamic_cast": "write (double)x", "and": "write &&", "or": "write ||", "not": "write !",
 }  # fmt: skip
+VOTE = "exchange whole numbers by shuffles: k |= __shfl_xor_sync(mask, k, d) for d = 1, 2, 4 and so on"
 # Functions without a derivative, by the beginning of their names.
 FUNCTIONS = {
     "atomic": "of the atomics only atomicAdd(&y[i], value); is allowed, as a statement",
     "__shfl": "since CUDA 9 it begins with the mask of its lanes: {}_sync(0xffffffff, v, o)",
-    "__sync": "use __syncthreads();",
+    "__sync": "use __syncthreads();", "__any_sync": VOTE, "__all_sync": VOTE, "__ballot_sync": VOTE,
     "__activemask": "write the mask of the lanes that reach this line, 0xffffffff for whole warps",
     "cooperative": "use threadIdx and blockIdx",
     "swap": "swap numbers by a third; for two pointers let an index that changes choose half of one array",
