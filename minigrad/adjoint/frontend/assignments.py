@@ -2,6 +2,7 @@
 
 from copy import copy
 from dataclasses import replace
+from itertools import count
 
 from minigrad.adjoint.frontend.declarations import DeclarationParser
 from minigrad.adjoint.frontend.symbols import IGNORED
@@ -61,7 +62,7 @@ class AssignmentParser(DeclarationParser):
         start = tokens.at
         kind = self.accept_type() or self.accept_void()
         if kind is None:
-            named = next(t for t in tokens.tokens[start:] if t.text not in IGNORED)
+            named = next(t for n in count(start - tokens.at) if (t := tokens.peek(n)).text not in IGNORED)
             why = f"a parameter of type {named.text!r} is outside the differentiable subset; "
             raise tokens.rejected(named) or self.error(place, f"{why}pass arrays of numbers, and numbers.")
         const = any(t.text == "const" for t in tokens.tokens[start : tokens.at])
