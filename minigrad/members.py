@@ -148,6 +148,9 @@ def _declarators(kind: str, declared: str) -> Iterator[tuple[str, str]]:
 _STRUCT = re.compile(r"\btemplate\s*<(?P<parameters>[^{};]*?)>\s*(?P<key>struct|class)\b(?P<name>[^{};=]*)\{")
 
 
+_ALIAS = re.compile(r"\btemplate\s*<(?P<parameters>[^{};]*?)>\s*using\s+(?P<name>\w+)\s*=\s*(?P<type>[^;{}]+);")
+
+
 def instance(code: str, name: str, arguments: list[str]) -> str:
     """A struct or class template as the text of a struct, with these arguments in place of its parameters; or ""."""
     plain = ATTRIBUTE.sub(lambda found: found[0].replace("=", " "), code)
@@ -161,13 +164,27 @@ def instance(code: str, name: str, arguments: list[str]) -> str:
             body = code[head.end() : matching(code, head.end() - 1, "{}") + 1]
             return f"{head['key']} {name} {{{body};"
     for head in (each for each in found if each["parameters"].strip()):
-        declared = [each.partition("=") for each in split(head["parameters"])]
-        values = [*arguments, *(default.strip() for _, _, default in declared[len(arguments) :])]
-        if len(values) == len(declared) and "..." not in head["parameters"]:
-            named = dict(zip((left.split()[-1] for left, _, _ in declared), values, strict=True))
-            text = code[head.start("key") : matching(code, head.end() - 1, "{}") + 1]
-            return _WORD.sub(lambda word, named=named: named.get(word[0], word[0]), text) + ";"  # type: ignore[misc]
+        text = code[head.start("key") : matching(code, head.end() - 1, "{}") + 1]
+        if made := _with_arguments(text, head["parameters"], arguments):
+            return f"{made};"
     return ""
+
+
+def meant(code: str, name: str, arguments: list[str]) -> str:
+    """The type for which a template gives another name, `template <class T> using Name = Pack<T, 4>;`; or ""."""
+    found = (each for each in _ALIAS.finditer(code) if each["name"] == name)
+    kinds = {_with_arguments(each["type"], each["parameters"], arguments) for each in found}
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def _with_arguments(text: str, parameters: str, arguments: list[str]) -> str:
+    """The text with the arguments of a template in place of its parameters; "" where these do not fit."""
+    declared = [each.partition("=") for each in split(parameters)]
+    values = [*arguments, *(default.strip() for _, _, default in declared[len(arguments) :])]
+    if len(values) != len(declared) or "..." in parameters:
+        return ""
+    named = dict(zip((left.split()[-1] for left, _, _ in declared), values, strict=True))
+    return _WORD.sub(lambda word: named.get(word[0], word[0]), text)
 
 
 def argument(name: str, kind: str, value: str) -> str:

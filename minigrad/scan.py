@@ -355,14 +355,19 @@ def has_c_name(code: str, at: int) -> bool:
     )
 
 
+_KIND = r"(?P<type>[\w\s:*]+?(?:<[^;{}()]*>[\w\s*]*?)?)"
 _ALIASES = (
-    re.compile(r"\btypedef\s+(?P<type>[\w\s:*]+?)(?<![:])(?<=[\s*])(?P<name>\w+)\s*;"),
-    re.compile(r"\busing\s+(?P<name>\w+)\s*=\s*(?P<type>[\w\s:*]+?)\s*;"),
+    re.compile(rf"\btypedef\s+{_KIND}(?<![:])(?<=[\s*])(?P<name>\w+)\s*;"),
+    re.compile(rf"\busing\s+(?P<name>\w+)\s*=\s*{_KIND}\s*;"),
     re.compile(r"^[ \t]*#[ \t]*define[ \t]+(?P<name>\w+)[ \t]+(?P<type>[A-Za-z_][\w ]*?)[ \t]*$", re.M),
 )
 
 
+_AHEAD = re.compile(r"\btemplate\s*<[^{};#]*>\s*\Z")
+
+
 @lru_cache(256)
 def renamed(text: str) -> list[re.Match[str]]:
-    """The matches of typedef, using and #define that give a type another name."""
-    return [match for pattern in _ALIASES for match in pattern.finditer(text)]
+    """The matches of typedef, using and #define that give a type another name, without those of a template."""
+    found = (match for pattern in _ALIASES for match in pattern.finditer(text))
+    return [match for match in found if not _AHEAD.search(text[max(match.start() - 300, 0) : match.start()])]

@@ -170,13 +170,20 @@ class Source:
         if kind.startswith(("std::bool_constant<", "std::integral_constant<")):
             return param._replace(members=members.EMPTY)
         found = re.fullmatch(r"(?:\w+\s*::\s*)*(\w+)\s*<(.*)>\s*(?:::\s*(\w+))?", kind, re.S)
-        text = members.instance(self._expanded, found[1], split(found[2])) if found else ""
-        if not (found and text) or kind in inside:
+        if not found or kind in inside:
             return param
-        if found[3]:
-            own = {each["name"]: each["type"] for each in renamed(text)}
-            another = f"{'const ' * param.const}{own.get(found[3], '?')} {'*' * param.pointer} {param.name}"
-            return self._parameter(another, (*inside, kind))
+        given, within = [each for each in split(found[2]) if each], found[3]
+        text = members.instance(self._expanded, found[1], given)
+        if another := members.meant(self._expanded, found[1], given):
+            another += f"::{within}" if within else ""
+        elif text and within:
+            another = next((each["type"] for each in renamed(text) if each["name"] == within), "?")
+        if another:
+            return self._parameter(
+                f"{'const ' * param.const}{another} {'*' * param.pointer} {param.name}", (*inside, kind)
+            )
+        if not text:
+            return param
         return param._replace(members=self.struct_members(text, found[1], (*inside, kind)))
 
     def expanded(self, text: str, names: Collection[str] = ()) -> str:
@@ -334,26 +341,19 @@ class Source:
         """True for a kernel that is a template without arguments."""
         return kernel != self._name and self._head(kernel) is not None
 
+    def template_parameters(self, kernel: str) -> list[tuple[str, str, str]] | None:
+        """The parameters of a kernel's template: name, kind and default, e.g. ("BM", "int", "64"); None without one."""
+        if not (head := self._head(kernel)):
+            return None
+        declared = [each.partition("=") for each in split(" ".join(head[2].split())) if each]
+        return [(left.split()[-1], " ".join(left.split()[:-1]), default.strip()) for left, _, default in declared]
+
     @cached_property
     def template_values(self) -> list[tuple[str, str, str]]:
         """The parameters of the kernel's template: name, kind and argument, e.g. ("BM", "int", "64")."""
-        if not self.template:
-            return []
-        if not (head := self._head(self._name)):
-            raise ValueError(f"{self._name} is no template of {self.name}; call it {self._name!r}.")
-        if re.search(rf"\btemplate\s*<\s*>[^;{{}}]*\b{self._name}\s*<", self.code):
-            raise ValueError(f"{self.name} has a template<> of {self._name}; give that one a name of its own.")
-        parameters = " ".join(head[2].split())
-        declared = [each.partition("=") for each in split(parameters)]
+        declared = self.template_parameters(self._name) if self.template else None
         given = [each for each in split(self.template.partition("<")[2].rpartition(">")[0]) if each]
-        values = [*given, *(default.strip() for _, _, default in declared[len(given) :])]
-        if len(values) != len(declared) or not all(values) or "..." in parameters:
-            raise ValueError(
-                f"{self._name} is a template of <{parameters}>; {self.template} gives it {len(given)} of "
-                f"{len(declared)} arguments. Write a type or a value for each, '{self._name}<..., ...>'."
-            )
-        words = [left.split() for left, _, _ in declared]
-        return [(kind[-1], " ".join(kind[:-1]), value) for kind, value in zip(words, values, strict=True)]
+        return [(own, kind, (*given, *[default] * (n + 1))[n]) for n, (own, kind, default) in enumerate(declared or ())]
 
     @property
     def texts(self) -> list[str]:
@@ -376,11 +376,7 @@ class Source:
         found = self.kernels[kernel]
         if len(found.lines) > 1:
             lines = " and ".join(map(str, found.lines))
-            ways = f"by its namespace, 'a::{kernel}', or its parameters, '{kernel}(float*, int)', or take one away"
-            raise ValueError(f"{self.name} defines {kernel} in the lines {lines}; say which {ways}.")
-        if self.is_open(kernel):
-            values = " ".join(self._head(kernel)[2].split())  # type: ignore[index]
-            raise ValueError(f"{kernel} is a template of <{values}>; give it arguments in its name: '{kernel}<...>'.")
+            raise ValueError(f"{self.name} defines {kernel} in the lines {lines}. Take one away, or choose one.")
         return found
 
     def kernel_text(self, kernel: str) -> tuple[int, str]:

@@ -16,12 +16,13 @@ from minigrad.adjoint.analyse.activity import chosen, floats_decide, numbers
 from minigrad.adjoint.derive import derive
 from minigrad.adjoint.emit.assemble import AdjointFile, reading
 from minigrad.adjoint.emit.decisions import decisions
-from minigrad.adjoint.examine import check_reading, examine, types_apart
+from minigrad.adjoint.examine import at_own_line, check_reading, examine, types_apart
 from minigrad.adjoint.frontend.file import TOO_DEEP, KernelFile, parse
 from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.ast import own_name
 from minigrad.display import column
 from minigrad.errors import LaunchError
+from minigrad.kernels.arguments import by_name
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.source_kernel import SourceKernel, source_of
@@ -54,7 +55,7 @@ class Adjoint:
 
     def __init__(self, primal: Kernel, wrt: Sequence[str] | None = None, null: frozenset[str] = frozenset()):
         self.primal, self._examined, self._read = primal, set[tuple](), False
-        self.null, self._others = null, dict[frozenset[str], Adjoint]()
+        self.narrowed, self.null, self._others = wrt is not None, null, dict[frozenset[str], Adjoint]()
         self.slots, self._built = launches.SLOTS, dict[tuple, tuple[Kernel, ...]]()
         tunables = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **tunables}
@@ -62,6 +63,8 @@ class Adjoint:
             self._derive(primal, wrt)
 
     def _derive(self, primal: Kernel, wrt: Sequence[str] | None) -> None:
+        if isinstance(primal, SourceKernel):
+            primal.check_types()
         self.file = self._parsed()
         kernel = self.file.kernel
         try:
@@ -135,7 +138,7 @@ class Adjoint:
             return self
         if null not in self._others:
             if not (left := [name for name in self.wrt if name not in null]):
-                raise TypeError(f"{self.primal.name}: all that wrt names is None, so there is no gradient.")
+                raise TypeError(f"{self.primal.name}: all that wrt names is None and has no gradient; give an array.")
             made = Adjoint(self.primal, left, null)
             made.outputs = () if made.idle else tuple(name for name in self.outputs if name not in null)
             self._others[null] = made
@@ -162,8 +165,9 @@ class Adjoint:
                     kernel.constant(name, value)
 
     def vjp(
-        self, *args: Any, dy: Any = None, grid: Extent | None = None, block: Extent | None = None, shared: int = 0
-    ) -> list[Any]:
+        self, *args: Any, dy: Any = None, grid: Extent | None = None, block: Extent | None = None, shared: int = 0,
+        **named: Any,
+    ) -> list[Any]:  # fmt: skip
         """The gradients of `wrt`, in order: v^T J for v the gradients `dy` of the outputs.
 
         args are those of the kernel, tensors or arrays, with the values from which it starts; none is changed, and the
@@ -189,6 +193,8 @@ class Adjoint:
         array that is written shares memory with another or where the launch does not have the extents on which the
         adjoint relies.
         """
+        if named:
+            raise by_name(self.primal.name, self.primal.signature.params, named)
         if (made := self.given(args)) is not self:
             return self._without(made, args, dy, grid=grid, block=block, shared=shared)
         run = self.prepared(args, grid, block, shared)
@@ -197,7 +203,7 @@ class Adjoint:
         upstream = launches.upstream(run, self.outputs, dy)
         new, after = examine(self.primal, run, self._deciding, self._examined)
         while True:
-            with types_apart(run, new is not None, self._examined):
+            with at_own_line(self.primal, run), types_apart(run, new is not None, self._examined):
                 sums, needed = launches.launch(kernels, self.assembled, run, upstream, self.slots)
             if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
                 break
@@ -247,20 +253,24 @@ class Adjoint:
 
 
 def adjoint(
-    source_or_kernel: Kernel | str | Path, wrt: Sequence[str] | None = None, name: str | None = None
+    source_or_kernel: Kernel | str | Path, name: str | Sequence[str] | None = None, wrt: Sequence[str] | None = None
 ) -> Adjoint:
-    """The reverse-mode adjoint of a kernel: `mg.adjoint(kernel, wrt=["x"])`.
+    """The reverse-mode adjoint of a kernel: `mg.adjoint("file.cu", "scale<float>", wrt=["x"])`.
 
-    source_or_kernel is a kernel, CUDA C++, or the path of a `.cu` file; `name` chooses one of several kernels. wrt
+    source_or_kernel is a kernel, CUDA C++, or the path of a `.cu` file; `name` chooses one of several kernels, as in
+    `mg.kernel`. A kernel has its name, and wrt may come in its place: `mg.adjoint(kernel, ["x"])`. wrt
     names the floating-point parameters to differentiate with respect to; the default is all that reach an output. An
     output that is only written counts where the data decide which of its elements are: with
     `if (x[i] > 0) y[i] = x[i]`, not with `if (i < n) y[i] = x[i]`. For such a y, wrt=["x", "y"] includes its gradient,
     that of the elements left alone. A function `__device__ float detach(float x) { return x; }` of the file stops
     gradients. Raises NotDifferentiable, with line and column, where the kernel is outside the differentiable subset.
     """
+    if not isinstance(name, str | None):
+        name, wrt = None, name
     if isinstance(source_or_kernel, Kernel):
         if name not in (None, source_or_kernel.name):
-            raise ValueError(f"mg.adjoint: the kernel given is {source_or_kernel.name}; name={name!r} is for a source.")
+            why = f"the kernel given is {source_or_kernel.name}; name={name!r} is for a source, wrt=[{name!r}] for"
+            raise ValueError(f"mg.adjoint: {why} a parameter.")
         return Adjoint(source_or_kernel, wrt)
     source_of("mg.adjoint", source_or_kernel)
     return Adjoint(compiled(source_or_kernel, name), wrt)

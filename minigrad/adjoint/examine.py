@@ -81,8 +81,7 @@ def check_reading(
     if after == {} or set(CLOCKS) & read(function.body):
         return False
     if after is None:
-        after = {name: copied(a) if name in stored else a for name, a in run.arrays.items()}
-        kernel(*arguments(kernel, run, after), grid=run.grid, block=run.block, shared=run.shared)
+        after = _left_by(kernel, run, stored)
     own = {name: copied(a) if name in stored else a for name, a in run.arrays.items()}
     known = {**own, **run.scalars}
     as_read(*(known[p.name] for p in entry.params), grid=run.grid, block=run.block)
@@ -99,6 +98,26 @@ def check_reading(
             )
             raise run.file.error(stores[-1] if stores else function.place, why)
     return True
+
+
+def _left_by(kernel: Kernel, run: PrimalLaunch, stored: set[str]) -> dict[str, Array]:
+    """The arrays that the kernel leaves: copies of those that it stores into."""
+    arrays = {name: copied(a) if name in stored else a for name, a in run.arrays.items()}
+    kernel(*arguments(kernel, run, arrays), grid=run.grid, block=run.block, shared=run.shared)
+    return arrays
+
+
+@contextmanager
+def at_own_line(kernel: Kernel, run: PrimalLaunch) -> Iterator[None]:
+    """Raise the fault of a launch of the adjoint as that of the kernel, at the reader's own line, if it is its own."""
+    try:
+        yield
+    except KernelError:
+        try:
+            _left_by(kernel, run, set(run.arrays))
+        except KernelError as own:
+            raise own from None
+        raise
 
 
 def difference(a: np.ndarray, b: np.ndarray, member: str = "") -> tuple[tuple[int, ...], str, Any, Any] | None:

@@ -10,6 +10,7 @@ from minigrad.adjoint.language.ast import is_float, own_name
 from minigrad.adjoint.language.dataflow import names_used, written
 from minigrad.adjoint.run import fitted
 from minigrad.devices.dtypes import copied, device_of, move
+from minigrad.kernels.arguments import by_name
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
 from minigrad.tensor import Tensor
@@ -18,18 +19,20 @@ from minigrad.tensor import Tensor
 class Differentiable:
     """A kernel called with tensors, which returns its outputs as new tensors and records itself on the tape.
 
-    adjoint is with respect to `wrt`; with `wider`, others are derived where more of the tensors want a gradient.
+    adjoint is with respect to `wrt`; without it, others are derived where more of the tensors want a gradient.
     """
 
-    def __init__(self, made: Adjoint, wider: bool = True):
-        self.adjoint, self.primal, self.wider = made, made.primal, wider
+    def __init__(self, made: Adjoint):
+        self.adjoint, self.primal = made, made.primal
         self._adjoints = {made.wrt: made}
         kernel = made.file.kernel
         stored = written(kernel.body)
         inner = [p for p in kernel.params if p.pointer and p.name in stored and not is_float(p.type)]
         self._in_place = {own_name(p.name) for p in inner} - set(made.outputs)
 
-    def __call__(self, *args: Any, grid: Extent | None = None, block: Extent | None = None, shared: int = 0) -> Any:
+    def __call__(
+        self, *args: Any, grid: Extent | None = None, block: Extent | None = None, shared: int = 0, **named: Any
+    ) -> Any:
         """Run the kernel on copies of its outputs and return these, a tuple if there are several.
 
         args are the kernel's own; a scalar parameter may be a tensor of one element. An array of integers or bools that
@@ -37,6 +40,8 @@ class Differentiable:
         LaunchError as `vjp` does. The result's `backward` runs the adjoint; it raises RuntimeError where an array that
         the adjoint reads has been changed in place since.
         """
+        if named:
+            raise by_name(self.primal.name, self.primal.signature.params, named)
         run = self.adjoint.prepared(args, grid, block, shared)
         outputs = {name: copied(run.arrays[name]) for name in self.adjoint.given(args).outputs}
         values = {**run.arrays, **run.scalars}
@@ -79,7 +84,7 @@ class Differentiable:
 
     def _adjoint_of(self, names: list[str]) -> Adjoint:
         """The adjoint with respect to these parameters at least, unless `wrt` was passed."""
-        if not self.wider or set(names) <= set(self.adjoint.wrt):
+        if self.adjoint.narrowed or set(names) <= set(self.adjoint.wrt):
             return self.adjoint
         wrt = tuple(p.name for p in self.adjoint.file.kernel.own if p.name in {*names, *self.adjoint.wrt})
         if wrt not in self._adjoints:
@@ -91,11 +96,11 @@ class Differentiable:
 
 
 def differentiable(
-    kernel: Kernel | str | Path, wrt: Sequence[str] | None = None, name: str | None = None
+    kernel: Kernel | str | Path, name: str | Sequence[str] | None = None, wrt: Sequence[str] | None = None
 ) -> Differentiable:
     """A kernel as a differentiable operation: `f = mg.differentiable(k); y = f(x, y0, n, grid=4, block=256)`.
 
-    Every tensor that requires a gradient gets one, the initial values of an output included; with `wrt`, only the
-    parameters that it names.
+    The arguments are those of `mg.adjoint`. Every tensor that requires a gradient gets one, the initial values of an
+    output included; with `wrt`, only the parameters that it names.
     """
-    return Differentiable(adjoint(kernel, wrt, name), wider=wrt is None)
+    return Differentiable(adjoint(kernel, name, wrt))

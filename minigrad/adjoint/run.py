@@ -34,7 +34,7 @@ MAX_COPIED = 1 << 18  # elements in all copies of a gradient to which all blocks
 STATIC_SHARED = 48 * 1024  # bytes of shared memory of a block that a kernel may declare
 SLOTS = 64  # first guess for a tape whose length only the running kernel knows
 EXAMINED = 4096  # most threads of a launch that is searched for races
-USED = "and the kernel uses it without asking for it: `if (x != nullptr)`."
+USED = "and the kernel uses it without asking for it, as by `if ({0})`. Give an array."
 DTYPES: dict[str, Any] = {c: dtype for dtype, c in C_NAMES.items()} | {"__nv_bfloat16": "bfloat16"}
 
 
@@ -81,10 +81,15 @@ class PrimalLaunch:
 
     def number(self, e: Expr) -> int | None:
         """The value of an integer expression in the first thread."""
-        integers = {name: int(v) for name, v in self.known.items() if isinstance(v, int | np.integer)}
+        return evaluate(e, dict.fromkeys(IDS, 0) | self.integers)
+
+    @property
+    def integers(self) -> dict[str, int]:
+        """The whole numbers that a launch knows, by name."""
+        found = {name: int(v) for name, v in self.known.items() if isinstance(v, int | np.integer)}
         for name, v in self.scalars.items():
-            integers |= _members(name, v)
-        return evaluate(e, dict.fromkeys(IDS, 0) | integers)
+            found |= _members(name, v)
+        return found
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self.arrays[own_name(name)].shape if own_name(name) in self.arrays else ()
@@ -139,6 +144,14 @@ def check_conditions(run: PrimalLaunch) -> None:
                 f"those of the next one at an index with threadIdx.{name[-1]} and {text} in it. Launch smaller blocks; "
                 f"or, if they are to meet, write an int parameter of the kernel for {text}: then the adjoint adds by "
                 "atomics."
+            )
+    blocks = {f"blocks_{axis}": n for axis, n in zip("xyz", run.grid, strict=True)}
+    numbers = {**run.integers, **blocks} if facts.unsigned else {}
+    for index in facts.unsigned.values():
+        if index.width(numbers) >= 1 << index.bits:
+            raise LaunchError(
+                f"{who}: {index.text} reaches 2^{index.bits} in this launch, where unsigned numbers start at 0 "
+                "again; its adjoint relies on one element for each of its values. Compute it in size_t."
             )
     for fill in run.derived.fills:
         if not fill.holds(run.extents):
@@ -241,8 +254,8 @@ def tape_array(run: PrimalLaunch, tape: Tape, slots: int) -> Array:
     """Memory for a tape, (iterations x values, threads): neighboring threads access neighboring elements."""
     iterations = slots if tape.trips is None else run.number(tape.trips)
     if iterations is None:
-        why = f"the loop at {tape.place.words} has a step of 0 in this launch, so its iterations cannot be counted."
-        raise LaunchError(f"{run.file.kernel.name}: {why}")
+        why = "has a step of 0 in this launch; to count its iterations, write it as a while."
+        raise LaunchError(f"{run.file.kernel.name}: the loop at {tape.place.words} {why}")
     values = prod(max(run.number(extent) or 0, 0) for extent in tape.dims)
     dtype = run.dtype(STORED.get(tape.type, tape.type))
     return Array.empty(run.device, (max(iterations, 1) * values, run.threads), dtype)
@@ -270,11 +283,11 @@ def prepare(
     used = set(map(own_name, names_used(function.body)))
     for n, p in enumerate(params, 1):
         if p.pointer and p.name in used - arrays.keys():
-            raise TypeError(f"{primal.name}: argument {n} ({p}) is None, {USED}")
+            raise TypeError(f"{primal.name}: argument {n} ({p}) is None, {USED.format(p.name)}")
     for name, (struct, member) in function.pointed.items():
         array = _array(scalars[struct].get(member)) if isinstance(scalars[struct], Mapping) else None
         if array is None and name in used:
-            raise TypeError(f"{primal.name}: {struct} has no array {member}, {USED}")
+            raise TypeError(f"{primal.name}: {struct} has no array {member}, {USED.format(member)}")
         arrays |= {name: array} if array is not None else {}
     _check_separate(function, arrays, _overlap)
     run = PrimalLaunch(derived, arrays, scalars, *primal.extents(grid, block, shared), shared)

@@ -21,7 +21,7 @@ from minigrad.errors import DeviceError, require, require_int, require_number
 
 LIMIT = 60  # seconds
 MARGIN = 1.0  # seconds in which the ranks write down where they are, after the time limit
-GRACE = 3  # seconds for mpiexec to end its ranks, before it is killed
+GRACE = 3  # seconds for mpiexec to end its ranks after one has failed, and when it is told to; then it is stopped
 PAUSE = 0.02  # seconds between two looks at the job
 MPIEXEC = "MINIGRAD_MPIEXEC"  # environment: another command to start ranks, e.g. "srun"
 INSTALL = "pip install 'minigrad-cuda[mpi]'"
@@ -122,6 +122,8 @@ def _run(
         while (status := job.poll()) is None and time.monotonic() < limit:
             time.sleep(PAUSE)
             found = _shown(folder, found, show)
+            if any(report.failure() for report in found):  # at a rank killed by a signal, MPICH's may wait on for ever
+                limit = min(limit, time.monotonic() + GRACE)
     finally:
         stop(job)
     return _shown(folder, found, show, ended=True), status

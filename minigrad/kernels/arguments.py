@@ -2,7 +2,7 @@
 
 import ctypes
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from minigrad.devices.array import Array
 from minigrad.devices.device import Arguments, Device
 from minigrad.devices.dtypes import is_bfloat16, wide
 from minigrad.devices.tensor_map import TensorMap
-from minigrad.errors import LaunchError
+from minigrad.errors import LaunchError, short
 from minigrad.kernels import structs
 from minigrad.kernels.frame import Frame
 from minigrad.kernels.types import BFLOATS, C_NAMES, ELEMENTS, SCALARS, plain
@@ -32,6 +32,12 @@ WAYS_OUT |= dict.fromkeys(
 )
 WAYS_OUT["std::"] = " C++'s library is for the host: pass the address of the numbers, and how many they are."
 WAYS_OUT[""] = " If it is a struct, put its text beside the kernel's; a reference is a pointer here."
+
+
+def by_name(kernel: str, params: tuple[Param, ...], named: Iterable[str]) -> TypeError:
+    """The error of a call with arguments by their names."""
+    order, given = ", ".join(param.name for param in params), "=, ".join(named)
+    return TypeError(f"{kernel} takes its arguments in their order, ({order}), and none by its name: {given}=.")
 
 
 class BoundArguments(NamedTuple):
@@ -117,7 +123,8 @@ def _array(kernel: str, i: int, param: Param, arg: Any) -> Array:
         raise TypeError(f"{where} is on device 'numpy'; kernels run on sim and cuda: {param.name}.to('sim').")
     if isinstance(array, np.ndarray):
         raise TypeError(f"{where} is a NumPy array; put it on a device: mg.tensor({param.name}, device='sim').")
-    raise TypeError(f"{where} is a pointer and takes a tensor; got {type(arg).__name__} {arg!r:.40}.")
+    way = f" Make it one: mg.tensor({param.name}, device='sim')." if isinstance(arg, list | tuple) else ""
+    raise TypeError(f"{where} is a pointer and takes an array, a tensor or NumPy's; got {short(arg)}.{way}")
 
 
 def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype) -> None:
@@ -173,7 +180,8 @@ def _scalar(kernel: str, i: int, param: Param, kind: str, arg: Any) -> Any:
         way_out = next((words for start, words in WAYS_OUT.items() if kind.startswith(start)), "")
         raise TypeError(f"{_place(kernel, i, param)}: a parameter of type {kind} is not known here.{way_out}")
     if not isinstance(arg, int):
-        raise TypeError(f"{_place(kernel, i, param)} takes a whole number; got {type(arg).__name__} {arg!r:.40}.")
+        way = " Divide by //, or give int(...)." if isinstance(arg, float) else ""
+        raise TypeError(f"{_place(kernel, i, param)} takes a whole number; got {short(arg)}.{way}")
     if kind != "bool" and SCALARS[kind](arg).value != arg:
         raise LaunchError(f"{_place(kernel, i, param)}: {arg} does not fit into {kind}.")
     return arg

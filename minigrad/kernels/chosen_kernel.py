@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from minigrad.kernels.types import ELEMENTS, SCALARS
 from minigrad.scan import (
     DIRECTIVE,
     INCLUDE,
@@ -15,6 +16,7 @@ from minigrad.scan import (
     TopLevel,
     apply,
     asked,
+    blank,
     items,
     matching,
     parameter,
@@ -28,6 +30,9 @@ _WRITES = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\([^)\n]*\)(?:\\\n|[^\n])*
 _OPENS_C = re.compile(r'\bextern\s*" "\s*{')
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|endif)", re.M)
 _SPECIAL = re.compile(r"template\s*<\s*>")
+_KINDS = {"typename": "float", "class": "float"}  # of parameters that are types, and an example
+_NAME = re.compile(r"[A-Za-z_:]")
+_VALUE = re.compile(rf"(?:{'|'.join(map(re.escape, {*ELEMENTS, *SCALARS, 'true', 'false'}))}|[\d\s()*+/-]+)")
 
 
 class SaidKernel(NamedTuple):
@@ -51,8 +56,70 @@ def parse(name: str) -> SaidKernel:
 def chosen(source: Source, name: SaidKernel) -> tuple[Source, str]:
     """The text with this kernel as the only one of its name, and its template with its arguments, or "".
 
-    A template<> for these arguments counts before the template itself. Raises ValueError where no parameters fit.
+    A template<> for these arguments counts before the template itself. Raises ValueError where no parameters fit, where
+    several kernels have the name, and where a template has no arguments or others than it takes.
     """
+    source, template = _alone(source, name)
+    found = source.kernels.get(name.kernel)
+    if found and len(found.lines) > 1:
+        raise ValueError(_several(source, name.kernel, found.lines))
+    parameters = source.template_parameters(name.kernel)
+    if template and parameters is None and found:
+        raise ValueError(f"{name.kernel} is no template of {source.name}; call it {name.kernel!r}.")
+    if parameters is not None and (template or found):
+        _check_arguments(source, name, parameters)
+    return source, template
+
+
+def _several(source: Source, kernel: str, lines: tuple[int, ...]) -> str:
+    """The error for a name with several definitions: the names that distinguish them."""
+    code = source.code
+    found = [(item, head) for item in items(code) if (head := _head(code, item, kernel))]
+    names = []
+    for item, head in found:
+        spaces = "::".join(word for each in _around(code, item) for word in each[2].split("::"))
+        names.append(
+            f"{spaces}{'::' * bool(spaces)}{kernel}{'<...>' * ('template' in head)}({', '.join(_types(head))})"
+        )
+    ways = " or ".join(map(repr, dict.fromkeys(names)))
+    way = f"Say which: {ways}." if len({*names}) == len(names) else "Take one away, or give it another name."
+    return f"{source.name} defines {kernel} in the lines {' and '.join(map(str, lines))}. {way}"
+
+
+def _check_arguments(source: Source, name: SaidKernel, parameters: list[tuple[str, str, str]]) -> None:
+    """Raise ValueError unless the arguments are as many as the template's parameters, types for types."""
+    kernel, words = name.kernel, ", ".join(f"{kind} {own}{f' = {v}' * bool(v)}" for own, kind, v in parameters)
+    if re.search(rf"\btemplate\s*<\s*>[^;{{}}]*\b{kernel}\s*<", source.code):
+        raise ValueError(f"{source.name} has a template<> of {kernel}; give that one a name of its own.")
+    given = [each for each in split(name.arguments[1:].rpartition(">")[0]) if each]
+    numbers = [a for a, (_, kind, _) in zip(given, parameters, strict=False) if kind in _KINDS and not _NAME.match(a)]
+    enough = all(default for _, _, default in parameters[len(given) :]) and len(given) <= len(parameters)
+    if name.arguments.endswith(">") and enough and not numbers:
+        return
+    why = "give it arguments in its name"
+    if name.arguments:
+        why = f"{kernel}{name.arguments} gives it {len(given)} of {len(parameters)} arguments"
+        why = f"{numbers[0]} is no type" if enough else why
+    raise ValueError(
+        f"{kernel} is a template of <{words}>; {why}. Write for example {_example(source, kernel, parameters)}."
+    )
+
+
+def _example(source: Source, kernel: str, parameters: list[tuple[str, str, str]]) -> str:
+    """A template with arguments: those of a launch in the text, else a type or a number for each parameter."""
+    code = blank(source.text)
+    for found in re.finditer(rf"\b{kernel}\s*(?=<(?!<))", code):
+        close = matching(code, found.end(), "<>")
+        given = split(code[found.end() + 1 : close])
+        if code[close + 1 :].lstrip().startswith("<<<") and all(map(_VALUE.fullmatch, map(source.expanded, given))):
+            line = code.count("\n", 0, found.start()) + 1
+            return f"'{kernel}<{', '.join(given)}>', which line {line} launches"
+    values = [default or _KINDS.get(kind, "true" if kind == "bool" else "16") for _, kind, default in parameters]
+    return f"'{kernel}<{', '.join(values)}>'"
+
+
+def _alone(source: Source, name: SaidKernel) -> tuple[Source, str]:
+    """The text with this kernel as the only one of its name, if the name tells which; and its template."""
     code, template = source.code, name.kernel + name.arguments if name.arguments else ""
     heads = {item: head for item in items(code) if (head := _head(code, item, name.kernel))}
     fit = {item: head for item, head in heads.items() if name.types in (None, _types(head))}
@@ -117,14 +184,19 @@ def _head(code: str, item: TopLevel, kernel: str) -> str:
 def _inside(code: str, item: TopLevel, spaces: tuple[str, ...]) -> bool:
     """True where the innermost namespaces around an item are these, with or without those that are inline."""
     left = list(spaces)
-    found = list(_NAMESPACE.finditer(code, 0, item.start))
-    around = [each for each in found if matching(code, each.end() - 1, "{}") > item.start]
-    for inline, word in ((each[1], word) for each in reversed(around) for word in reversed(each[2].split("::"))):
+    around = reversed(_around(code, item))
+    for inline, word in ((each[1], word) for each in around for word in reversed(each[2].split("::"))):
         if left and word == left[-1]:
             left.pop()
         elif left and not inline:
             return False
     return not left
+
+
+def _around(code: str, item: TopLevel) -> list[re.Match[str]]:
+    """The heads of the namespaces around an item, the outermost first."""
+    found = _NAMESPACE.finditer(code, 0, item.start)
+    return [each for each in found if matching(code, each.end() - 1, "{}") > item.start]
 
 
 def _types(head: str) -> tuple[str, ...]:

@@ -76,7 +76,8 @@ def dim3(name: str, what: str, extent: Extent, limit: Dim3) -> Dim3:
         raise LaunchError(f"{name}: {what}={extent!r} must be one to three whole numbers.")
     for axis, value, most in zip("xyz", values, limit, strict=False):
         if not 1 <= value <= most:
-            raise LaunchError(f"{name}: {what}.{axis}={value} is outside 1 to {most}; choose it within.")
+            up = " A quotient of whole numbers is rounded up by (n + 255) // 256." if value == 0 else ""
+            raise LaunchError(f"{name}: {what}.{axis}={value} is outside 1 to {most}; choose it within.{up}")
     x, y, z = (*map(int, values), 1, 1)[:3]
     return x, y, z
 

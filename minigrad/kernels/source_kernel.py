@@ -35,6 +35,11 @@ class SourceKernel(Kernel):
         super().__init__(*args, **named)
         self._constants: dict[str, np.ndarray] = {}
 
+    def __call__(self, *args: Any, **launch: Any) -> None:
+        if named := [word for word in launch if word not in ("grid", "block", "shared")]:
+            raise arguments.by_name(self.name, self.signature.params, named)
+        super().__call__(*args, **launch)
+
     def constant(self, name: str, value: Any) -> None:
         """Set a __constant__ or __device__ variable for the launches that follow: an array of its size, or a number.
 
@@ -99,11 +104,7 @@ def kernel(
     """
     require("mg.kernel", name, str | None, "the name of a kernel as its second argument")
     if name is None:
-        names = source_of("mg.kernel", source_or_path).kernels
-        if len(names) != 1:
-            which = f"{len(names)} kernels ({', '.join(names)}); say name=" if names else "no kernel"
-            raise ValueError(f"the source has {which}. A kernel is `__global__ void name(...)`.")
-        (name,) = names
+        name = _only(source_of("mg.kernel", source_or_path))
     require(f"mg.kernel {name}: defines", defines, Mapping | None, "macros by name, e.g. {'TILE': 16}")
     for macro, value in (defines or {}).items():
         if not (isinstance(macro, str) and macro.isidentifier()) or value is None or "\n" in str(value):
@@ -120,6 +121,18 @@ def kernel(
     if left := source.host_names:
         warnings.warn(f"{source.name}: code for the host is left out: {', '.join(left)}.", stacklevel=2)
     return made
+
+
+def _only(source: Source) -> str:
+    """The name of the text's only kernel. Raises ValueError."""
+    if len(names := list(source.kernels)) == 1:
+        return names[0]
+    who = "the text" if source.folder == CUDA else source.name
+    if names:
+        raise ValueError(f"{who} has {len(names)} kernels: {', '.join(names)}. Choose one, as by name='{names[0]}'.")
+    other = "__device__" in source.code
+    way = " Its __device__ functions run in a kernel: name the file with the kernel, which includes this one." * other
+    raise ValueError(f"{who} has no kernel. A kernel is `__global__ void name(...) {{ ... }}`.{way}")
 
 
 def missing_files(source: Source) -> list[str]:

@@ -69,7 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     grading.add_argument("notebooks", nargs="+", metavar="NOTEBOOK", help="a file *.ipynb")
     grading.add_argument("--json", metavar="FILE", help="write cells, verdicts and totals there, too")
     grading.add_argument("--limit", type=float, default=grade.LIMIT, metavar="SECONDS", help="for a cell (%(default)g)")
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        axes = "; an extent of two axes is written --grid 4,2" * unknown[0].isdigit()
+        parser.error(f"minigrad {options.command} knows no {' '.join(unknown)}{axes}")
     if options.command == "bench":
         return max(_bench(options, name) for name in options.names or [""])
     if options.command == "grade":

@@ -2,20 +2,25 @@
 
 import argparse
 import json
+import re
 import sys
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from minigrad.devices import check, get
-from minigrad.errors import CompileError, DeviceError, LaunchError
+from minigrad.errors import CompileError, DeviceError, LaunchError, require_int, require_number
 from minigrad.kernels.source_kernel import kernel as compiled
 from minigrad.lab.inspect_values import Values
 from minigrad.microscope import inspect
 
+# The options for arguments of a call, which sentences name as `shared=`.
+OPTIONS = {"name": "kernel", "outputs": "output"}
+ARGUMENT = re.compile(r"\b(grid|blocks?|shared|name|outputs|cooperative)=(?=([^\s,.;:)])?)")
 WRONG = (ValueError, TypeError, ImportError, OSError, MemoryError, DeviceError, CompileError, LaunchError)
 EPILOG = """VALUE is a number, true, false, several numbers as 1,2,3 for a vector, null, the path of a .npy file, or
 DTYPE:SHAPE:FILL, as float32:1000:randn, int8:4x4:range or uint8:64, where FILL is zeros, ones, range, randn, rand or
@@ -57,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
     warnings.showwarning = lambda message, *_: print(f"minigrad inspect: {message}", file=sys.stderr)
     try:
         record = _record(options)
+        record.problems[:] = [replace(each, message=_with_options(each.message)) for each in record.problems]
         rows = {"kernel": record.kernel, "problems": [asdict(each) for each in record.problems]}
         rows["lines"] = [asdict(each) for each in record.lines] if record.counted else None
         text = json.dumps(rows, indent=1, default=_plain)
@@ -65,40 +71,35 @@ def run(options: argparse.Namespace) -> int:
         print(text if options.json == "-" else record)
     except WRONG as error:
         why = f"{error.filename}: {error.strerror}." if isinstance(error, OSError) and error.filename else str(error)
-        print(f"minigrad inspect: {why}", file=sys.stderr)
+        print(f"minigrad inspect: {why if isinstance(error, CompileError) else _with_options(why)}", file=sys.stderr)
         return 2
     return int(any(not problem.harmless for problem in record.problems))
 
 
 def _record(options: argparse.Namespace) -> Any:
+    require_int("minigrad inspect", "--seed", options.seed)
+    require_number("minigrad inspect", "--timeout", options.timeout)
     path = Path(options.file)
     if not path.is_file():
         raise ValueError(f"there is no file {options.file}; give the path of a .cu file.")
-    kernel = compiled(path, options.kernel or _only(path), dict(map(_pair, options.define)), options.cooperative)
+    kernel = compiled(path, options.kernel, dict(map(_pair, options.define)), options.cooperative)
     kernel.check_types()
-    values = Values(kernel.name, kernel.signature.params, dict(map(_pair, options.arg)), options.seed)
+    grid, block = (_extent(name, getattr(options, name)) for name in ("grid", "block"))
+    values = Values(kernel, prod(grid) * prod(block), dict(map(_pair, options.arg)), options.seed)
     args = [values.of(param) for param in kernel.signature.params]
     for name, text in map(_pair, options.constant):
         kernel.constant(name, values.of_constant(name, text))
     for name in kernel.unset_constants:
         print(f"minigrad inspect: nobody sets {name}, so it is 0; give --constant {name}=...", file=sys.stderr)
-    grid, block = (_extent(name, getattr(options, name)) for name in ("grid", "block"))
     simulator: Any = get(check("sim"))
     simulator.timeout = options.timeout
     given = {"shared": options.shared, "blocks": options.blocks, "outputs": options.output}
     return inspect(kernel, *args, grid=grid, block=block, **given)
 
 
-def _only(path: Path) -> str:
-    """The name of the file's only kernel. Raises ValueError."""
-    from minigrad.kernels.source_kernel import source_of
-
-    names = list(source_of("minigrad inspect", path).kernels)
-    if not names:
-        raise ValueError(f"{path.name} defines no kernel; a kernel is __global__ void name(...) {{ ... }}.")
-    if len(names) > 1:
-        raise ValueError(f"{path.name} defines {', '.join(names)}; choose one: --kernel {names[0]}.")
-    return names[0]
+def _with_options(sentence: str) -> str:
+    """The sentence with the options of the command line for the arguments of a call."""
+    return ARGUMENT.sub(lambda found: f"--{OPTIONS.get(found[1], found[1])}{' ' * bool(found[2])}", sentence)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -108,12 +109,11 @@ def _pair(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _extent(name: str, text: str) -> Any:
+def _extent(name: str, text: str) -> tuple[int, ...]:
     try:
-        numbers = tuple(map(int, text.split(",")))
+        return tuple(map(int, text.split(",")))
     except ValueError:
         raise ValueError(f"--{name} {text} is no extent; write 4, or 4,2 for two axes.") from None
-    return numbers if len(numbers) > 1 else numbers[0]
 
 
 def _plain(value: Any) -> Any:

@@ -9,9 +9,11 @@ import numpy as np
 
 from minigrad.devices.dtypes import dtype_of
 from minigrad.kernels import structs
+from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.types import BFLOATS, ELEMENTS, plain
 from minigrad.lab.undefined import undefined
 from minigrad.members import fields
+from minigrad.scan import blank
 from minigrad.source import Param
 
 FILLS = ("zeros", "ones", "range", "randn", "rand", "empty")
@@ -19,20 +21,23 @@ WORDS = {"null": None, "true": True, "false": False}
 
 
 class Values:
-    """The values of parameters by their names; the members of a struct have dotted names.
+    """The values of parameters by their names; the members of a struct have dotted names. threads: of the launch.
 
     Raises ValueError for a name that no parameter has, for a parameter without a value, and for words that do not fit.
     """
 
-    def __init__(self, kernel: str, params: tuple[Param, ...], given: Mapping[str, str], seed: int):
+    def __init__(self, kernel: Kernel, threads: int, given: Mapping[str, str], seed: int):
         self.given, self.rng = given, np.random.default_rng(seed)
         heads = {name.partition(".")[0]: name for name in given}
+        params = kernel.signature.params
         if missing := [param for param in params if param.name not in heads]:
-            lines = ", ".join(map(str, params))
-            raise ValueError(f"{kernel} takes ({lines}); give {' '.join(map(example, missing))}.")
+            lines, sizes = ", ".join(map(str, params)), guessed(kernel, threads)
+            advice = " ".join(example(param, sizes=sizes) for param in missing)
+            guess = " The sizes are guesses: set those that your kernel is for." * ("=" in advice)
+            raise ValueError(f"{kernel.name} takes ({lines}); give {advice}.{guess}")
         names = [param.name for param in params]
         if unknown := [name for name in heads if name not in names]:
-            raise ValueError(f"{kernel} has no parameter {unknown[0]}; it has {', '.join(names) or 'none'}.")
+            raise ValueError(f"{kernel.name} has no parameter {unknown[0]}; it has {', '.join(names) or 'none'}.")
 
     def of(self, param: Param) -> Any:
         """The value of a parameter, or of a struct's member, whose name has the struct's name and a dot ahead."""
@@ -165,19 +170,42 @@ def members(param: Param) -> dict[str, Param]:
     return found
 
 
-def example(param: Param, option: str = "--arg") -> str:
+def guessed(kernel: Kernel, threads: int) -> tuple[int, int]:
+    """Sizes to begin with: the number of elements along an axis, and the length of arrays that such axes index.
+
+    The arrays have the product of all whole numbers, as of rows and columns. A number that no condition of the kernel
+    has is one of a kernel without a guard, for which it is that of its threads; others are not a multiple of a block.
+    """
+    axes = [each.name for param in kernel.signature.params for each in sizes_in(param)]
+    names = "|".join(re.escape(name.rpartition(".")[2]) for name in axes)
+    opened = r"\b(?:if\s*\(|while\s*\(|for\s*\([^;{]*\b(?:thread|block)Idx\b[^;{]*;)"
+    guarded = axes and re.search(rf"{opened}[^;{{]*\b(?:{names})\b", blank(kernel.text))
+    count = 1000 if guarded else threads
+    side = max(int(count ** (1 / max(len(axes), 1)) + 1e-9), 1)
+    return side, max(side ** len(axes), count * (not guarded))
+
+
+def sizes_in(param: Param) -> list[Param]:
+    """The whole numbers that a parameter passes by value."""
+    if param.members and not param.pointer:
+        return [each for own in members(param).values() for each in sizes_in(own)]
+    dtype, lanes = ELEMENTS.get(plain(param.type), (np.dtype("float32"), 1))
+    return [param] * (not param.pointer and lanes == 1 and dtype.kind in "iu" and dtype.itemsize > 2)
+
+
+def example(param: Param, option: str = "--arg", sizes: tuple[int, int] = (1000, 1000)) -> str:
     """The option that gives a parameter a value; for a struct one for each member."""
     kind, *extents = param.type.replace("]", "").split("[")
     dtype, lanes = ELEMENTS.get(plain(kind), (np.dtype("float32" if kind in ("real", "wide") else "uint8"), 1))
     if param.members:
-        several = " ".join(map(example, members(param).values()))
-        return f"--arg {param.name}=struct:1000:zeros" if param.pointer else several
+        several = " ".join(example(each, sizes=sizes) for each in members(param).values())
+        return f"--arg {param.name}=struct:{sizes[1]}:zeros" if param.pointer else several
     if param.pointer:
-        shape = "x".join(["1000", *extents, *([str(lanes)] if lanes > 1 else [])])
+        shape = "x".join([str(sizes[1]), *extents, *([str(lanes)] if lanes > 1 else [])])
         name = "bfloat16" if plain(kind) in BFLOATS else dtype
         return f"{option} {param.name}={name}:{shape}:{'randn' if dtype.kind == 'f' else 'zeros'}"
     count = lanes * prod(map(int, extents))
-    number = "1.0" if dtype.kind == "f" else "1000" if dtype.itemsize > 2 and count == 1 else "1"
+    number = "1.0" if dtype.kind == "f" else str(sizes[0]) if sizes_in(param) else "1"
     return f"--arg {param.name}={','.join([number] * count)}"
 
 

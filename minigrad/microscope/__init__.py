@@ -13,6 +13,7 @@ import numpy as np
 from minigrad.devices import check, get, through
 from minigrad.devices.array import Array
 from minigrad.errors import LaunchError, require
+from minigrad.kernels.arguments import by_name
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
@@ -24,7 +25,6 @@ from minigrad.microscope.problem import Access, Problem
 from minigrad.microscope.record import Inspection
 from minigrad.microscope.variables import Variable
 from minigrad.microscope.watch import Microscope
-from minigrad.source import Source
 
 __all__ = ["Access", "Branch", "Inspection", "Line", "Microscope", "Problem", "Variable", "inspect", "watching"]
 
@@ -96,21 +96,23 @@ def inspect(
 
     Not seen: an index outside its row but inside the array, where the row was taken as a pointer (float* row = s[r]) or
     the element as a reference (float& v = s[r][n]), or outside a thread's own array by a pointer; one past a member of
-    length 1 at the end of a struct that is reached by a pointer (there in C the length is open); one that leaves a
-    part of a dynamic shared array (`b = s + n`) for the next, as parts have no extent in the source; one that leaves a
+    length 1 at the end of a struct that is reached by a pointer (there in C the length is open); one that leaves a part
+    of a dynamic shared array (`b = s + n`) for the next, as parts have no extent in the source; one that leaves a
     __device__ array by a pointer for the next of the same declaration, or where the array is static or const; an unset
     member of a shared struct that is copied whole and has other members set, and unset bytes of a shared array of bytes
     that is read as another type; two calls of one function with a barrier, in both branches of an if; different masks
     of the lanes of one shuffle, where no lane is left to wait for; a value that a shuffle reads from a lane that is not
     in the mask, as it may remain unused, except where a float or double that was computed from it by arithmetic is
     written to an array (`inactive-lane`): fmaxf and fminf drop it, and halves are not seen. Of a thread's own
-    variables, declared by a statement and never set, only statements that read and change them are seen (s += x,
-    s = f(s, x), s++, if (x > s) s = x), and of arrays each read of four bytes or more, but where an element is handed
-    on: by a shuffle, or to another of the thread's variables by a whole statement on one line, as a shift register does
-    (t = a[i]; or T t = a[i];), whatever is made of t later, and if t stands for memory by a reference or a pointer
-    (t[i] = a[i]). Of an array of undefined memory (mg.empty) only elements of at
-    least four bytes are seen that are read and changed (y[i] += x, atomicAdd). With g++, in a file with a destructor
-    the read of a struct that is handed over by value is not seen.
+    variables, declared by a statement and never set, each read of a number or pointer of four bytes or more is seen if
+    nowhere in the file a function is handed its name, or a caller gets it (f(s), {s}, return s); of such a number and
+    of a struct only statements that read and change it are (s += x, s = f(s, x), s++, if (x > s) s = x); and of arrays
+    each read of four bytes or more. Not seen is a value that is handed on: by a shuffle or a function or macro that
+    leads to one, by a lambda that takes copies, or to another of the thread's variables by a whole statement on one
+    line, as a shift register does (t = a[i]; or T t = a[i];), whatever is made of t later, and if t stands for memory
+    by a reference or a pointer (t[i] = a[i]). Of an array of undefined memory (mg.empty) only elements of at least four
+    bytes are seen that are read and changed (y[i] += x, atomicAdd). With g++, in a file with a destructor the read of a
+    struct that is handed over by value is not seen.
     With Clang, an index right behind its row is not seen where a whole struct is read or written there; and setting a
     bit-field reads it first: in undefined shared memory that is reported.
 
@@ -137,8 +139,10 @@ def inspect(
     if isinstance(kernel, Kernel) and grid is None and block is None and (found := OpKernel.find(kernel)):
         return found.inspect(FirstLaunch(kernel, blocks, _names(outputs, kernel)), args, named, dy)
     planned, launch = _launch(kernel, name, defines, grid, block, shared)
-    if unknown := [*named, *["dy"] * (dy is not None)]:
-        raise TypeError(f"mg.inspect: {unknown[0]}= goes with a kernel of an op and the op's inputs, without a grid.")
+    if named:
+        raise by_name(planned.name, planned.signature.params, named)
+    if dy is not None:
+        raise TypeError("mg.inspect: dy= goes with a kernel of an op and the op's inputs, without a grid.")
     microscope = Microscope(blocks, _names(outputs, planned), reset=True)
     _check_outputs(args, planned)
     uploaded = on_sim(args)
@@ -162,18 +166,11 @@ def _launch(
             raise LaunchError(f"{planned.kernel.name}: a planned launch has its grid and block; give none here.")
         return planned.kernel, lambda args: planned(*args)
     if not isinstance(kernel, Kernel):
-        kernel = compiled(kernel, name or _only_kernel(source_of("mg.inspect", kernel)), defines)
+        source_of("mg.inspect", kernel)
+        kernel = compiled(kernel, name, defines)
     if grid is None or block is None:
         raise LaunchError(f"{kernel.name}: give grid= and block=, or a planned launch: inspect(k.launch(...), ...).")
     return kernel, lambda args: kernel(*args, grid=grid, block=block, shared=shared)
-
-
-def _only_kernel(source: Source) -> str:
-    if not source.kernels:
-        raise LaunchError("the source has no kernel: __global__ void name(...) { ... }.")
-    if len(source.kernels) > 1:
-        raise LaunchError(f"the source has {len(source.kernels)} kernels ({', '.join(source.kernels)}); say name=.")
-    return next(iter(source.kernels))
 
 
 def _names(outputs: Sequence[Any], kernel: Kernel) -> tuple[str, ...]:

@@ -20,6 +20,8 @@ class Scene:
     one_warp: bool
     overwrites: bool  # at the same lines two threads also write one element
     fenced: bool  # the kernel uses fences
+    meets: bool  # its blocks meet at a word, by atomics or volatile accesses
+    groups: bool  # it uses cooperative groups
     cooperative: bool  # its blocks run at once
     locks: bool  # it may take a lock
     bytes: int  # of the element
@@ -29,7 +31,7 @@ def race(me: Access, other: Access, at: str, scene: Scene, harmless: bool) -> st
     what = f"{_who(me, other)} {_does(me.kind, at)}, which {_who(other, me)} {_does(other.kind)} in line {other.line}"
     chance = "Nothing orders the two, so the result depends on chance."
     same = "Both write the same value: harmless, where that is so for every input."
-    return f"{what}. {same if harmless else chance} {_mend(me, other, scene)}"
+    return f"{what}. {same if harmless else chance} {_mend(me, other, at, scene)}"
 
 
 def early(me: Access, other: Access, at: str) -> str:
@@ -44,9 +46,9 @@ def early(me: Access, other: Access, at: str) -> str:
     )
 
 
-def _mend(me: Access, other: Access, scene: Scene) -> str:
+def _mend(me: Access, other: Access, at: str, scene: Scene) -> str:
     if "atomic" in (me.kind, other.kind):
-        return _atomic(me, other, scene)
+        return _atomic(me, other, at, scene)
     written = me.kind == "write" or scene.overwrites or (scene.space == "global" and "+=" in me.text)
     if written and _same_line(me, other):  # threads update, or only write, the same element
         return _own(me, other, scene)
@@ -63,19 +65,22 @@ _HANDED_OVER = (
 )
 
 
-def _atomic(me: Access, other: Access, scene: Scene) -> str:
+def _atomic(me: Access, other: Access, at: str, scene: Scene) -> str:
     """At least one of the two is an atomic."""
     kinds, blocks = {me.kind, other.kind}, me.block != other.block
+    plain, atomic = (other, me) if me.kind == "atomic" else (me, other)
     if kinds == {"atomic"}:
         return "One of them is for its own block alone: use the atomic without _block."
+    name = re.escape(at.partition("[")[0])
+    if re.search(rf"\b{name}\b[^;=<>]*[-+*/]=", plain.text) and len(re.findall(rf"\b{name}\b", plain.text)) == 1:
+        return "What atomics add between its read and its write is lost: let the plain update be an atomicAdd, too."
     if kinds == {"write", "atomic"}:
         first = "before the launch" if blocks else "first, with a __syncthreads() before the atomics"
         return f"A plain write can undo what atomics have added: write {first}, or write by atomicExch."
     end = "in a second kernel, or in the last block to count itself" if blocks else "after a __syncthreads()"
-    mend = (
-        f"Read what all have added {end}. If any value on the way will do, as before a loop of atomicCAS that "
-        "checks it, read through a volatile pointer: the compiler may move a plain read, or make it twice."
-    )
+    mend = f"Read what all have added {end}."
+    if "CAS" in atomic.text:
+        mend += " Ahead of a loop of atomicCAS, which checks the value, read through a volatile pointer."
     return mend + _HANDED_OVER * (blocks and scene.fenced)
 
 
@@ -103,11 +108,12 @@ _BARRIER_OF_THE_GRID = (
 
 def _between_blocks(me: Access, other: Access, scene: Scene) -> str:
     if scene.cooperative:
-        return _BARRIER_OF_THE_GRID
+        sync = "Let all threads of the grid call cooperative_groups::this_grid().sync() between the two."
+        return sync if scene.groups else _BARRIER_OF_THE_GRID
     mend = "Blocks run in any order: let one block own each element, use an atomic, or launch two kernels."
     if _same_line(me, other) and not scene.fenced:
         mend = "Read from one array and write to another."
-    return mend + (_LOCKED if scene.locks else _HANDED_OVER * scene.fenced)
+    return mend + (_LOCKED if scene.locks else _HANDED_OVER * (scene.fenced or scene.meets))
 
 
 def _in_block(me: Access, other: Access, scene: Scene) -> str:
@@ -123,13 +129,16 @@ def _in_block(me: Access, other: Access, scene: Scene) -> str:
             "reached on its other side, as by another call, in the next turn of a loop, or past a branch or an #if? "
             "Move that line or the barrier, or wait there once more."
         )
-    mend = "Put a __syncthreads() between the two, which every thread of the block reaches."
-    if me.kind == "write":
-        mend = "Let one thread own each element, or put a __syncthreads() between the two: then the later value stays."
+    wait = "a __syncthreads() between the two"
     if scene.one_warp:
-        mend += " Where only one warp comes, as inside if (t < 32), that is a __syncwarp()."
+        wait = "a __syncwarp() between the two where only one warp comes, as inside if (t < 32), else a __syncthreads()"
+    mend = f"Put {wait}, which every thread of the block reaches."
+    if me.kind == "write":
+        mend = f"Let one thread own each element, or put {wait}: then the later value stays."
     if _same_line(me, other):
         mend += " Within one line: read into a variable, wait, then write, and wait before the loop's next iteration."
+    elif scene.in_one_loop:
+        mend += " Wait before the loop's next iteration, too."
     return mend + _LOCKED * scene.locks
 
 
@@ -195,6 +204,14 @@ def unset_element(place: str) -> str:
     return (
         f"reads {place or 'an element of a local array'}, which nothing has set: a local array begins undefined. Set "
         "every element that is read, at the edges too, or all where it is declared, as in float v[4] = {}."
+    )
+
+
+def unset_number(name: str) -> str:
+    """A read of a thread's own variable."""
+    return (
+        f"reads {name or 'a local variable'}, which nothing has set: a local variable begins undefined. Set it on "
+        "every way that leads here, or where it is declared, as in float sum = 0."
     )
 
 

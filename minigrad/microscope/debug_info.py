@@ -19,13 +19,14 @@ from minigrad.scan import blank, end_of
 from minigrad.simulator.compiled_file import CompiledFile
 from minigrad.simulator.diagnostics import InlinedCall, inlined_calls
 from minigrad.simulator.translate import column as original
-from minigrad.simulator.updates import function_at
+from minigrad.simulator.updates import function_at, shuffles, without_value
 
 _LOOP = re.compile(r"\b(?:for|while|do)\b")
 _ELEMENT = re.compile(r"\b(?=((\w+)(?:\s*\[(?:[^][]|\[[^][]*\])*\])+(?:\.\w+)*))")  # also within the index of another
 _PATH = r"(?:\s*\[(?:[^][]|\[[^][]*\])*\]|\s*(?:\.|->)\s*\w+)*"
 _TYPE = r"(?:[\w:]+(?:<[^<>;]*>)?[\s*]+)*"
 _COPY = re.compile(rf"(?:^|[;{{}}),:])\s*{_TYPE}(?=\w)((\w+){_PATH}\s*=\s*(\*?\w+{_PATH}))\s*(?=[;,])")
+_CAPTURES = re.compile(r"\[[\w\s,=&*]*\]\s*(?:[({]|mutable\b)")  # of a lambda
 _OPEN_END = re.compile(r"\b(\w+)\s*\[\s*1\s*\]\s*;\s*\}")
 _ADDRESS = itemgetter(0)
 _COPIES = re.compile(r"(?:C[12]E|aSE)(?:RK|O)S\w*_$")  # linker names of copy constructors and assignments
@@ -139,15 +140,27 @@ class DebugInfo:
         there = [each[1] for each in found if each.start() < column <= each.end(1)]
         return min(there or {each[1] for each in found if len({one[1] for one in found}) == 1}, key=len, default="")
 
-    def copied_to(self, pc: int) -> str:
+    def number(self, pc: int) -> str:
+        """The variable declared without a value that the line of an address has; empty: none, or several."""
+        place = self.line_of(pc)
+        unset = {one[1] for _, one in without_value(self.text(place.file))}
+        found = unset & set(re.findall(r"\w+", place.text))
+        return min(found) if len(found) == 1 else ""
+
+    def hands_on(self, text: str) -> bool:
+        """True if a line has a shuffle, or a call or a macro that leads to one, or a lambda that may take a copy."""
+        exchanges = shuffles(tuple(self._code.values()))
+        return bool(exchanges & set(re.findall(r"\w+", text)) or _CAPTURES.search(text))
+
+    def copied_to(self, pc: int, whole: bool) -> str:
         """The variable that gets what an address reads, where a whole statement is `T t = element;`, `t = element;` or
-        `t[i].x = element;`; empty: there is more to it. The read of an index in it is another.
+        `t[i].x = element;`; empty: there is more to it. The read of an index in it is another. whole: of a number.
         """
         text, column = self.line_of(pc).text, self.column(pc)
         there = [each[1] for each in _ELEMENT.finditer(text) if each.start() < column <= each.end(1)]
         read = min(there, key=len, default="")
         found = (each for each in _COPY.finditer(text) if not column or each.start(1) < column <= each.end())
-        return next((each[2] for each in found if each[3].endswith(read)), "")
+        return next((each[2] for each in found if (each[3].isidentifier() if whole else each[3].endswith(read))), "")
 
     def _column(self, name: str, line: int, compiled: int) -> int:
         """The column in the reader's text of a column in the compiled text."""

@@ -92,18 +92,21 @@ class Finder:
         return Problem("out-of-bounds", message, *place, name or None, None, None, *where, None, finding.count)
 
     def _unset_element(self, finding: Finding) -> Problem | None:
-        """A read of an element of a thread's own array, other than by an update. To hand it on is no fault, to another
-        of the thread's variables or to a lane.
+        """A read of a thread's own number, or of an element of its array, other than by an update. To hand it on is no
+        fault: to another of the thread's variables, to a lane or to a lambda.
         """
         place = self.info.line_of(finding.pc)
         updates = [(f.line, Path(f.file.decode()).name) for f in self.seen.findings if f.kind == ProblemKind.UNSET]
         if (place.line, Path(place.file).name) in updates:
             return None
-        copied_to = self.info.copied_to(finding.pc)
-        if "shfl" in place.text or (copied_to and copied_to not in self.variables.by_name):
+        copied_to = self.info.copied_to(finding.pc, not finding.extent)
+        if self.info.hands_on(place.text) or (copied_to and copied_to not in self.variables.by_name):
             return None
-        element = self.info.element(finding.pc, self.variables.by_name)
-        where, message = self.at(finding.block, finding.thread), advice.unset_element(element)
+        if finding.extent:
+            message = advice.unset_element(element := self.info.element(finding.pc, self.variables.by_name))
+        else:
+            message = advice.unset_number(element := self.info.number(finding.pc))
+        where = self.at(finding.block, finding.thread)
         name = re.split(r"\W", element)[0] or None
         return Problem("uninitialised", message, *place.fields, name, None, "read", *where, count=finding.count)
 
@@ -169,6 +172,8 @@ class Finder:
             one_warp=len(warps) == 1 and me.block == other.block,
             overwrites=self._lines(finding) in self._write_races,
             fenced=self.seen.fenced,
+            meets=self.seen.order_dependent,
+            groups="cooperative_groups" in self.info.text(me.file),
             cooperative=self.seen.cooperative,
             locks=LOCK.search(self.info.text(me.file)) is not None,
             bytes=variable.itemsize,
@@ -195,6 +200,11 @@ class Finder:
             variable, element = found_at
             name = name or variable.name
             message = message.replace(f"address {error.address:#x}", variable.subscript(element))
+        there = [
+            p for p in found if (p.file, p.line, p.block, p.thread) == (*place.fields[:2], error.block, error.thread)
+        ]
+        if name is None and any(p.kind == "uninitialised" for p in there):  # the pointer was not set
+            return [p for p in found if p not in wild or p not in there]
         fault = Problem(error.kind, message, *place.fields, name, element, None, error.block, error.thread)
         return [p for p in found if p not in wild or p.thread != error.thread] + [fault]
 

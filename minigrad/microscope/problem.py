@@ -92,8 +92,8 @@ def merge(problems: Sequence[Problem]) -> list[Problem]:
 
 
 def _joined(first: Problem, second: Problem) -> Problem:
-    """One problem for two: the first, or the one that does harm."""
-    worse = second if first.harmless and not second.harmless else first
+    """One problem for two: the one that does harm, and of two blocks rather than of one, as that asks for more."""
+    worse = min(first, second, key=lambda p: (p.harmless, bool(p.other and p.other.block == p.block)))
     return replace(worse, count=first.count + second.count)
 
 

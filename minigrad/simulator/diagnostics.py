@@ -37,6 +37,8 @@ _ON_A_GPU = (
     ("declared", r"\bcurand", "random numbers of cuRAND run only on a GPU; give the kernel an array of them."),
     ("declared|name|class", r"\bwmma::",
      "fragments of tensor cores are in mma.h: write #include <mma.h>. It has no products of less than 8 bits."),
+    ("initialized", r"\b__shared__\b", "a __shared__ variable has no first value; let a thread set it, then wait."),
+    ("minigrad::Slot", r"\b__shared__\b", "a member of a class is not __shared__; declare it outside of the class."),
     ("declared", r"\b__(?:shfl\w*|ballot|any|all)\b(?<!_sync)",
      "since CUDA 9 it ends in _sync and begins with the mask of its lanes: __shfl_down_sync(0xffffffff, x, 1)."),
 )  # fmt: skip

@@ -82,6 +82,9 @@ def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, argu
     match report.cause:
         case Cause.ACCESS | Cause.MISALIGNED if report.address < NULL_SPAN:
             return _null(report.address, file, kernel, arguments)
+        case Cause.ACCESS | Cause.MISALIGNED if 0 < report.address >> 47 < 2**17 - 1:
+            way_out = "Check the pointer, which nothing may have set, and the index."
+            return Diagnosis("illegal-access", "an access to an address that no memory has", way_out)
         case Cause.ACCESS:
             return _outside(report.address, arguments)
         case Cause.MISALIGNED:
@@ -92,7 +95,8 @@ def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, argu
             what = f"an access begins {place} the end of the block's shared memory ({report.bytes} bytes)"
             return Diagnosis("out-of-bounds", what, "Check the index, and the size given to the launch.")
         case Cause.DIVISION:
-            return Diagnosis("division", "integer division by zero", "Check the divisor first.")
+            what = "integer division by zero, or of the lowest number by -1"
+            return Diagnosis("division", what, "Check the divisor first.")
         case Cause.DIVERGENCE:
             way_out = "Move the call out of the condition, so that every thread makes it."
             if "leaves it out" in text:

@@ -36,7 +36,7 @@ from minigrad.simulator.shared_memory import (
     macros,
     shared,
 )
-from minigrad.simulator.updates import blocks, ends, updates
+from minigrad.simulator.updates import blocks, ends, shuffles, updates
 from minigrad.source import Source
 
 DEEPEST = 20  # times that a file may stand inside itself
@@ -115,7 +115,8 @@ def _translate(source: Source, here: Path, translation: Translation, part: bool 
     text = source.text if translation.host or part else source.device_text
     code = blank(text)
     device = source.standing_for(_DEVICE)
-    edits = [*source.edits, *_edits(code, device, translation.evaluate_once, translation.note_updates)]
+    exchanges = shuffles(tuple(map(blank, source.texts))) if translation.note_updates else frozenset()
+    edits = [*source.edits, *_edits(code, device, exchanges, translation.evaluate_once, translation.note_updates)]
     edits += _entries(source, code, translation.kernel)
     declared, outer, inner = shared(code, macros(source))
     edits += declared
@@ -181,15 +182,17 @@ def _header(read: Source) -> Source:
 
 
 @lru_cache(512)
-def _edits(code: str, device: frozenset[str], evaluate_once: bool, note_updates: bool) -> list[Edit]:
+def _edits(
+    code: str, device: frozenset[str], exchanges: frozenset[str], evaluate_once: bool, note_updates: bool
+) -> list[Edit]:
     """The edits that no wanted kernel changes. They are kept, as many files include the same headers.
 
-    device: the words of a variable in the GPU's memory, among them macros of the file.
+    device: the words of a variable in the GPU's memory, among them macros of the file. exchanges: as from `shuffles`.
     """
     edits = [*_device(code, device), *_tokens(code), *_aligned(code)]
     if evaluate_once:
         edits += evaluations(code)
-    return [*edits, *updates(code), *ends(code)] if note_updates else edits
+    return [*edits, *updates(code, exchanges), *ends(code)] if note_updates else edits
 
 
 def _tokens(code: str) -> list[Edit]:

@@ -107,8 +107,11 @@ WRONG = {
     "another dtype": ({"x": ones(8, dtype="float64")}, r"argument 1 \(const float\* x\) is float32; got float64. Use"),
     "an array of another dtype": ({"x": np.ones(8)}, r"argument 1 \(const float\* x\) is float32; got float64. Use"),
     "an array of what is no number": ({"x": np.array(["a"])}, "cannot make numbers of ndarray"),
-    "a number for an array": ({"y": 3}, r"argument 2 \(float\* y\) is a pointer and takes a tensor; got int 3"),
-    "a list": ({"y": [3]}, r"argument 2 \(float\* y\) is a pointer and takes a tensor; got list \[3\]"),
+    "a number for an array": ({"y": 3}, r"argument 2 \(float\* y\) is a pointer and takes an array, .*; got int 3"),
+    "a list": (
+        {"y": [3]},
+        r"argument 2 \(float\* y\) is a pointer and takes an array, .*; got list \[3\]\. Make it one",
+    ),
     "nothing": ({"y": None}, r"argument 2 \(float\* y\) is None, and the kernel uses it without ask"),
     "an array for a number": ({"a": ones(2)}, r"argument 4 \(float a\) takes a number; got Tensor"),
     "a fraction": ({"n": 2.5}, r"argument 5 \(int n\) takes a whole number; got float 2.5"),
@@ -230,17 +233,24 @@ CALLS = {
     "no file": (lambda: mg.adjoint("nosuch.cu"), "no file 'nosuch.cu'; give the path"),
     "a number": (lambda: mg.adjoint(3), "mg.adjoint takes CUDA C.. or the path of a .cu file; got int 3"),
     "an op": (lambda: mg.differentiable(mg.relu), "mg.adjoint takes CUDA C.. or the path of a .cu file; got Op"),
-    "no kernel": (lambda: mg.adjoint("int f() {\n}"), "the source has no kernel. A kernel is `__glob"),
-    "two kernels": (lambda: mg.adjoint(TEXT + TEXT.replace(" f(", " g(")), r"has 2 kernels \(f, g\); say name"),
+    "no kernel": (lambda: mg.adjoint("int f() {\n}"), "the text has no kernel. A kernel is `__glob"),
+    "two kernels": (lambda: mg.adjoint(TEXT + TEXT.replace(" f(", " g(")), "has 2 kernels: f, g. Choose one, as by"),
     "no such kernel": (lambda: mg.adjoint(TEXT, name="g"), "the text has no kernel 'g'; it defines f"),
-    "a name that is none": (lambda: mg.adjoint(TEXT, name=3), "mg.kernel takes the name of a kernel"),
-    "another name": (lambda: mg.adjoint(mg.kernel(TEXT, "f"), name="g"), "the kernel given is f; name='g' is for"),
+    "a name that is none": (lambda: mg.kernel(TEXT, name=3), "mg.kernel takes the name of a kernel"),
+    "another name": (lambda: mg.adjoint(mg.kernel(TEXT, "f"), name="g"), "name='g' is for a source, wrt=.'g'. for a p"),
     "wrt a number": (lambda: mg.adjoint(TEXT, wrt=3), r"wrt takes the names of parameters, such as \['x'\]; got int 3"),
     "wrt nothing": (lambda: mg.adjoint(TEXT, wrt=[]), "f: wrt is empty, so there is no gradient; it has x, y, a"),
     "wrt no name": (lambda: mg.adjoint(TEXT, wrt=[None]), "f has no floating-point parameter None; it has x, y, a"),
     "wrt another": (lambda: mg.adjoint(TEXT, wrt=["nosuch"]), "f has no floating-point parameter 'nosuch'; it has x"),
     "wrt an int": (lambda: mg.adjoint(TEXT, wrt=["x", "n"]), "f has no floating-point parameter 'n'; it has x, y, a"),
     "wrt twice": (lambda: mg.adjoint(TEXT, wrt=["x", "a", "x"]), "wrt names 'x' twice; each parameter has one"),
+    "no header": (
+        lambda: mg.adjoint('#include "lost.h"\n__global__ void f(real_t* x) { x[0] *= 2; }'),
+        "real_t. x has a type that is not known here, and there is no file lost.h. Put it beside"),
+    "two structs": (
+        lambda: mg.adjoint("namespace a { struct S { double u; }; } namespace b { struct S { double w, u; }; }\n"
+                           "__global__ void f(const b::S* x, double* y) { y[0] = x[0].u; }"),
+        "f.cu:1:64: S has several meanings in this file; give each a name of its own"),
     "no output": (lambda: mg.adjoint(f"{HEAD} {{ }}"), "f.cu:1:1: f writes to no floating-point array, so it has"),
 }  # fmt: skip
 
@@ -300,7 +310,7 @@ def test_an_array_that_the_kernel_asks_for_may_be_missing(body):
         "__device__ double other(const double* w, int i) { if (w == nullptr) return 3; return w[i] * w[i]; }\n"
         f"__global__ void f(const double* x, double* y, const double* w, B b) {{ int i = threadIdx.x;\n{body}\n}}"
     )
-    kernel, made = mg.kernel(text, "f"), mg.adjoint(text, ["x", "w"] if " w" in body else ["x"], name="f")
+    kernel, made = mg.kernel(text, "f"), mg.adjoint(text, "f", ["x", "w"] if " w" in body else ["x"])
     rng = np.random.default_rng(2)
     x, w, u = 0.3 + rng.random(4), 0.5 + rng.random(4), rng.standard_normal(4)
 

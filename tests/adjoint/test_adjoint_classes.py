@@ -295,7 +295,7 @@ REFUSED = {
         "template <> __device__ float V<float>::f() const { return v; }",
         "V::f is not for all arguments of the template; write it in the struct",
     ),
-    "W w{x[i], 2}; y[i] = w.w[0];": ("struct W { double w[2]; };", "W has 1 members; got 2 values"),
+    "W w{x[i], 2, 3}; y[i] = w.w[0];": ("struct W { double w[2]; };", "W has 1 members; got 2 values"),
     "decltype(x[i]) v = x[i]; y[i] = v;": ("", "decltype is outside the differentiable subset; write the type"),
     "y[i] = turn<3>(x[i]);": (
         "template <int N> __device__ double turn(double v) { return turn<N>(v); }",

@@ -208,8 +208,14 @@ FORMS = {
     "the grid": kernel(
         "int n = cg::this_grid().thread_rank(); int across = cg::this_thread_block().thread_index().y;\n"
         "y[n] = x[n] * x[0] * (2 + across) * cg::this_thread_block().group_dim().x;",
-        "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;",
-    ),
+        "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;"),
+    "braces with names, and left out": kernel(
+        "A a = {.v = {1, x[i]}, .d = x[i]}, b = {1, x[i], 3, x[i], x[i], 6, x[i]}; I s = {x[i], 2}, p = {.b = x[i]};\n"
+        "A c[2] = {1, 2, s, s, 3}; double m[][2] = {1, x[i], 3, 4, x[i]}, t = a.v[1] * a.d + a.s[1].a + b.v[1] * b.d;\n"
+        "for (int j = 0; j < sizeof(m) / sizeof(m[0]); ++j) t += m[j][0] * m[j][1] + m[j][0] * c[0].s[1].a;\n"
+        "p = {.a = p.b * t, .b = p.a}; y[i] = p.a * p.b * make({x[i], 3}).a * c[1].d * b.s[0].b * b.s[1].a;",
+        "struct I { double a = 3, b = 2; }; struct A { double v[2]; I s[2]; double d = 4; };\n"
+        "__device__ I make(I k) { return {.a = k.a * k.b}; }"),
     "intrinsics": kernel(
         'double s, c; sincos(x[i], &s, &c); if (i > 99) printf("%d", i); assert(i < 8); y[i] = s * c\n'
         "  + normcdf(x[i]) + __dmul_rn(x[i], x[i]) * norm3d(x[i], s, 1.0) * __mul24(2, 3) * __popc(i)\n"
@@ -356,7 +362,7 @@ def test_shared_memory_of_the_launch():
     chars = chars.replace("s + 8", "(double*)&raw[8 * sizeof(double)]")
     chars += chars.replace(" f(", " g(")  # the other kernel of the file has memory of the same name
     for name in "fg":
-        bytewise = mg.adjoint(chars, ["x"], name=name)
+        bytewise = mg.adjoint(chars, wrt=["x"], name=name)
         np.testing.assert_allclose(bytewise.vjp(x, 0 * x, dy=[w], grid=1, block=8, shared=128)[0], want)
     with pytest.raises(LaunchError, match="s lies in the launch's shared memory; give shared=bytes"):
         made.vjp(x, np.zeros(8), dy=[w], grid=1, block=8)

@@ -82,7 +82,7 @@ def test_refused(body, why):
 
 def test_bytes_that_hold_numbers_of_two_types_are_found_by_the_launch():
     body = f"{SHARED}int* n = (int*)&s[4]; y[i] = x[i]; s[5 + i] = x[i]; n[32 + i] = 1; y[i] = s[5 + i] * n[2 + 2 * i];"
-    made, x = mg.adjoint(text(body), ["x"], name="f"), np.ones(8)
+    made, x = mg.adjoint(text(body), wrt=["x"], name="f"), np.ones(8)
     for _ in range(2):
         with pytest.raises(
             NotDifferentiable, match=r"f.cu:2:1: bytes of the launch's shared memory are read as int and"
@@ -98,7 +98,7 @@ def test_a_large_launch_needs_a_small_one_of_such_blocks():
     """Of a launch that nothing has looked at, it is not known whether numbers of two types share bytes."""
     body = f"int t = threadIdx.x; {SHARED}int* n = (int*)&s[8]; s[t] = x[i]; n[t] = t; y[i] = s[t] * n[t];"
     body = body.replace("int t", "i = blockIdx.x * blockDim.x + threadIdx.x; int t")
-    made, x = mg.adjoint(text(body), ["x"], name="f"), mg.tensor(np.ones(4800), device="sim")
+    made, x = mg.adjoint(text(body), wrt=["x"], name="f"), mg.tensor(np.ones(4800), device="sim")
     with pytest.raises(LaunchError, match="f keeps numbers of several types in one shared memory"):
         made.vjp(x, x + 0, dy=[x], grid=600, block=8, shared=256)
     made.vjp(x, x + 0, dy=[x], grid=1, block=8, shared=256)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.errors import LaunchError
 
 HEAD = """
 #define N 8
@@ -100,3 +101,18 @@ def test_a_variable_of_a_function_may_have_the_name_of_a_parameter():
     x = np.arange(1.0, 41)
     (dx,) = made.vjp(x, np.zeros(40), 0, dy=[np.eye(40)[3]], grid=2, block=8)
     assert dx[3] == 2 * x[4] and dx[4] == 2 * x[3]
+
+
+@pytest.mark.parametrize("m, right", [(5, True), (1 << 31, False)])
+def test_an_unsigned_index_that_would_wrap_around_in_a_launch_is_named(m: int, right: bool) -> None:
+    """Plain sums and one store of each element rely on whole numbers; where m * 2 is 0, y[b] is stored twice."""
+    loop = "for (unsigned j = 0; j < {}; j += 2) {{ if (b < m) y[b + m * j] = x[b] * (j + 1); }}"
+    body = f"unsigned b = threadIdx.x; if (m > 9) {{ {loop.format(1)} {loop.format(4)} }} else {loop.format(4)}"
+    adjoint = mg.adjoint(f'extern "C" __global__ void f(const double* x, double* y, unsigned m) {{ {body} }}')
+    x, y = np.ones(8), np.zeros(40)
+    if right:
+        (dx,) = adjoint.vjp(x, y, m, dy=[np.ones(40)], grid=1, block=5)
+        assert dx.tolist() == [4] * 5 + [0] * 3
+    else:
+        with pytest.raises(LaunchError, match=r"reaches 2\^32 in this launch"):
+            adjoint.vjp(x, y, m, dy=[np.ones(40)], grid=1, block=5)

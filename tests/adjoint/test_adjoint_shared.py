@@ -33,7 +33,7 @@ FORMS = {  # ahead of the kernel, its body, and its bytes of shared memory
 def test_right(form):
     ahead, body, shared = FORMS[form]
     x, w = np.arange(1.0, 9), np.arange(2.0, 10)
-    made = mg.adjoint(kernel(body, ahead), ["x"], name="f")
+    made = mg.adjoint(kernel(body, ahead), wrt=["x"], name="f")
     (dx,) = made.vjp(x, 0 * x, dy=[w], grid=1, block=8, shared=shared)
     np.testing.assert_allclose(dx, x[::-1] * (w + w[::-1]))
 

@@ -6,8 +6,12 @@ import pytest
 import minigrad as mg
 
 B = np.dtype([("p", "f8", 3), ("q", "f8")])
+PLAIN = "struct B { double p[3]; double q; };\n"
+ALIAS = (
+    "template <class T, int N> struct Row { T p[N]; T q; };\ntemplate <class T> using Of = Row<T, 3>;\n"
+    "using B = Of<double>;\n"
+)
 AHEAD = (
-    "struct B { double p[3]; double q; };\n"
     "__device__ double f(B v) { v.p[0] *= 2; return v.p[0] * v.p[1] * v.q; }\n"
     "__device__ B g(const B& v) { B w = v; w.p[1] *= w.q; return w; }\n"
 )
@@ -33,7 +37,8 @@ FORMS = {
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("form", FORMS)
 def test_structs_with_arrays(form):
-    text = f"{AHEAD}__global__ void k(const B* b, B* y) {{ int i = threadIdx.x;\n{FORMS[form]} }}"
+    ahead = (ALIAS if "s" in form else PLAIN) + AHEAD
+    text = f"{ahead}__global__ void k(const B* b, B* y) {{ int i = threadIdx.x;\n{FORMS[form]} }}"
     kernel, rng = mg.kernel(text, "k"), np.random.default_rng(2)
     b, w = (rng.random(16) + 0.5).view(B), rng.standard_normal(16)
 

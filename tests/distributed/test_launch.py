@@ -64,6 +64,18 @@ def test_a_rank_that_fails_ends_the_job_and_is_named(fault):
 
 
 @pytest.mark.mpi
+def test_an_mpiexec_that_does_not_notice_a_failure_is_stopped(monkeypatch, tmp_path):
+    waiting = tmp_path / "waiting.py"
+    waiting.write_text("import subprocess, sys, time\nsubprocess.call(sys.argv[3:])\ntime.sleep(50)")
+    monkeypatch.setenv(job.MPIEXEC, f"{sys.executable} {waiting}")
+    monkeypatch.setattr(job, "GRACE", 0.2)
+    start = time.monotonic()
+    with pytest.raises(RankError, match="rank 0 of 1 was killed by SIGKILL"):
+        launch(1, f"{HEAD}os.kill(os.getpid(), 9)")
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.mpi
 def test_the_first_of_several_failures_is_named():
     late = "import time\ncomm.barrier()\ntime.sleep(comm.rank != 2)\nraise ValueError(comm.rank)"
     with pytest.raises(RankError, match="rank 2 of 4 raised ValueError: 2"):

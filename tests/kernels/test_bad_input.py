@@ -1,10 +1,12 @@
 """Bad input to `mg.kernel`: each a sentence with its line and a way out, which works."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.errors import CompileError, LaunchError
+from minigrad.errors import CompileError, KernelError, LaunchError
 
 K = "__global__ void k(float* x, int n) { int i = threadIdx.x; if (i < n) x[i] = i; }"
 T = "template <class T, int N> __global__ void t(T* x, int n) { x[0] = N; }"
@@ -17,12 +19,27 @@ MISTYPED = "has a sign that only looks like one of C++"
     [
         ("int main() { return 0; }\n", "k", ValueError, "defines no kernel (a kernel is `__global__ void name(...)`)"),
         ("", "k", FileNotFoundError, "give the path of a .cu file or CUDA C++"),
-        (f"{K}\n{K}", "k", ValueError, "k.cu defines k in the lines 1 and 2; say which by its namespace, 'a::k', or"),
+        (f"{K}\n{K}", "k", ValueError, "k.cu defines k in the lines 1 and 2. Take one away, or give it"),
+        (f"{K}\nnamespace a {{ {K} }}\n", "b::k", ValueError, "Say which: 'k(float*, int)' or 'a::k(float*, int)'."),
+        (f"{K}\n{K.replace(' k(', ' j(')}", None, ValueError, "has 2 kernels: k, j. Choose one, as by name='k'."),
+        ("__device__ int f() { return 1; }\n", None, ValueError, "name the file with the kernel, which includes this"),
         (K, "K", ValueError, "has no kernel 'K'; it defines k."),
         (K, "", ValueError, "has no kernel ''; it defines k."),
         (K, "k<float>", ValueError, "k is no template of k.cu; call it 'k'."),
-        (T, "t", ValueError, "t is a template of <class T, int N>; give it arguments in its name: 't<...>'."),
-        (T, "t<>", ValueError, "t<> gives it 0 of 2 arguments. Write a type or a value for each, 't<..., ...>'."),
+        (
+            T,
+            "t",
+            ValueError,
+            "t is a template of <class T, int N>; give it arguments in its name. Write for example 't<float, 16>'.",
+        ),
+        (
+            f"{T}\nint main() {{ t<int, 2 * 4><<<1, 1>>>(x, n); }}",
+            "t",
+            ValueError,
+            "'t<int, 2 * 4>', which line 2 launches.",
+        ),
+        (T, "t<3, 4>", ValueError, "t is a template of <class T, int N>; 3 is no type."),
+        (T, "t<>", ValueError, "t<> gives it 0 of 2 arguments. Write for example 't<float, 16>'."),
         (T, "t<float,>", ValueError, "t<float,> gives it 1 of 2 arguments."),
         (T, "t<float, 1, 2>", ValueError, "gives it 3 of 2 arguments."),
         (T, "t<blah, 3>", TypeError, "pointers to blah are not known here"),
@@ -101,3 +118,28 @@ def test_a_launch_that_no_gpu_runs(launch, words):
     with pytest.raises(LaunchError) as caught:
         mg.kernel(K, "k")(mg.zeros(4, device="sim"), 4, **{"grid": 1, "block": 4, **launch})
     assert words in str(caught.value)
+
+
+def test_arguments_that_do_not_fit_are_told_the_way():
+    kernel, x = mg.kernel(K, "k"), mg.zeros(4, device="sim")
+    for call in (kernel, mg.adjoint(K, ["x"]).vjp, mg.differentiable(K, "k", ["x"]), partial(mg.inspect, kernel)):
+        with pytest.raises(
+            TypeError, match=r"k takes its arguments in their order, \(x, n\), and none by its name: n=\."
+        ):
+            call(x, n=4, grid=1, block=4)
+    with pytest.raises(TypeError, match=r"takes an array, .*; got list \[0, 1\]\. Make it one: mg\.tensor\(x, device"):
+        kernel([0, 1], 2, grid=1, block=2)
+    with pytest.raises(TypeError, match=r"takes a whole number; got float 2\.0\. Divide by //"):
+        kernel(x, 4 / 2, grid=1, block=2)
+    with pytest.raises(LaunchError, match=r"grid\.x=0 is outside .* is rounded up by \(n \+ 255\) // 256"):
+        kernel(x, 4, grid=4 // 256, block=256)
+
+
+def test_a_fault_of_a_large_launch_is_told_at_the_kernel_s_own_line():
+    """Also that of its adjoint, which a launch of more than 4096 threads runs first."""
+    text, x = "__global__ void k(const float* x, float* y) {\n int i = threadIdx.x + blockIdx.x * 512;\n", np.ones(5000)
+    made = mg.adjoint(f"{text} y[i] = x[i] * x[i]; }}")
+    with pytest.raises(
+        KernelError, match=r"k: x\[5000\] is past the end of x \(5000 elements\), .* k\.cu\(3\)\. Guard"
+    ):
+        made.vjp(x.astype(np.float32), x.astype(np.float32), dy=[x.astype(np.float32)], grid=10, block=512)

@@ -45,7 +45,7 @@ def test_one_of_several_kernels_of_a_name(name, numbers_, value, kernel_device):
         (
             "__global__ void k(int* x) {}\n__global__ void k(float* x) {}",
             "k",
-            "defines k in the lines 1 and 2; say which",
+            r"defines k in the lines 1 and 2. Say which: 'k\(int\*\)' or 'k\(float\*\)'\.",
         ),
         (
             "__global__ void k(int* x) {}\n__global__ void k(float* x) {}",

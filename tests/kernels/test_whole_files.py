@@ -116,7 +116,10 @@ def test_two_instances_are_two_programs():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("row_sum", r"row_sum is a template of <typename T, int BLOCK = 64>; .*: 'row_sum<...>'\."),
+        (
+            "row_sum",
+            r"row_sum is a template of <typename T, int BLOCK = 64>; .* 'row_sum<float>', which line 54 launches\.",
+        ),
         ("row_sum<float, 1, 2>", "gives it 3 of 2 arguments"),
         ("scale<3>", r"scale is no template of scale\.cu; call it 'scale'\."),
         ("nothing", "has no kernel 'nothing'; it defines scale, row_sum, last"),
@@ -200,7 +203,15 @@ def test_integers_of_std_need_no_header(kernel_device):
 
 @pytest.mark.parametrize(
     "alias",
-    ["typedef float REAL;", "using REAL = float;", "#define REAL float", "#define F float\ntypedef F REAL;"],
+    [
+        "typedef float REAL;",
+        "using REAL = float;",
+        "#define REAL float",
+        "#define F float\ntypedef F REAL;",
+        "#include <cmath>\ntemplate <class T> using Same = T;\nusing REAL = Same<float>;",
+        "template <class T> struct Of { using type = T; };\ntemplate <class T> using To = typename Of<T>::type;\n"
+        "typedef To<float> REAL;",
+    ],
 )
 def test_an_alias_of_a_type(alias):
     y = numbers(1, "sim")

@@ -64,9 +64,9 @@ def test_what_is_harmless_is_printed_and_no_failure(run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "file.cu defines add, flag; choose one: --kernel add."),
+        ([], "file.cu has 2 kernels: add, flag. Choose one, as by --kernel 'add'."),
         (["--kernel", "sub"], "file.cu has no kernel 'sub'; it defines add, flag."),
-        (["--kernel", "flag"], "give it arguments in its name: 'flag<...>'"),
+        (["--kernel", "flag"], "give it arguments in its name. Write for example 'flag<16>'."),
         (
             ["--kernel", "add"],
             "add takes (const float* x, float* y, int n); give --arg x=float32:1000:randn --arg y=float32",
@@ -77,6 +77,7 @@ def test_what_is_harmless_is_printed_and_no_failure(run):
             "--arg x=float32:many is no array and no .npy file; write --arg x=float32:1000:randn,",
         ),
         ([*ADD, "--arg", "x=float32:9:some"], "some is none of zeros, ones"),
+        ([*ADD, "--arg", "x=float32:9", "--seed", "-1"], "--seed=-1 must be a whole number of at least 0"),
         ([*ADD, "--arg", "x=float64:9"], "is float32; got float64"),
     ],
 )
@@ -117,8 +118,48 @@ def test_structs_are_given_by_their_members(run):
 def test_the_advice_for_missing_values_can_be_followed(run):
     status, _, err = run(*LAUNCH, text=STRUCTS.replace("    assert", "    // "))
     assert status == 2 and "k takes (P p, Body* b, float4 w, unsigned char c, float* y); give --arg p.dt=1.0" in err
-    advice = err.partition("; give ")[2].rstrip(".\n").split()
+    advice = err.partition("; give ")[2].partition(". The sizes are guesses")[0].split()
     assert run(*LAUNCH, *advice, text=STRUCTS.replace("    assert", "    // "))[0] == 0
+
+
+SOFTMAX = """__global__ void k(const float* x, float* y, int rows, int cols) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    for (int c = 0; c < cols; ++c) y[row * cols + c] = x[row * cols + c];
+}
+"""
+BODIES = """struct P { float dt; int n; };
+__global__ void k(const float4* x, float4* y, P p) {
+    __shared__ float4 tile[32];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float4 sum = x[i];
+    for (int first = 0; first < p.n; first += 32) {
+        tile[threadIdx.x] = x[first + threadIdx.x];
+        __syncthreads();
+        for (int j = 0; j < 32; ++j) sum.x += tile[j].x * p.dt;
+        __syncthreads();
+    }
+    y[i] = sum;
+}
+"""
+
+
+@pytest.mark.parametrize(("text", "words"), [(SOFTMAX, "rows=31 --arg cols=31"), (BODIES, "y=float32:96x4:randn")])
+def test_the_sizes_of_the_advice_go_together(text, words, run):
+    launch = ("--grid", 3, "--block", 32)
+    _, _, err = run(*launch, text=text)
+    assert words in err
+    assert run(*launch, *err.partition("; give ")[2].partition(". The sizes")[0].split(), text=text)[0] == 0
+
+
+def test_sentences_name_the_options_of_the_command_line(run, capsys):
+    given = (*ADD[:2], *ADD[6:], "--arg", "x=float32:100", "--grid")
+    assert "--shared -1 bytes; a block" in run(*given, 1, "--block", 4, "--shared", -1)[2]
+    text = "__global__ void k(float* y) { extern __shared__ float s[]; s[0] = 1; y[0] = s[0]; }\n"
+    assert "the block needs: --shared of" in " ".join(run(*LAUNCH, *words("y=float32:1"), text=text)[1].split())
+    with pytest.raises(SystemExit):
+        run(*given, 4, 4, "--block", 4)
+    assert "knows no 4; an extent of two axes is written --grid 4,2" in capsys.readouterr().err
 
 
 def test_whole_random_numbers_are_those_of_elements(run):
@@ -178,7 +219,7 @@ def test_a_member_that_does_not_fit_is_a_sentence(given, sentence, run):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("int main() { return 0; }\n", "defines no kernel; a kernel is __global__ void"),
+        ("int main() { return 0; }\n", "has no kernel. A kernel is `__global__ void name(...)"),
         ('#include "lost.cuh"\n__global__ void k() { lost(); }\n', "There is no file lost.cuh. Put"),
         ('#include "lost.cuh"\n__global__ void k(Foo* x) { }\n', "not known here, and there is no file lost.cuh. Put"),
     ],

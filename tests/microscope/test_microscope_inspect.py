@@ -39,7 +39,7 @@ def test_a_launch_is_refused_as_any_other():
             "pointers to Unknown are not known here",
         ),
         ({"name": "c"}, ValueError, "the text has no kernel 'c'; it defines k."),
-        ({"kernel": "// __global__"}, LaunchError, "the source has no kernel"),
+        ({"kernel": "// __global__"}, ValueError, "the text has no kernel"),
         ({"y": X[10:]}, LaunchError, "k writes y, which shares memory with x; give one array for both"),
         ({"y": np.broadcast_to(np.float32(0), 64)}, LaunchError, "k writes y, and the NumPy array .* read-only"),
     ],
@@ -190,7 +190,7 @@ def test_a_readers_kernel_is_found_by_the_one_that_it_replaces():
         (lambda: mg.inspect(mg.relu["backward"], A, dy=X), LaunchError, r"dy has shape \(1000,\), and the output"),
         (lambda: mg.inspect(mg.relu["forward"], X[:0]), LaunchError, "nothing to see"),
         (lambda: mg.inspect(mg.add["forward"], A, X), ValueError, "do not broadcast"),
-        (lambda: mg.inspect(source(""), X, X, 1, grid=1, block=1, BLOCK=4), TypeError, "BLOCK= goes with a kernel of"),
+        (lambda: mg.inspect(source(""), X, X, 1, grid=1, block=1, BLOCK=4), TypeError, "and none by its name: BLOCK="),
         (lambda: mg.inspect(source(""), X, X, 1, grid=1, block=1, dy=X), TypeError, "dy= goes with a kernel of an op"),
     ],
 )

@@ -106,6 +106,24 @@ def test_a_race_between_blocks():
     ) and "Blocks run in any order" in problem.message
 
 
+CURES = {  # the body of a kernel, and words of the cure
+    "float* z = y;\nint i = blockIdx.x * 64 + threadIdx.x;\nfloat l = i ? z[i - 1] : 0;\nz[i] = l + 1;": "Blocks run in any order",
+    "__shared__ int all;\nif (!threadIdx.x) {\n    y[blockIdx.x] = 1;\n    all = atomicAdd((int*)y + 9, 1);\n}\n"
+    "__syncthreads();\nif (all == 1 && !threadIdx.x) y[10] = y[0] + y[1];": "did before a __threadfence()",
+    "__shared__ float s[2][64];\nint t = threadIdx.x;\ns[0][t] = 1;\n__syncthreads();\nfor (int i = 0; i < 4; ++i) {\n"
+    "    float v = s[i % 2][63 - t];\n    s[1 - i % 2][t] = v;\n}": "between the two, which every thread of the block "
+    "reaches. Wait before the loop's next iteration, too.",
+}  # fmt: skip
+
+
+def test_the_cure_is_one_for_all_occurrences():
+    """Of races at one place one between two blocks is told, the next iteration and the missing fence are named."""
+    for kernel, words in zip(kernels(CURES), CURES.values(), strict=True):
+        (problem,) = mg.inspect(kernel, X, X * 0, 0, grid=2, block=64).problems
+        assert problem.kind == "race" and words in problem.message
+        assert (problem.block == problem.other.block) == ("between the two" in words)
+
+
 def test_a_shuffle_orders_no_memory_and_syncwarp_orders_no_other_warp():
     for between, block in ("__shfl_down_sync(0xffffffff, 1, 1);", 32), ("__syncwarp();", 64):
         body = (
@@ -155,7 +173,7 @@ do {
     text, y = source(loop, "double* y"), np.zeros(1)
     (problem,) = mg.inspect(text, y, grid=2, block=32).problems
     assert (problem.kind, problem.access, problem.line) == ("race", "read", line_of(text, "first")) and y == 64
-    assert "before a loop of atomicCAS that checks it, read through a volatile pointer" in problem.message
+    assert "Ahead of a loop of atomicCAS, which checks the value, read through a volatile pointer" in problem.message
     assert mg.inspect(text.replace("old = *p,", "old = *(volatile unsigned long long*)p,"), y, grid=2, block=32).ok
 
 
@@ -170,7 +188,7 @@ IN_BLOCK = [
     ("int i = threadIdx.x;\nfloat* z = y + 64;\nz[i] = x[i]; y[0] = i;", "so the result depends on chance."),
     (
         "__shared__ float s[64];\nint i = threadIdx.x;\nif (i < 32) {\n s[i] = 1;\n y[i] = s[31 - i];\n}",
-        "Where only one warp comes, as inside if (t < 32), that is a __syncwarp().",
+        "Put a __syncwarp() between the two where only one warp comes, as inside if (t < 32), else a __syncthreads(), wh",
     ),
     (
         "__shared__ float s[64];\nint i = threadIdx.x;\ns[i] = 1;\n__syncthreads();\nif (i > 0) s[i] += s[i - 1];",
@@ -181,6 +199,8 @@ IN_BLOCK = [
     ("y[threadIdx.x] = 1;\ny[63 - threadIdx.x] = 2;", "put a __syncthreads() between the two: then the later value"),
     ("atomicAdd(&y[0], 1);\ny[threadIdx.x + 1] = y[0];", "Read what all have added after a __syncthreads()."),
     ("if (threadIdx.x == 40) y[0] = 0;\natomicAdd(&y[0], 1);", "A plain write can undo what atomics have added"),
+    ("if (threadIdx.x == 40) y[0] += 2;\natomicAdd(&y[0], 1);", "let the plain update be an atomicAdd, too."),
+    ("if (threadIdx.x == 40) y[1] += y[0];\natomicAdd(&y[0], 1);", "Read what all have added after a __syncthreads()."),
     (
         "if (threadIdx.x == 40) y[0] = 0;\natomicAdd(&y[0], 1);",
         "changes y[0] by an atomic, which thread (40, 0, 0)",

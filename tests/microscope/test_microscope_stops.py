@@ -106,7 +106,7 @@ def test_two_barriers_of_one_line_are_two(call):
     [
         ("if (threadIdx.x > 9) return;\n__syncthreads();", "let no thread return before it: what it must not touch"),
         ("if (threadIdx.x > 9) __syncthreads();\nelse __syncthreads();", "Move the call out of the condition, so that"),
-        ("y[0] = 1 / (n - 1000);", "integer division by zero. Check the divisor first."),
+        ("y[0] = 1 / (n - 1000);", "integer division by zero, or of the lowest number by -1. Check the divisor"),
     ],
 )
 def test_what_stops_a_kernel_says_its_place_once(body, way_out):

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from watched_kernels import X, line_of, look, source
+from watched_kernels import X, kernels, line_of, look, source
 
 import minigrad as mg
 
@@ -245,7 +245,53 @@ def test_an_element_that_is_set_or_only_handed_on_is_no_problem(body):
     assert mg.inspect(text, X, X * 0, 1000, grid=1, block=32).ok
 
 
-@pytest.mark.parametrize("word", [0xFEFEFEFE, 0xAAAAAAAA, 0xFE000000, 0xFD000000, 0xFFFFFFFF, 0])
+NUMBERS = {  # by the variable that is read and not set on every way
+    "m": "float m;\nif (n < 0) m = 3;\ny[i] = m;  // wrong",
+    "scale": "double scale;\ny[i] = x[i] * scale;  // wrong",
+    "half": "float half, other = 1;\nif (i < 0) half = x[i];\nother = half + 1;  // wrong\ny[i] = other;",
+    "best": "int best;\nfor (int j = 0; j < 8; ++j)\n    if (x[j] - 9 > best) best = j;  // wrong\ny[i] = best;",
+    "p": "const float* p;\nif (n < 0) p = x;\ny[i] = p[i];  // wrong",
+    "at": "unsigned at;\nif (n < 0) at = i;\ny[i] = x[at & 63];  // wrong",
+}
+HANDED_ON = [
+    "int base;\nif (i == 0) base = n;\nbase = taken(base, 0);\ny[i] = base;",
+    "int start;\nif (i == 0) start = n;\nstart = FIRST(start);\ny[i] = start;",
+    "float a[2];\na[0] = x[i];\nif (i == 0) a[1] = 1;\na[1] = FIRST(a[1]);\ny[i] = a[0] + a[1];",
+    "int far = 0, best;\nfor (int j = 0; j < 8; ++j)\n    if (!far || j > best) { best = j; far = 1; }\nif (far && best > 3) y[i] = best + 1;",
+    "float next, now = x[i];\nfor (int j = 1; j < 4; ++j) {\n    if (j < 3) next = x[j];\n    y[i] += now;\n    now = next;\n}",
+    "float v;\nif (i < 16) v = x[i];\nauto f = [=](bool on) { return on ? v + 1 : 0; };\ny[i] = f(i < 16);",
+    "float u;\nif (i < 16) u = x[i];\ny[i] = chosen(i < 16, u);",
+    "float lower, upper;\nbounds(x, lower, &upper);\ny[i] = upper - lower * 2;",
+    "float p, q;\np = q = x[i];\nfloat* to = &p;\n*to += 1;\ny[i] = p + q;",
+    "switch (n % 3) {\n    float c;\ncase 0: c = 1; y[i] = c + 1; break;\ndefault: c = 2; y[i] = c + 2;\n}",
+]  # fmt: skip
+HANDING = """template <class T> __device__ T taken(T v, int lane) { return __shfl_sync(0xffffffff, v, lane); }
+__device__ float chosen(bool on, float v) { return on ? v : 0; }
+__device__ void bounds(const float* x, float& low, float* high) { low = x[0], *high = x[1]; }
+#define FIRST(v) taken(v, 0)
+"""
+
+
+def test_numbers_that_nobody_set():
+    """Each in one kernel of a file; it is told once, with its name."""
+    for kernel, name in zip(
+        kernels(f"int i = threadIdx.x;\n{body}" for body in NUMBERS.values()), NUMBERS, strict=True
+    ):
+        (problem,) = mg.inspect(kernel, X, X * 0, 9, grid=1, block=32).problems
+        assert (problem.kind, problem.variable) == ("uninitialised", name) and "wrong" in problem.text
+        assert re.match(rf"reads (and changes )?{name}, which nothing has set", problem.message)
+        assert problem.count >= 32 or name == "p"
+
+
+def test_a_number_that_is_set_or_only_handed_on_is_no_problem():
+    bodies = (source(f"int i = threadIdx.x;\n{body}", name=f"k{at}") for at, body in enumerate(HANDED_ON))
+    text = HANDING + "".join(bodies)
+    for at, body in enumerate(HANDED_ON):
+        record = mg.inspect(text, X, X * 0, 9, grid=1, block=32, name=f"k{at}")
+        assert record.ok, (body, record)
+
+
+@pytest.mark.parametrize("word", [0xFEFEFEFE, 0xAAAAAAAA, 0xFE000000, 0xFC000000, 0xFFFFFFFF, 0])
 def test_no_constant_is_taken_for_a_value_that_is_not_set(word):
     """Where unset words hold something, it depends on their address."""
     body = f"unsigned a[4], h;\nh = {word}u;\nfor (int j = 0; j < 4; ++j) a[j] = {word}u;\nh ^= a[2];\na[1] += h;\ny[0] = a[1];"

@@ -168,6 +168,10 @@ extern "C" __global__ void written_after(float* y, int n) { y[threadIdx.x] = 1; 
 extern "C" __global__ void null_pointer(float* x, float* bias) {
     if (threadIdx.x == 3) x[0] = bias[threadIdx.x];  // null_pointer
 }
+extern "C" __global__ void nowhere(float* x, int n) {
+    double* p = (double*)(0xfefefefefefefefe - n);
+    if (threadIdx.x == 3) n ? *p = 1 : *(char*)p = 1;  // nowhere
+}
 extern "C" __global__ void misaligned(const float* x, float* y) {
     float4 v = *reinterpret_cast<const float4*>(x + 4 + threadIdx.x);  // misaligned
     y[threadIdx.x] = v.x;

@@ -255,6 +255,13 @@ RARE = {  # an expression and its value
     "__ull2double_ru(~0ull)": 2.0**64, "cyl_bessel_i0(30.0)": np.i0(30.0), "cyl_bessel_i0f(1.0f)": np.i0(1.0),
     "cyl_bessel_i1(-2.0)": -1.5906368546373291, "cyl_bessel_i1f(1.0f)": 0.5651591039924851,
     "cyl_bessel_i1(-1e300)": -math.inf, "cyl_bessel_i0(0.0 / 0.0 * y[0])": math.nan,
+    "sinpi(1.0)": 0, "sinpif(-3.5f)": 1, "cospif(2.5f)": 0, "cospi(1e15 + 1)": -1, "1 / sinpi(-0.0)": -math.inf,
+    "sinpif(1.25f)": -math.sqrt(0.5), "cospi(-1.75)": math.sqrt(0.5), "cospif(INFINITY)": math.nan,
+    "__powf(-2.0f, 2.0f)": math.nan, "__powf(0.0f, 0.0f)": math.nan, "__powf(2.0f, 3)": 8, "powf(-2.0f, 2.0f)": 4,
+    "__fdividef(1.0f, 0x1.8p126f)": 0, "__fdividef(INFINITY, 0x1.8p126f)": math.nan, "__fdividef(6.0f, 3.0f)": 2,
+    "erfcx(INFINITY)": 0, "erfcx(1e200)": 0.5641895835477563e-200, "erfcx(25.0)": 0.022549572432641358,
+    "normcdff(-10.0f)": 7.61985302416052e-24, "normcdf(-30.0)": 4.906713927148187e-198,
+    "__double2int_rn(NAN)": -(2**31), "__float2int_rn(NAN)": 0, "fmaxf(NAN, -1.0f)": -1, "rsqrtf(-0.0f)": -math.inf,
 }  # fmt: skip
 
 

@@ -271,9 +271,11 @@ test_barriers(1024)
             "auto token = block.barrier_arrive(); block.barrier_wait(token);",
             "a barrier in two steps runs only on a GPU",
         ),
+        ("__shared__ float s[4] = {};", "a __shared__ variable has no first value"),
+        ("struct Q { static __shared__ float s[4]; };", "a member of a class is not __shared__"),
     ],
 )
-def test_what_groups_do_only_on_a_gpu_is_said_alone(code, words):
+def test_what_does_not_compile_here_is_said_alone(code, words):
     text = f"""#include <cooperative_groups.h>
 namespace cg = cooperative_groups;
 __global__ void k(float* x) {{ auto block = cg::this_thread_block(); {code} }}"""

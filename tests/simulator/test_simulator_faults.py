@@ -80,6 +80,13 @@ def test_null_pointer():
     )
 
 
+@pytest.mark.parametrize("n", [0, 1, 6], ids=["a byte", "misaligned", "aligned"])
+def test_a_pointer_that_is_no_address_is_no_null_pointer(n):
+    error = error_of("nowhere", filled(4), n)
+    assert (error.kind, error.thread, error.line) == ("illegal-access", (3, 0, 0), line_of("nowhere"))
+    assert "which nothing may have set" in str(error)
+
+
 def test_misaligned_vector():
     error = error_of("misaligned", filled(100), filled(100))
     assert (error.kind, error.buffer, error.thread, error.line) == ("misaligned", "x", (1, 0, 0), line_of("misaligned"))

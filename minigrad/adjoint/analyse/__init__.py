@@ -7,9 +7,9 @@ from functools import cached_property
 from itertools import combinations
 
 from minigrad.adjoint.analyse.activity import check_clocks
-from minigrad.adjoint.analyse.indices import IndexFacts, offsets, stride
+from minigrad.adjoint.analyse.indices import IndexFacts, Unwrapped, offsets, stride
 from minigrad.adjoint.analyse.phases import Divergence, check_barriers, check_shuffles, returns_ahead
-from minigrad.adjoint.analyse.polynomials import EXTENTS, Interval, interval, polynomial
+from minigrad.adjoint.analyse.polynomials import EXTENTS, Interval, interval
 from minigrad.adjoint.analyse.trip_counts import Count, evaluate, nests, trips_of
 from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, dataflow
@@ -52,6 +52,7 @@ class KernelFacts:
     converged: set[str] = field(default_factory=set)  # and those with one value in threads that run together
     conditions: dict[str, Expr] = field(default_factory=dict)  # extents of the launch that must be equal to these
     limits: dict[str, Expr] = field(default_factory=dict)  # extents that must not exceed these
+    unsigned: dict[tuple, Unwrapped] = field(default_factory=dict)  # indices that must not wrap around
 
     @property
     def budget(self) -> dataflow.Budget:
@@ -98,7 +99,9 @@ class KernelFacts:
         launch = {p.name for p in self.function.params if not p.pointer} | {*more, *macros, *EXTENTS.values()}
         here = dataflow.assigned_once(body)
         known = self.file.formulas | (self.fixed | here if more else here | self.fixed)
-        return IndexFacts(known, macros, launch, set(self.uniform), self.conditions, self.limits, budget=self.budget)
+        return IndexFacts(
+            known, macros, launch, set(self.uniform), self.conditions, self.limits, self.unsigned, budget=self.budget
+        )
 
 
 def analyse(file: KernelFile, wrt: Sequence[str]) -> KernelFacts:
@@ -153,7 +156,7 @@ def stored_again(body: list[Stmt], facts: IndexFacts, since: dict[str, set[str]]
         if isinstance(s, ast.Declare):
             since[s.name] = facts.counters
         if isinstance(s, ast.Assign) and isinstance(s.target, ast.Index):
-            known = [facts.determined(p) or set() for p in map(polynomial, s.target.indices) if p is not None]
+            known = [facts.determined(p) or set() for p in map(facts.whole, s.target.indices) if p is not None]
             if not facts.counters - since.get(s.target.array, set()) <= facts.iterations(set().union(*known)):
                 found.add(s.target.array)
         for inner, inside in facts.within(s):
@@ -180,7 +183,7 @@ class Store:
         (x, *more), (y, *_) = self.target.indices, other.target.indices
         if more:
             return False
-        found = offsets([x, y])
+        found = None if None in (self.facts.whole(x), other.facts.whole(y)) else offsets([x, y])
         if found and set(found[0]) == {()} and 0 < abs(found[1][1]) < stride(x):
             return True
         return self.interval[1] < other.interval[0] or other.interval[1] < self.interval[0]

@@ -1,15 +1,25 @@
 """The thread that an index determines, as a number in a mixed radix; rows of elements; facts about indices."""
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from math import gcd
+from math import gcd, isfinite
 from typing import Any, NamedTuple
 
-from minigrad.adjoint.analyse.polynomials import EXTENTS, IDS, Polynomial, constant, polynomial, variable
+from minigrad.adjoint.analyse.polynomials import (
+    EXTENTS,
+    IDS,
+    Polynomial,
+    constant,
+    may_wrap,
+    polynomial,
+    variable,
+    width,
+)
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, Stmt
+from minigrad.adjoint.language.ast import Expr, Stmt, walk
 from minigrad.adjoint.language.dataflow import Budget, has_barrier, written
+from minigrad.adjoint.language.printer import expression
 from minigrad.adjoint.language.rewrite import ONE, conjuncts, guarded_bodies
 
 Offsets = tuple[Polynomial, list[int]] | None
@@ -43,6 +53,7 @@ class IndexRow(NamedTuple):
     unit: Polynomial
     length: int
     room: int
+    wraps: bool = False  # one of the indices is computed in unsigned arithmetic
 
 
 def row(indices: list[Expr], found: Offsets) -> IndexRow | None:
@@ -52,11 +63,27 @@ def row(indices: list[Expr], found: Offsets) -> IndexRow | None:
     unit, multiples = found
     least = min(multiples)
     low, steps = indices[multiples.index(least)], [n - least for n in multiples]
+    wraps = any(map(may_wrap, indices))
     if set(unit) == {()} and max(steps) < stride(low):
-        return IndexRow(low, unit, max(steps) + 1, stride(low))
+        return IndexRow(low, unit, max(steps) + 1, stride(low), wraps)
     step = gcd(*steps) or 1
     length = max(steps) // step + 1
-    return IndexRow(low, unit * constant(step), length, length)
+    return IndexRow(low, unit * constant(step), length, length, wraps)
+
+
+class Unwrapped(NamedTuple):
+    """An index in unsigned arithmetic that is taken as a polynomial, with the facts there."""
+
+    text: str
+    polynomial: Polynomial
+    facts: "IndexFacts"
+    bits: int  # of the arithmetic
+
+    def width(self, values: Mapping[str, int]) -> float:
+        """At most the distance of two of its values, where the names of the launch have these values."""
+        facts = copy(self.facts)
+        facts.constants, facts.budget = {**facts.constants, **values}, Budget()
+        return width(self.polynomial, facts)
 
 
 MOST_STEPS, STEP = 150, 150  # of the search for the thread of an index, and what one costs
@@ -73,6 +100,7 @@ class IndexFacts:
     block_uniform: set[str]  # names with one value in a block between two barriers
     conditions: dict[str, Expr]  # extents of the launch that are known
     limits: dict[str, Expr]  # extents assumed to be at most this; extended
+    unsigned: dict[tuple, "Unwrapped"] = field(default_factory=dict)  # indices to be checked of a launch; extended
     ranges: dict[str, tuple[Polynomial, Polynomial]] = field(default_factory=dict)  # start and step of loops
     upper_bounds: dict[str, list[Polynomial]] = field(default_factory=dict)
     sums: dict[str, Polynomial] = field(default_factory=dict)  # sums bounded as in `start + tx < k`, each under a name
@@ -128,10 +156,27 @@ class IndexFacts:
         alone = self.expand(variable(digit), digit) if depth < 9 else None
         return {digit} | (set() if alone is None else self.determined(alone, depth + 1) or set())
 
+    def whole(self, e: Expr, row: IndexRow | None = None) -> Polynomial | None:
+        """An index as a polynomial; None where it may wrap around in unsigned arithmetic, and no launch knows how far.
+
+        Where a launch knows, it is checked. row: the elements from the index on.
+        """
+        p = polynomial(e)
+        if p is None or not (row.wraps if row else may_wrap(e)):
+            return p
+        last = p + row.unit * variable(OFFSET) * constant(row.length) if row else p
+        short = any(x.type == "unsigned" for x in walk(e)) or (row is not None and row.wraps)
+        found = Unwrapped(expression(e), last, copy(self), 32 if short else 64)
+        if not isfinite(found.width(dict.fromkeys(self.uniform, 1))):
+            return None
+        where = self.guards, tuple(map(id, self.loops)), frozenset(self.assumed_uniform or self.uniform)
+        self.unsigned.setdefault((found.text, str(last), where), found)
+        return p
+
     def expand(self, p: Polynomial, name: str) -> Polynomial | None:
         """A value with a variable replaced by its definition, or by start + step * iteration of its loop."""
         if name in self.fixed and name not in self.ranges:
-            value = polynomial(self.fixed[name])
+            value = self.whole(self.fixed[name])
             return None if value is None else p.substitute(name, value)
         start, step = self.ranges.get(name, (None, None))
         if start is None or step is None or not any(map(self.varies, start.names())):
@@ -260,6 +305,8 @@ class IndexFacts:
         if (e.names - self.fixed.keys()) & written(body):
             return
         bound, left = polynomial(e.right), polynomial(e.left)
+        if bound is not None and may_wrap(e.right) and min(bound.values(), default=0) < 0:
+            bound = None  # of n - 1 and n = 0 it is a large number
         if isinstance(e.left, ast.Binary) and bound is not None and left is not None and e.op == "<":
             name = f"@sum{len(self.sums)}"
             self.sums[name], self.upper_bounds[name] = left, [bound]
@@ -274,7 +321,7 @@ class IndexFacts:
         start, step = s.start, s.step
         if not isinstance(start, ast.Declare) or start.value is None or step is None:
             return
-        first, size = polynomial(start.value), polynomial(step.value)
+        first, size = self.whole(start.value), self.whole(step.value)
         if first is None or size is None or step.op not in ("+=", "-="):
             return
         if step.op == "-=" and not (self.positive(size) and self.nonnegative_sum(size)):
@@ -291,7 +338,7 @@ class IndexFacts:
 
     def index(self, e: Expr, row: IndexRow | None) -> Polynomial | None:
         """An index as a polynomial, in which the elements of a row are those of one more digit."""
-        if (p := polynomial(e)) is None or row is None:
+        if (p := self.whole(e, row)) is None or row is None:
             return p
         wider = sorted(name for name, value in self.constants.items() if value >= row.length)
         self.upper_bounds[OFFSET] = [*map(constant, (row.length, row.room)), *map(variable, wider)]

@@ -370,9 +370,6 @@ def check_barriers(file: KernelFile, divergence: Divergence) -> None:
     if has_barrier(kernel.body):
         warps = WarpDivergence(kernel)
         visit(kernel.body, "", "")
-    for s in flatten(s for function in file.functions.values() for s in function.body):
-        if isinstance(s, Barrier):
-            raise file.error(s.place, "__syncthreads() inside a device function is outside the subset.")
 
 
 def returns_ahead(kernel: Function, divergence: Divergence) -> bool:

@@ -9,7 +9,7 @@ from math import inf, prod
 from typing import Any, Protocol
 
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import LIMITS, Expr, is_float
+from minigrad.adjoint.language.ast import LIMITS, UNSIGNED, Expr, is_float, walk
 from minigrad.adjoint.language.dataflow import Budget, written
 from minigrad.adjoint.language.rewrite import FLIPPED
 
@@ -96,6 +96,11 @@ def polynomial(e: Expr) -> Polynomial | None:
     return None
 
 
+def may_wrap(e: Expr) -> bool:
+    """True where a sum or a product is computed in unsigned arithmetic of 32 or 64 bits, which starts again at 0."""
+    return any(isinstance(x, ast.Binary) and x.op in "+-*" and x.type in UNSIGNED for x in walk(e))
+
+
 # --- intervals ---
 
 Interval = tuple[float, float]  # the least and the greatest value
@@ -109,12 +114,25 @@ class Facts(Protocol):
     fixed: dict[str, Expr]
     constants: dict[str, int]
     uniform: set[str]
+    assumed_uniform: set[str]
     ranges: dict[str, tuple[Polynomial, Polynomial]]
     upper_bounds: dict[str, list[Polynomial]]
     loops: tuple[ast.For, ...]
     budget: Budget
 
     def nonnegative(self, name: str) -> bool: ...
+
+
+def width(p: Polynomial, facts: Facts) -> float:
+    """At most the distance of two values of a polynomial: less than 2^32, and they differ in 32 bits, too.
+
+    What is the same for all threads moves all of them. A digit with @ is at most 1.
+    """
+    found, total = _Intervals(facts, steps=[0]), 0.0
+    for term, factor in p.items():
+        if not (facts.assumed_uniform or facts.uniform).issuperset(term):
+            total += abs(factor) * prod(max(map(abs, found.variable(n))) for n in term if not n.startswith("@"))
+    return total
 
 
 def interval(e: Expr, facts: Facts) -> Interval:
@@ -167,8 +185,8 @@ class _Intervals:
             low, high = self.of(facts.fixed[name])
         if name in IDS or facts.nonnegative(name):
             low = max(low, 0)
-        bounds = (bound.at(facts.constants) for bound in facts.upper_bounds.get(name, ()))
-        high = min([high, *(bound - 1 for bound in bounds if bound is not None)])
+        limits = [*facts.upper_bounds.get(name, ()), *([variable(EXTENTS[name])] if name in EXTENTS else [])]
+        high = min([high, *(bound - 1 for p in limits if (bound := p.at(facts.constants)) is not None)])
         return max(low, least), min(high, most)
 
     def where(self, condition: Expr, holds: bool = True) -> "_Intervals":

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from itertools import product
+from functools import partial, reduce
+from itertools import accumulate, product
 from math import prod
 from typing import NamedTuple
 
@@ -12,12 +12,20 @@ import numpy as np
 from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.indices import OFFSET, IndexFacts, IndexRow
 from minigrad.adjoint.analyse.polynomials import EXTENTS, IDS, Polynomial, constant, polynomial, variable
-from minigrad.adjoint.analyse.trip_counts import Count, apply_operator, count, evaluate, is_unsigned
+from minigrad.adjoint.analyse.trip_counts import HALVINGS, Count, apply_operator, count, evaluate, factor, is_unsigned
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, Stmt, is_float, walk
+from minigrad.adjoint.language.ast import Expr, Stmt, children, is_float, walk
 from minigrad.adjoint.language.control_flow import leaves
 from minigrad.adjoint.language.dataflow import accesses, inline, names_behind, thread_axis
-from minigrad.adjoint.language.rewrite import conjuncts, flatten, guarded_bodies, own_expressions, with_header
+from minigrad.adjoint.language.rewrite import (
+    conjuncts,
+    flatten,
+    guarded_bodies,
+    int_literal,
+    logical_not,
+    own_expressions,
+    with_header,
+)
 
 MOST_ELEMENTS = 1 << 16  # of an array, and iterations of all threads, that are enumerated
 Values = np.ndarray | None
@@ -28,7 +36,7 @@ class Touch(NamedTuple):
 
     element: ast.Index
     stores: bool
-    loops: tuple[Count | None, ...] = ()
+    loops: tuple[Count | ast.For | None, ...] = ()  # a loop itself where its variable is doubled or halved
     guards: tuple[Expr, ...] = ()
 
 
@@ -36,9 +44,12 @@ def touches(body: list[Stmt], array: str) -> list[Touch]:
     """The reads and stores of an array in order; of a loop first all that it reads, then what it stores."""
     found: list[Touch] = []
     for s in body:
-        own = [(kind, x) for part in with_header(s) for kind, x in accesses(part) if isinstance(x, ast.Index)]
         stores = isinstance(s, ast.Assign) and s.op == "="
-        found += [Touch(x, stores and kind == "write") for kind, x in own if x.array == array]
+        for part in with_header(s):
+            reads = [Touch(x, False, (), under) for e in own_expressions(part) for x, under in guarded_elements(e)]
+            other = [(kind, x) for kind, x in accesses(part) if kind != "read" and isinstance(x, ast.Index)]
+            own = [*reads, *(Touch(x, stores and kind == "write") for kind, x in other)]
+            found += [t for t in own if t.element.array == array]
         if isinstance(s, ast.If):
             found += _branch_touches(s, array)
         if isinstance(s, ast.For):
@@ -49,9 +60,25 @@ def touches(body: list[Stmt], array: str) -> list[Touch]:
     return found
 
 
-def _bounding_count(s: ast.For) -> Count | None:
+def guarded_elements(e: Expr, under: tuple[Expr, ...] = ()) -> Iterator[tuple[ast.Index, tuple[Expr, ...]]]:
+    """The elements that an expression reads, each with the conditions under which it does."""
+    parts = [(part, under) for part in children(e)]
+    match e:
+        case ast.Index():
+            yield e, under
+        case ast.Ternary():
+            no = (*under, logical_not(e.condition))
+            parts = [(e.condition, under), (e.yes, (*under, *conjuncts(e.condition))), (e.no, no)]
+        case ast.Binary(op="&&"):
+            parts = [(e.left, under), (e.right, (*under, *conjuncts(e.left)))]
+    for part, conditions in parts:
+        yield from guarded_elements(part, conditions)
+
+
+def _bounding_count(s: ast.For) -> Count | ast.For | None:
     """The count of a loop, or an upper bound of it: of `j < T && start + j < n` the count of `j < T`."""
-    return next((found for e in conjuncts(s.condition) if (found := count(replace(s, condition=e)))), None)
+    counts = (count(replace(s, condition=e)) for e in conjuncts(s.condition))
+    return next(filter(None, counts), s if factor(s) else None)
 
 
 def _branch_touches(s: ast.If, array: str) -> list[Touch]:
@@ -86,10 +113,10 @@ class BlockNumbers:
         *all_indices, mask = np.broadcast_arrays(*indices, mask)  # type: ignore[arg-type]
         return tuple(i[mask] for i in all_indices)
 
-    def enter(self, header: Count | None, depth: int) -> Values:
+    def enter(self, header: Count | ast.For | None, depth: int) -> Values:
         """Enter a loop: a mask of the values of its variable that it reaches."""
-        if header is None:
-            return None
+        if not isinstance(header, Count):
+            return self.enter_geometric(header, depth) if header else None
         start, bound, step = (self.value(e) for e in (header.start, header.bound, header.step))
         if start is None or bound is None or step is None or not step.all():
             return None
@@ -99,6 +126,17 @@ class BlockNumbers:
         number = start + step * np.arange(most).reshape(-1, *[1] * (3 + depth))
         self.numbers[header.var] = number
         return number > bound if header.down else number < bound
+
+    def enter_geometric(self, s: ast.For, depth: int) -> Values:
+        first, way = self.value(s.start.value) if s.start and s.start.value else None, factor(s)
+        if first is None or way is None or first.size * HALVINGS > MOST_ELEMENTS:
+            return None
+        powers = accumulate([way[1]] * (HALVINGS - 1), partial(apply_operator, way[0]), initial=first)
+        self.numbers[s.variable] = number = np.stack(
+            [p.reshape([1] * (3 + depth - p.ndim) + [*p.shape]) for p in powers]
+        )
+        runs = self.value(s.condition)
+        return None if runs is None else np.logical_and.accumulate(np.broadcast_to(runs, number.shape))
 
     def value(self, e: Expr) -> Values:
         """The values of an integer expression; None if only the running kernel knows them."""
@@ -146,7 +184,7 @@ def cover(index: Expr, facts: IndexFacts, row: IndexRow | None = None) -> Cover 
         if (bound := _loop_bound(s, facts)) is None:
             return None
         ranges[s.source.variable] = bound
-    tested, whole, made = _tested_bounds(facts.guards), polynomial(index), Cover()
+    tested, whole, made = _tested_bounds(facts.guards), facts.whole(index), Cover()
     if tested is None or whole is None:
         return None
     if row:
@@ -243,7 +281,7 @@ class Fill:
     @property
     def axes(self) -> list[str]:
         """The axes of threadIdx on which these depend."""
-        headers = [e for t in self.touches for h in t.loops if h for e in (h.start, h.bound, h.step)]
+        headers = [e for t in self.touches for h in t.loops if h for e in _header(h)]
         parts = [e for t in self.touches for e in (*t.element.indices, *t.guards)]
         names = names_behind(headers + parts, self.fixed)
         return [a for a in "xyz" if {f"threadIdx.{a}", f"blockDim.{a}"} & names]
@@ -272,6 +310,12 @@ class Fill:
                 return False
             stored[found] = True
         return bool(stored.all()) or any(not t.stores for t in self.touches)
+
+
+def _header(loop: Count | ast.For) -> tuple[Expr, ...]:
+    if isinstance(loop, Count):
+        return loop.start, loop.bound, loop.step
+    return tuple(e for part in with_header(loop) for e in own_expressions(part))
 
 
 def filled(facts: KernelFacts, s: ast.For, array: str) -> list[Fill] | None:
@@ -319,7 +363,8 @@ def _holds_in_smaller(facts: KernelFacts, fill: Fill, wanted: dict[str, Expr]) -
     """True if a smaller block fills the array, too: the array may have a column more than the block has threads."""
     relied, values = {**facts.conditions, **facts.limits}, facts.file.values
     free = {a for a in wanted if fill.array.shared and f"blockDim.{a}" not in relied}
-    numbers = _numbers(facts) if free else {}
+    usual = {1 << n: int_literal(1 << n) for n in range(THREADS.bit_length())}
+    numbers = {**usual, **_numbers(facts)} if free else {}
     fewer = {a: [e] for a, e in wanted.items()}
     for a in free:
         fewer[a] = [*(e for n, e in numbers.items() if n < (evaluate(wanted[a], values) or 0)), wanted[a]]

@@ -1,7 +1,7 @@
 """Trip counts of loops, from their headers: by formula, as upper bounds, and with values on the host."""
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -97,25 +97,70 @@ def count(s: ast.For) -> Count | None:
     return Count(var, s.start.value, bound, negative(step.value) if down else step.value, down, not leaves(s.body))
 
 
-def capacity(file: KernelFile, s: ast.For, found: Count | None) -> Expr | None:
-    """The largest trip count that is known at compile time: from constants, or of a variable halved or doubled."""
+def capacity(file: KernelFile, s: ast.For, found: Count | None, around: Sequence[ast.For] = ()) -> Expr | None:
+    """The largest trip count that is known at compile time: from constants, or of a variable halved or doubled.
+
+    around: the loops around this one, the outermost first.
+    """
     if found and found.trips.type == "int" and evaluate(found.trips, file.values) is not None:
         return found.trips
-    return ast.Number(str(HALVINGS), "int") if _ends_by_bits(s, file.values) else None
+    turns = _geometric(s, file.values, around)
+    return None if turns is None else rewrite.int_literal(turns if around else HALVINGS)  # a tape of one loop is short
 
 
-def _ends_by_bits(s: ast.For, values: Mapping[str, int]) -> bool:
-    """True if the variable is halved while it is above 0, or doubled from 1 or more up to a bound."""
-    step = s.step
-    if step is None or target_name(step.target) in written(s.body):
-        return False
-    by, start = rewrite.int_value(step.value) or 0, evaluate(s.start.value, values) if s.start and s.start.value else 0
-    tests = [e for e in rewrite.conjuncts(s.condition) if isinstance(e, ast.Binary) and e.left == step.target]
-    if (step.op == "/=" and by >= 2) or (step.op == ">>=" and by >= 1):
-        least = [(evaluate(e.right, values), e.op == ">=") for e in tests if e.op in (">", ">=")]
-        return step.target.type in ("int", "unsigned") and any(n is not None and n >= equal for n, equal in least)
-    doubled = (step.op == "*=" and by >= 2) or (step.op == "<<=" and by >= 1)
-    return doubled and step.target.type == "int" and (start or 0) >= 1 and any(e.op in ("<", "<=") for e in tests)
+def factor(s: ast.For) -> tuple[str, int] | None:
+    """`/` or `*` and the number by which a loop divides or multiplies its variable; None of any other loop."""
+    if s.step is None or target_name(s.step.target) in written(s.body):
+        return None
+    by = rewrite.int_value(s.step.value) or 0
+    by = by if s.step.op in ("/=", "*=") else 1 << min(max(by, 0), HALVINGS) if s.step.op in (">>=", "<<=") else 0
+    return ("/" if s.step.op in ("/=", ">>=") else "*", by) if by >= 2 else None
+
+
+def _geometric(s: ast.For, values: Mapping[str, int], around: Sequence[ast.For]) -> int | None:
+    """At most as many times is a variable halved while it is above 0, or doubled from 1 or more up to a bound."""
+    if s.step is None or (way := factor(s)) is None:
+        return None
+    var, kind, (op, by) = target_name(s.step.target), s.step.target.type, way
+    start = s.start.value if s.start and var in written([s.start]) else None
+    tests = [e for e in rewrite.conjuncts(s.condition) if isinstance(e, ast.Binary) and e.left == s.step.target]
+    if op == "/" and kind in ("int", "unsigned"):
+        ends = [
+            n + (e.op == ">") for e in tests if e.op in (">", ">=") and (n := evaluate(e.right, values)) is not None
+        ]
+        most = _greatest(start, values, around) if start else None
+        return _powers(by, max(ends), most) if max(ends, default=0) > 0 else None
+    first = evaluate(start, values) if start and op == "*" and kind == "int" else None
+    if first is None or first < 1:
+        return None
+    bounds = [(_greatest(e.right, values, around), e.op == "<") for e in tests if e.op in ("<", "<=")]
+    return min((_powers(by, first, n if n is None else n - less) for n, less in bounds), default=None)
+
+
+def _powers(by: int, least: int, most: int | None) -> int:
+    """The number of those of least, least * by, least * by * by, ... up to `most`: of 32 bits if that is unknown."""
+    if most is None or most < least:
+        return HALVINGS
+    return next(n for n in range(1, HALVINGS + 1) if n == HALVINGS or least * by**n > most)
+
+
+def _greatest(e: Expr, values: Mapping[str, int], around: Sequence[ast.For]) -> int | None:
+    """An upper bound of an expression of constants and of the variables of loops around."""
+    if is_unsigned(e) or (known := evaluate(e, values)) is not None:
+        return None if is_unsigned(e) else known
+    match e:
+        case ast.Name():
+            loop = next((s for s in reversed(around) if s.variable == e.name), None)
+            if loop is None or e.name in written(loop.body):
+                return None
+            tests = [t for t in rewrite.conjuncts(loop.condition) if isinstance(t, ast.Binary) and t.left == e]
+            ends = [n - (t.op == "<") for t in tests
+                    if t.op in ("<", "<=") and (n := _greatest(t.right, values, ())) is not None]  # fmt: skip
+            return min(ends, default=None)
+        case ast.Binary(op="/" | ">>", right=ast.Number(int_value=by)) if by:
+            most = _greatest(e.left, values, around)
+            return None if most is None or most < 0 else apply_operator(e.op, most, by)
+    return None
 
 
 def shifted(s: ast.For, k: Expr) -> Expr | None:

@@ -72,6 +72,11 @@ class LoopPlan:
         """True if only the running kernel knows the number of iterations."""
         return self.size is None and self.trips is None
 
+    @property
+    def nest(self) -> tuple[For, ...]:
+        """The loops around the body, the outermost first."""
+        return (*(self.outer.nest if self.outer else ()), self.loop)
+
     def loses(self, array: str) -> bool:
         """True if an iteration of this loop, or of one around it, run again, finds other values in an array."""
         return array in self.lost or (self.outer is not None and self.outer.loses(array))
@@ -180,7 +185,7 @@ def _body(plan: StoragePlan, body: list[Stmt], after: frozenset[str], loop: Loop
 
 def _loop(plan: StoragePlan, s: For, after: frozenset[str], outer: LoopPlan | None) -> LoopPlan:
     facts, known = plan.facts, _known_header(plan, s, outer)
-    size = capacity(facts.file, known, header := count(known))
+    size = capacity(facts.file, known, header := count(known), outer.nest if outer else ())
     trips = facts.trips(header) if header and size is None else None
     most = size or trips
     if most is None and header:

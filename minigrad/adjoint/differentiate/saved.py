@@ -8,11 +8,11 @@ from typing import NamedTuple
 from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import LOCAL_BYTES, Count, evaluate
 from minigrad.adjoint.decide.store_or_recompute import LoopPlan, Storage, StoragePlan, Tape, replace_header
-from minigrad.adjoint.language import ast
+from minigrad.adjoint.language import ast, rewrite
 from minigrad.adjoint.language.ast import HALVES, Expr, Stmt, is_float
 from minigrad.adjoint.language.dataflow import always_read, own_arrays, written
 from minigrad.adjoint.language.printer import expression
-from minigrad.adjoint.language.rewrite import ZERO, comparison, logical_not, replace_parts
+from minigrad.adjoint.language.rewrite import ONE, comparison, logical_not, replace_parts
 
 LOST = "?"  # begins the name of a value that can be neither recomputed nor saved
 INNER = (
@@ -54,6 +54,7 @@ class Saved:
         self.registers: dict[str, str] = {}  # variables that hold a saved value: what the kernel calls it
         self.why: dict[str, tuple[ast.Place, str]] = {}  # values that cannot be saved: where, and why not
         self.loop: ReversedLoop | None = None  # the innermost loop that is being reversed
+        self.turns: dict[ast.Place, str] = {}  # the counters of loops whose header does not number their iterations
         self.inside: list[Iteration] = []  # loops inside that one, which are run forwards
         self.guards: list[Expr] = []  # conditions under which the current expression is evaluated
         self.at(ast.Comment(""))
@@ -192,10 +193,19 @@ class Saved:
 
     def iteration(self, s: ast.For, header: Count | None) -> Iteration:
         """The current iteration of a loop that runs forwards."""
+        most = self.plan.loops[id(s)].most
         if header is None:
-            return Iteration(None, ZERO)
+            turn = self.turns.get(s.place) or self.turns.setdefault(s.place, self.names.fresh("turn"))
+            return Iteration(most, ast.Name(turn, "int"))
         var = ast.Name(header.var, "int")
-        return Iteration(self.plan.loops[id(s)].most, var if header.simple else header.iteration(var))
+        return Iteration(most, var if header.simple else header.iteration(var))
+
+    def counting(self, s: ast.For) -> list[Stmt]:
+        """A loop that runs forwards, and the counter of its iterations where no formula gives their number."""
+        if (turn := self.turns.get(s.place)) is None:
+            return [s]
+        s.body = [ast.Assign(ast.Name(turn, "int"), "+=", ONE), *s.body]
+        return [ast.Declare(turn, "int", value=rewrite.int_literal(-1), place=s.place), s]
 
 
 def short_name(e: Expr) -> str:

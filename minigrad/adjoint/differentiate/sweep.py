@@ -125,7 +125,7 @@ class Sweep:
                 self.saved.inside.append(self.saved.iteration(s, count(loop)))
                 body = self.rerun(s.body, pushes)
                 self.saved.inside.pop()
-                return [replace(loop, body=body, text="")]
+                return self.saved.counting(replace(loop, body=body, text=""))
             case ast.Jump() | ast.Barrier():
                 return [s]
         return self.replay(s)
@@ -185,7 +185,7 @@ class Sweep:
         self.saved.inside.pop()
         made = ast.For(s.start, self.saved.replayed(s.condition), s.step, body, s.pragma, s.place)
         begin: list[Stmt] = [ast.Declare(trips.name, "int", value=ZERO, place=s.place)] if counted else []
-        return [*begin, made, *after]
+        return [*begin, *self.saved.counting(made), *after]
 
     def back(self, s: ast.For, header: Count | None, loop: ReversedLoop, body: list[Stmt]) -> list[Stmt]:
         """The iterations from the last to the first; `reversal` says how to restore the kernel's own order."""

@@ -330,8 +330,8 @@ class ArgumentBinder(FileItems):
     ) -> Any:  # fmt: skip
         """The argument as the function's parameter. others: what else the function reaches; None: any variable."""
         name, stop = b.name.text, self._close(item.body)
-        if isinstance(value, Braces) and (b.kind is None or b.stars or b.array):
-            raise parser.error(place, f"{item.name} takes no struct here.")
+        if isinstance(value, Braces) and (b.kind in (None, Braces.type) or b.stars or b.array):
+            raise parser.error(place, f"{item.name} takes no braces here; put their values into a variable.")
         of_template = isinstance(value, Pointer | Elements) and value.type == b.kind  # T is known without its stars
         if not (b.stars or b.array or of_template):
             value = parser.convert(value, b.kind, place, stored=True)

@@ -1,16 +1,19 @@
 """Parameters of functions; assignments to variables, elements, structs and pointers; the value that is returned."""
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from itertools import count
+from itertools import count, repeat
+from typing import Any
 
 from minigrad.adjoint.frontend.declarations import DeclarationParser
+from minigrad.adjoint.frontend.structs import integer
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import GRADIENTS, HALVES, Place, Stmt, is_float, unused_name
-from minigrad.adjoint.language.dataflow import target_name
+from minigrad.adjoint.language.ast import GRADIENTS, HALVES, Expr, Place, Stmt, is_float, unused_name
+from minigrad.adjoint.language.dataflow import inline, target_name
 from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.rewrite import ZERO, assigned, negative
+from minigrad.adjoint.language.rewrite import ZERO, assigned, constant, negative
 from minigrad.adjoint.language.values import (
     NOTHING,
     Braces,
@@ -62,9 +65,12 @@ class AssignmentParser(DeclarationParser):
         start = tokens.at
         kind = self.accept_type() or self.accept_void()
         if kind is None:
-            named = next(t for n in count(start - tokens.at) if (t := tokens.peek(n)).text not in IGNORED)
-            why = f"a parameter of type {named.text!r} is outside the differentiable subset; "
-            raise tokens.rejected(named) or self.error(place, f"{why}pass arrays of numbers, and numbers.")
+            n = first = next(k for k in count(start) if tokens.tokens[k].text not in IGNORED)
+            while tokens.tokens[n + 1].text == "::":
+                n += 2
+            named = "".join(t.text for t in tokens.tokens[first : n + 1])
+            why = f"a parameter of type {named!r} is outside the differentiable subset; "
+            raise tokens.rejected(tokens.tokens[n]) or self.error(place, f"{why}pass arrays of numbers, and numbers.")
         const = any(t.text == "const" for t in tokens.tokens[start : tokens.at])
         pointer, restrict = tokens.accept("*"), False
         while pointer and tokens.next.text in ("const", "volatile", "__restrict__", "__restrict"):
@@ -196,6 +202,58 @@ class AssignmentParser(DeclarationParser):
         else:
             number = self.convert(value, target.type, place, stored=True)
             self.symbols.pending += assigned(target, "=", number, place)  # type: ignore[arg-type]
+
+    def in_order(self, kind: Kind, braces: Braces, place: Place) -> list[Any]:
+        """The values of `{.x = a, .z = b}` in the order of the members, None for those that it leaves out."""
+        members = [m.name for m in kind.members] if isinstance(kind, StructType) and not kind.bases else []
+        if not members or kind.short in kind.methods or {*braces.names} - {*members}:  # type: ignore[union-attr]
+            why = f"{kind} has no such members, or a base or a constructor"
+            raise self.error(place, f"{why}; write its values in their order, without .name =")
+        given = dict(zip(braces.names, braces.values, strict=True))
+        return [given.get(name) for name in members]
+
+    def grouped(self, kind: Kind, dims: tuple[Expr, ...], values: Sequence[Any]) -> tuple[Any, ...]:
+        """Values in braces, with those of a row or a member that have none of their own: `float m[2][2] = {1, 2, 3}`.
+
+        What is left over comes behind them.
+        """
+
+        def whole(value: Any, own: Kind, inner: tuple[Expr, ...]) -> bool:
+            """True for the value of one element or member, and not of the first number in it."""
+            if inner or not (isinstance(value, Struct) or is_expression(value)):
+                return not (isinstance(value, Struct) or is_expression(value))
+            if isinstance(own, str) or not own.members or own.bases or self.converts_to(value, own):
+                return True
+            return isinstance(value, Struct) and value.as_base(own).type is own
+
+        def take(kind: Kind, dims: tuple[Expr, ...]) -> tuple[Any, ...]:
+            made, parts = list[Any](), iter([(m.type, m.dims) for m in getattr(kind, "members", ())])
+            if dims:
+                extent = constant(inline(dims[0], self.symbols.formulas))
+                parts = repeat((kind, dims[1:]), *[] if extent is None else [extent])
+            for own, inner in parts:
+                if not rest:
+                    break
+                made.append(rest.pop(0) if whole(rest[0], own, inner) else Braces(take(own, inner)))
+            return tuple(made)
+
+        rest = [*values]
+        return *take(kind, dims), *rest
+
+    def set_member(self, member: Value, value: Any, place: Place) -> None:
+        """Give a member its first value: an array those in braces, and zeros for the rest."""
+        if not isinstance(member, Elements):
+            self.store(member, value, place)
+            return
+        if not isinstance(value, Braces) or value.names:
+            raise self.error(place, f"write the elements of {member.name} in braces of their own.")
+        rows = self.grouped(member.type, member.left, value.values)
+        extent = constant(inline(member.left[0], self.symbols.formulas))
+        if extent is None or len(rows) > extent:
+            what = "an unknown number of" if extent is None else extent
+            raise self.error(place, f"{member.name} has {what} elements; got {len(rows)} values.")
+        for n, row in enumerate([*rows, *[Braces(())] * (extent - len(rows))]):
+            self.set_member(member.at(integer(n), place), row, place)
 
     def assign(self, target: Value, op: Token, value: Value, place: Place) -> Value:
         match target:

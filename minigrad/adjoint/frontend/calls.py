@@ -1,6 +1,7 @@
 """The parser of calls: math functions, intrinsics, groups of threads, functions of the file, structs in braces."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
@@ -8,13 +9,12 @@ from typing import Any
 from minigrad.adjoint.frontend import intrinsics
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS, LEFT_OUT, SHUFFLES, Group
 from minigrad.adjoint.frontend.macros import enumerator
-from minigrad.adjoint.frontend.structs import StructParser, integer
+from minigrad.adjoint.frontend.structs import StructParser
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Place, arity, base_name, result_type
-from minigrad.adjoint.language.dataflow import inline
+from minigrad.adjoint.language.ast import Expr, Place, arity, base_name, result_type
 from minigrad.adjoint.language.lexer import Token, way_out
-from minigrad.adjoint.language.rewrite import ZERO, constant, typed
+from minigrad.adjoint.language.rewrite import ONE, ZERO, constant, typed
 from minigrad.adjoint.language.values import (
     PROMOTIONS,
     VECTORS,
@@ -77,11 +77,15 @@ class CallParser(StructParser):
     def argument(self) -> Value:
         if not self.tokens.accept("{"):
             return self.full()
-        values: list[Value] = []
+        values, names = list[Value](), list[str]()
         for _ in self.tokens.items("}"):
-            self.tokens.forbid("write the values of all members in their order, without .name =", ".")
+            if self.tokens.accept("."):
+                names.append(self.tokens.identifier("a member's name").text)
+                self.tokens.accept("=")
             values.append(self.ordered(values, self.argument))
-        return Braces(tuple(values))
+        if names and len(names) < len(values):
+            raise self.error(self.tokens.next.place, "write all values in these braces with .name =, or none.")
+        return Braces(tuple(values), tuple(names))
 
     def leave_out(self, name: Token) -> None:
         """Step over the arguments of a call that computes nothing. Rejects those that change something."""
@@ -222,8 +226,11 @@ class CallParser(StructParser):
             token.place, f"{kind} has no constructor of {len(arguments)} arguments here; write its members."
         )
 
-    def listed(self, kind: Kind, values: list[Value], place: Place, stored: bool = False) -> Value:
+    def listed(self, kind: Kind, braces: Braces, place: Place, stored: bool = False) -> Value:
         """`{a, b, c}`: the members in order, the missing ones 0; or what a constructor makes of them."""
+        values = list(braces.values)
+        if braces.names:
+            return self.filled(kind, self.in_order(kind, braces, place), place)  # type: ignore[arg-type]
         if isinstance(kind, str):
             if len(values) > 1:
                 raise self.error(place, f"a {kind} has one value in braces.")
@@ -235,9 +242,15 @@ class CallParser(StructParser):
             return self.cast_to(kind, [], of, place)
         return self.filled(kind, values, place)
 
+    def in_order(self, kind: Kind, braces: Braces, place: Place) -> list[Any]:
+        raise NotImplementedError  # the parser of statements has it
+
+    def grouped(self, kind: Kind, dims: tuple[Expr, ...], values: Sequence[Any]) -> tuple[Any, ...]:
+        raise NotImplementedError  # the parser of statements has it
+
     def filled(self, kind: StructType, values: list[Value], place: Place) -> Struct:
         given: list[Value] = []
-        for value in values:
+        for value in values if kind.bases else self.grouped(kind, (), values):
             base = kind.base_at(len(given))
             if base and (isinstance(value, Braces) or (isinstance(value, Struct) and value.as_base(base).type is base)):
                 own = self.convert(value, base, place)
@@ -248,10 +261,9 @@ class CallParser(StructParser):
             (base := kind.base_at(len(given))) and base.members and self.is_constructed(base, Token("name", "", place))
         ):
             given += [*self.construct(base, [], Token("name", base.short, place)).members.values()]  # type: ignore[union-attr]
+        given += [ONE] * (3 - len(given)) if kind.name == "dim3" else []
         if len(given) > len(kind.members):
-            held = any(m.dims or isinstance(m.type, StructType) for m in kind.members)
-            of_array = "; write those of a member that holds several in braces of their own" * held
-            raise self.error(place, f"{kind} has {len(kind.members)} members; got {len(values)} values{of_array}.")
+            raise self.error(place, f"{kind} has {len(kind.members)} members; got {len(given)} values.")
         if any(m.dims for m in kind.members):
             return replace(self.copy(kind.short.lower(), kind, None, place, given), temporary=True)
         members: dict[str, Value] = {}
@@ -263,20 +275,6 @@ class CallParser(StructParser):
             else:
                 members[m.name] = self.convert(Braces(()) if value is None else value, m.type, place)
         return Struct(kind, members, passing=True)
-
-    def set_member(self, member: Value, value: Any, place: Place) -> None:
-        """Give a member its first value: an array those in braces, and zeros for the rest."""
-        if not isinstance(member, Elements):
-            self.store(member, value, place)
-            return
-        if not isinstance(value, Braces):
-            raise self.error(place, f"write the elements of {member.name} in braces of their own.")
-        extent, rows = constant(inline(member.left[0], self.symbols.formulas)), value.values
-        if extent is None or len(rows) > extent:
-            what = "an unknown number of" if extent is None else extent
-            raise self.error(place, f"{member.name} has {what} elements; got {len(rows)} values.")
-        for n, row in enumerate([*rows, *[Braces(())] * (extent - len(rows))]):
-            self.set_member(member.at(integer(n), place), row, place)
 
     def initial(self, kind: StructType, m: Member, members: dict[str, Value]) -> Any:
         """The value that the struct's text gives a member, which may read those ahead of it."""

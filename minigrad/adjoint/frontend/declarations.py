@@ -294,20 +294,16 @@ class DeclarationParser(ExpressionParser):
 
     def initial_values(self, variable: ast.Declare, given: Value, unknown: bool) -> None:
         """The values in braces; those of several axes become assignments."""
-        if not isinstance(given, Braces):
+        if not isinstance(given, Braces) or given.names:
             raise self.error(variable.place, f"write the values of {variable.name} in braces.")
         if unknown:
-            variable.dims = (ast.Number(str(len(given.values)), "int"), *variable.dims)
-        if len(variable.dims) == 1:
-            numbers = (self.convert(v, variable.type, variable.place, stored=True) for v in given.values)
-            variable.values = tuple(numbers)
-            self.declare(variable)
-        elif all_zero(given):
-            variable.values = (ZERO,)
-            self.declare(variable)
-        else:
-            variable.values = ()
-            self.declare(variable)
+            given = Braces(self.grouped(variable.type, (NONE, *variable.dims), given.values))
+            variable.dims = (integer(len(given.values)), *variable.dims)
+        several = len(variable.dims) > 1
+        numbers = given.values if not several else (ZERO,) if all_zero(given) else ()
+        variable.values = tuple(self.convert(v, variable.type, variable.place, stored=True) for v in numbers)
+        self.declare(variable)
+        if several and not numbers:
             self.set_member(self.symbols.array(variable), given, variable.place)
 
     def dynamic_extent(self, name: Token) -> Expr:
@@ -335,9 +331,10 @@ class DeclarationParser(ExpressionParser):
             raise self.error(place, f"{kind} holds pointers; write a variable for each element of {name.text}.")
         rows = self.argument() if tokens.accept("=") or tokens.next.text == "{" else None
         if unknown and isinstance(rows, Braces):
+            rows = Braces(self.grouped(kind, (NONE, *dims), rows.values))
             dims = [integer(len(rows.values)), *dims]
         elif unknown:
-            raise self.error(place, f"write the extent of {name.text}.")
+            raise self.error(place, f"write the values of {name.text} in braces.")
         whole, base = (tuple(dims) or (ONE,)), self.unused_base(name.text, kind)
         for leaf, member, own in kind.leaves(base, "_"):
             made = ast.Declare(leaf, member, (*whole, *own), shared=shared, place=place)

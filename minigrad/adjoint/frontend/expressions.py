@@ -17,6 +17,7 @@ from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.preprocessor import tokenize
 from minigrad.adjoint.language.rewrite import ONE, ZERO, constant, negative
 from minigrad.adjoint.language.values import (
+    VECTORS,
     Elements,
     FunctionItem,
     FunctionName,
@@ -285,7 +286,8 @@ class ExpressionParser(CallParser):
         if name.text in value.type.values and name.text not in value.members:
             return value.type.values[name.text]
         if name.text not in value.members:
-            raise self.error(name.place, f"{value.type} has no member {name.text}; it has {', '.join(value.members)}.")
+            has = ", ".join(value.members) or "bits of floats, to be read as these: ((float*)&v)[0]"
+            raise self.error(name.place, f"{value.type} has no member {name.text}; it has {has}.")
         found = value.members[name.text]
         if value.passing and isinstance(found, Struct):
             return replace(found, passing=True)
@@ -373,13 +375,9 @@ class ExpressionParser(CallParser):
         if tokens.next.text == "std" and tokens.peek(2).text == "numeric_limits":
             return macros.limit(self)
         name = tokens.identifier("an operand")
-        if name.text in ast.BUILTINS and tokens.accept("."):
-            axis = tokens.identifier("x, y or z")
-            if axis.text not in "xyz":
-                raise self.error(axis.place, f"{name.text}.{axis.text} does not exist; the parts are x, y and z.")
-            return ast.Name(f"{name.text}.{axis.text}", "int", name.place)
         if name.text in ast.BUILTINS:
-            raise self.error(name.place, f"{name.text} is used by its parts x, y and z.")
+            axes: dict[str, Value] = {a: ast.Name(f"{name.text}.{a}", "int", name.place) for a in "xyz"}
+            return Struct(VECTORS["dim3"], axes)
         if name.text == "warpSize":
             return ast.Number("32", "int")
         if name.text in intrinsics.NAMES and (known := self.group_call(name)) is not None:

@@ -35,6 +35,7 @@ from minigrad.adjoint.language.values import (
 from minigrad.adjoint.language.values import leaves as numbers
 
 NO_BASE = "a constructor sets the members of its own struct alone; write them out."
+ITSELF = "{} calls itself; recursion is outside the subset, write a loop."
 DEEP = 40  # calls within one another
 
 
@@ -48,7 +49,7 @@ class Functions(ArgumentBinder):
     def call(
         self, parser: Any, name: str, arguments: list[Value], token: Token, explicit: list, path: tuple[str, ...] = ()
     ) -> Value:
-        every = [i for i in self.items[name] if not i.kernel]
+        every = self.items[name]
         items = [
             i for i in self.visible(every, path, arguments, token) if not i.special and (i.template or not explicit)
         ]
@@ -65,15 +66,13 @@ class Functions(ArgumentBinder):
             raise parser.error(token.place, why)
         if not items and (special := self.special(parser, every, tuple(explicit))):
             return self.inline(parser, special, arguments, token, [])
-        if explicit and not items:
-            raise parser.error(token.place, f"no template {name} of this file takes these arguments; write it.")
         if item is None:
             counts = sorted({str(len(self._commas(i))) for i in items})
             what = f"takes {' or '.join(counts)} arguments; got {len(arguments)}"
             what = "takes arguments of other types" if str(len(arguments)) in counts else what
-            raise parser.error(token.place, f"{name} {what}." if every else f"{name} is a kernel, and is called here.")
+            raise parser.error(token.place, f"{name} {what if items else 'is no template of this file; write it'}.")
         if item in self.stack and not item.template:
-            raise parser.error(token.place, f"{name} calls itself; recursion is outside the subset, write a loop.")
+            raise parser.error(token.place, ITSELF.format(name))
         # The call of a function that has the name of one of CUDA's would have that one's rule.
         alone = len(every) == 1 and not (explicit or item.template or item.owner or base_name(name))
         plain = self.as_function(item, parser) if alone else None
@@ -124,7 +123,7 @@ class Functions(ArgumentBinder):
             if made is None or own.symbols.dynamic or any(d.shared for d in made.declared.values()):
                 return None
             own.finish(made)
-            if dataflow.read(made.body) & {*ast.CLOCKS}:
+            if dataflow.read(made.body) & {*ast.CLOCKS} or dataflow.has_barrier(made.body):
                 return None
         finally:
             self.stack.pop()
@@ -180,8 +179,7 @@ class Functions(ArgumentBinder):
         owner: Struct | None = None,
     ) -> Value:  # fmt: skip
         """The statements of the function, appended to the pending ones, and its value."""
-        symbols = parser.symbols
-        state = parser.state()
+        symbols, state = parser.symbols, parser.state()
         if self.tried:
             raise NotPlain
         self.stack.append(item)
@@ -199,8 +197,7 @@ class Functions(ArgumentBinder):
             if special := self.special(parser, others, given):
                 return self.inline(parser, special, arguments, token, [], owner)
             if len(self.stack) > DEEP or any(i is item and alike(own, given) for i, own in running):
-                why = f"{item.name} calls itself; recursion is outside the subset, write a loop."
-                raise parser.error(token.place, why)
+                raise parser.error(token.place, ITSELF.format(item.name))
             self.bind(parser, item, arguments, token)
             parser.body_end = self._close(item.body)
             if owner is not None and item.name == owner.type.short:
@@ -218,18 +215,19 @@ class Functions(ArgumentBinder):
         tokens, start = self.tokens, self.tokens.at
         params = self._close(start) + 1
         found = tokens.tokens
-        body = self._close(params) + 1 if found[params].text == "(" else params
-        returns = 0
-        while found[body].text != "{":
+        body, returns = self._close(params) + 1 if found[params].text == "(" else params, 0
+        while found[body].text not in ("{", ";"):
             returns = body + 1 if found[body].text == "->" else returns
             body += 1
         tokens.at = self._close(body) + 1
         symbols = parser.symbols
         scopes = [*symbols.scopes[:-1], dict(symbols.scopes[-1])], [*symbols.types]
-        if found[params].text != "(":
+        if (found[params].text, found[body].text) != ("(", "{"):
             raise parser.error(name.place, f"write the parameters of the lambda {name.text}: [&]() {{ ... }}.")
         changes = [t for t in found[params:body] if t.text == "mutable"]
-        for token in self.captured_by_value(found[start + 1 : params - 1], found[body : tokens.at], parser):
+        own = {t.text for last, t in pairwise(found[params:body]) if last.kind == "name" or last.text in ("&", "*")}
+        named = [t for t in found[body : tokens.at] if t.kind != "name" or t.text not in own]  # but its parameters
+        for token in self.captured_by_value(found[start + 1 : params - 1], named, parser):
             if changes:
                 why = f"{name.text} changes its own copies; pass them as arguments by reference, and leave mutable out."
                 raise parser.error(changes[0].place, why)

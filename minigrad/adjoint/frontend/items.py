@@ -276,7 +276,7 @@ class FileItems:
 
     def alias(self, parser: Any) -> str:
         """`typedef T name;` or `using name = T;`, entered into the types in scope; the name."""
-        tokens = self.tokens
+        tokens, pointer = self.tokens, False
         if tokens.accept("using"):
             start = tokens.at + tokens.accept("namespace")
             name = tokens.identifier("a type's name")
@@ -292,8 +292,9 @@ class FileItems:
         else:
             tokens.expect("typedef")
             kind = GROUP if parser.accept_group_type() else parser.expect_type()
+            pointer = tokens.accept("*") or tokens.accept("&")
             name = tokens.identifier("a type's name")
-        if not tokens.accept(";"):
+        if pointer or not tokens.accept(";"):
             raise parser.error(name.place, NO_POINTER.format(name.text))
         other = len(parser.symbols.types) == 1 and name.text in (*self.struct_bodies, *self.templates)
         if parser.symbols.types[-1].setdefault(name.text, kind) != kind or (other and str(kind) != name.text):

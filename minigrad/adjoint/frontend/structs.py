@@ -82,7 +82,7 @@ class StructParser(TypeParser):
         if kind is None or not isinstance(value, Value):  # a function, or a group of threads
             return value
         if isinstance(value, Braces):
-            return self.listed(kind, list(value.values), place, stored)
+            return self.listed(kind, value, place, stored)
         if isinstance(kind, str):
             number = self.truth(value, place) if kind == "bool" else self.number(value, place, kind, explicit)
             cast = explicit and not kind == number.type == "bool"
@@ -200,7 +200,7 @@ class StructParser(TypeParser):
 
         return ArrayView("members", kind, 1, of=element)
 
-    def listed(self, kind: Kind, values: list[Value], place: Place, stored: bool = False) -> Value:
+    def listed(self, kind: Kind, braces: Braces, place: Place, stored: bool = False) -> Value:
         raise NotImplementedError  # the parser of calls has it
 
     def converts_to(self, value: Value, kind: StructType, explicit: bool = False) -> str:
@@ -213,7 +213,7 @@ class StructParser(TypeParser):
         raise NotImplementedError  # the parser of calls has it
 
     def set_member(self, member: Value, value: Any, place: Place) -> None:
-        raise NotImplementedError  # the parser of calls has it
+        raise NotImplementedError  # the parser of statements has it
 
     def copy(
         self, name: str, kind: StructType, value: Struct | None, place: Place, given: list[Any] | None = None,
@@ -307,7 +307,8 @@ class StructParser(TypeParser):
         """The assignments of members; by copies where the value reads what they change."""
         made: list[Stmt] = []
         if isinstance(target, Bits) != isinstance(value, Bits):
-            raise self.error(place, f"a {target.type} of bits and one of numbers are not copied to each other.")
+            why = f"bits and numbers of {target.type} are not copied to each other; declare a variable for each."
+            raise self.error(place, why)
         changed = {n for t in numbers(target) for n in t.names}
         if changed & {n for e in numbers(value) for n in e.names}:
             outer, self.symbols.pending = self.symbols.pending, made

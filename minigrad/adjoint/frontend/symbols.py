@@ -302,17 +302,16 @@ class TypeParser:
     def ordered(self, values: list, parse: Callable[..., Any], *arguments: Any) -> Any:
         """The next value in braces, which may change what those ahead of it read: these are kept in variables."""
         value, needed = self.isolated(partial(parse, *arguments))
-        changed = written(needed)
 
         def kept(v: Any) -> Any:
             if isinstance(v, Braces):
-                return Braces(tuple(map(kept, v.values)))
+                return replace(v, values=tuple(map(kept, v.values)))
             if isinstance(v, Elements | Pointer) or not changed & names_in(leaves(v)):
                 return v
             new = replace(v, passing=True) if isinstance(v, Struct) else self.simple(v, "first", ast.NOWHERE)
             return self.frozen(new, ast.NOWHERE)
 
-        values[:] = map(kept, values) if changed else values
+        values[:] = map(kept, values) if (changed := written(needed)) else values
         self.symbols.pending += needed
         return value
 

@@ -69,9 +69,10 @@ def has_barrier(body: Iterable[Stmt], warp: bool = False) -> bool:
 
 
 def has_shuffle(body: Iterable[Stmt]) -> bool:
-    """True where threads of a warp exchange values; each such call is the value of a declaration of its own."""
-    values = (s.value for s in flatten(body) if isinstance(s, ast.Declare))
-    return any(isinstance(e, ast.Call) and e.function.startswith("__shfl") for e in values)
+    """True where threads of a warp exchange values or, in the adjoint of that, gradients."""
+    values = (s.value for s in flatten(body) if isinstance(s, ast.Declare | ast.Assign) and s.value is not None)
+    calls = (e.function for value in values for e in ast.walk(value) if isinstance(e, ast.Call))
+    return any(name.startswith(("__shfl", "shuffle_")) for name in calls)
 
 
 def read(body: Iterable[Stmt]) -> set[str]:

@@ -382,11 +382,12 @@ KEYWORDS = {
     "decltype": "write the type",
     "dynamic_cast": "write (double)x", "and": "write &&", "or": "write ||", "not": "write !",
 }  # fmt: skip
+VOTE = "exchange whole numbers by shuffles: k |= __shfl_xor_sync(mask, k, d) for d = 1, 2, 4 and so on"
 # Functions without a derivative, by the beginning of their names.
 FUNCTIONS = {
     "atomic": "of the atomics only atomicAdd(&y[i], value); is allowed, as a statement",
-    "__shfl": "pass the value on through a __shared__ array",
-    "__sync": "use __syncthreads();",
+    "__shfl": "since CUDA 9 it begins with the mask of its lanes: {}_sync(0xffffffff, v, o)",
+    "__sync": "use __syncthreads();", "__any_sync": VOTE, "__all_sync": VOTE, "__ballot_sync": VOTE,
     "__activemask": "write the mask of the lanes that reach this line, 0xffffffff for whole warps",
     "cooperative": "use threadIdx and blockIdx",
     "swap": "swap numbers by a third; for two pointers let an index that changes choose half of one array",
@@ -395,5 +396,5 @@ FUNCTIONS = {
 
 
 def way_out(function: str) -> str:
-    ways = [way for start, way in FUNCTIONS.items() if function.startswith(start)]
-    return ways[0] if ways else "write it as a __device__ function of differentiable ones, above this line"
+    default = "write it as a __device__ function of differentiable ones, above this line"
+    return next((way for start, way in FUNCTIONS.items() if function.startswith(start)), default).format(function)

@@ -101,7 +101,7 @@ VECTORS = {
     for n in (1, 2, 3, 4)
 }  # fmt: skip
 VECTORS |= {name: StructType(name, (Member("x", kind), Member("y", kind))) for name, kind in ast.PAIRS.items()}
-VECTORS["dim3"] = StructType("dim3", tuple(Member(axis, "unsigned") for axis in "xyz"))
+VECTORS["dim3"] = StructType("dim3", VECTORS["uint3"].members, bases=(VECTORS["uint3"],))
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,9 +230,10 @@ class PointerVariable:
 
 @dataclass(frozen=True, eq=False)
 class Braces:
-    """`{a, b}` as an argument, whose type the parameter gives."""
+    """`{a, b}` as an argument, whose type the parameter gives; or `{.x = a, .y = b}`, with the names of members."""
 
     values: tuple
+    names: tuple[str, ...] = ()
     type: str = "braces"
 
 

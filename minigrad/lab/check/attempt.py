@@ -298,7 +298,7 @@ class CaseRun:
         if any(each.kind == "timeout" for record in launches for each in record.problems):
             return None
         found = [each for record in launches for each in record.problems if each.kind != "uninitialised"]
-        problems = {(each.kind, each.variable, each.access) for each in found}
+        problems = {(each.kind, each.variable, each.access, (each.element or 0) < 0) for each in found}
         return repr(sorted(map(str, problems)) or [(got.numpy() + 0).tolist() for _, got, *_ in pairs])
 
     def _run(self) -> list[Pair]:

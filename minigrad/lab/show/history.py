@@ -35,7 +35,8 @@ def timeline(report: Inspection, thread: int = 0, only: Sequence[str] = ()) -> P
     rows = rows[np.isin(rows["variable"], chosen)]
     panels = [(variable, np.flatnonzero(rows["variable"] == variable)) for variable in chosen]
     heights = [TALL if len(np.unique(rows["element"][when])) > 1 else LOW for _, when in panels]
-    title = f"{report.kernel}, thread {thread}: {plural(len(rows), 'access', 'accesses')} in the order of time"
+    to = f" to {', '.join(chosen)}" if len(chosen) < len(touched) else ""
+    title = f"{report.kernel}, thread {thread}: {plural(len(rows), 'access', 'accesses')}{to} in the order of time"
     figure = blank_figure(WIDTH, 1.1 + sum(heights), title)
     grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})
     for axes, (variable, when) in zip(grid[:, 0], panels, strict=True):

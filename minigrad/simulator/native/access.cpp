@@ -54,7 +54,9 @@ RARE static void race(const Stamp& before, Access kind, const Stamp& now, Access
         if (kind == WRITE && access == WRITE) doubt(either);
         else either->differs = true;
     }
-    if (!finding) return;
+    // Of the occurrences at one place that between two blocks is told, as its cure is one for all.
+    if (!finding && (!either || either->block != either->other_block || of_this_block(before.epoch))) return;
+    if (!finding) finding = either, finding->block = number_of(watch.block), finding->thread = now.thread();
     finding->offset = int64_t(cell - variable.cells) << variable.shift;
     finding->other_access = kind;
     finding->other_thread = before.thread();
@@ -306,29 +308,36 @@ static inline bool on_stack(uint64_t address) {
     return address - reinterpret_cast<uint64_t>(watch.worker->current->stack()) < STACK_PAGES * page_size();
 }
 
-// What a word on the stack holds while nobody has set it, of an array or of another variable: far from 0, and by its
-// address, so that it is no constant of the program. A type of fewer than four bytes may hold a part of that by chance.
-enum Unset : uint32_t { ARRAY = 0xfe000000, SINGLE = 0xfd000000 };
+// What a word on the stack holds while nobody has set it, of an array, of another variable of which each read is seen, or
+// of one of which only updates are: far from 0, and by its address, so that it is no constant of the program. A type of
+// fewer than four bytes may hold a part of that by chance.
+enum Unset : uint32_t { SET, NUMBER = 0xfc000000, UPDATED = 0xfd000000, ARRAY = 0xfe000000 };
 
-static inline uint32_t unset_word(uint64_t address, Unset kind) {
+static inline uint32_t unset_word(uint64_t address, uint32_t kind) {
     uint64_t place = address - reinterpret_cast<uint64_t>(watch.worker->current->stack());
     return kind | uint32_t(place * 0x9e3779b97f4a7c15 >> 40);  // 2^64 over the golden ratio
 }
-static inline bool is_unset(uint64_t address, unsigned bytes, Unset kind) {
-    uint32_t word;
-    if (bytes < sizeof word || address % sizeof word || !watch.worker) return false;  // none: a file is being loaded
+static inline Unset unset_at(uint64_t address, unsigned bytes) {
+    uint32_t word, kind = SET;
+    if (bytes < sizeof word || address % sizeof word || !watch.worker) return SET;  // none: a file is being loaded
     for (unsigned at = 0; at + sizeof word <= bytes; at += sizeof word) {
         memcpy(&word, reinterpret_cast<const void*>(address + at), sizeof word);
-        if (word >> 24 != kind >> 24 || word != unset_word(address + at, kind)) return false;
+        if (!kind) kind = word & 0xff000000;
+        if (kind < NUMBER || kind > ARRAY || word != unset_word(address + at, kind)) return SET;
     }
-    return true;
+    return Unset(kind);
+}
+static inline void on_local_read(uint64_t address, unsigned bytes, uint32_t pc) {
+    Unset kind = unset_at(address, bytes);
+    if (__builtin_expect(kind != ARRAY && kind != NUMBER, 1)) return;
+    if (Finding* finding = find(ELEMENT, READ, -1, pc, 0)) finding->extent = kind == ARRAY;
 }
 
 // An address in no variable: a local array, a constant, the kernel's arguments; or an error.
 static void outside_variables(uint64_t address, unsigned bytes, Access access, uint32_t pc) {
     if (!watch.worker) return;  // a file is being loaded, and the host's variables are set
     if (on_stack(address)) {
-        if (access == READ && is_unset(address, bytes, ARRAY)) find(ELEMENT, READ, -1, pc, 0);
+        if (access == READ) on_local_read(address, bytes, pc);
         return;
     }
     if (address - reinterpret_cast<uint64_t>(watch.worker) < sizeof(Worker)) return;  // the operands of a shuffle

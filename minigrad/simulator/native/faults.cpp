@@ -104,6 +104,9 @@ static void on_fault(int signal, siginfo_t* info, void* context) {
     }
     Cause cause = signal == SIGFPE ? DIVISION : signal == SIGSEGV || signal == SIGBUS ? ACCESS : ILLEGAL;
     uint64_t address = reinterpret_cast<uint64_t>(info->si_addr);
+#ifdef SI_KERNEL
+    if (info->si_code == SI_KERNEL) address = 1ull << 63;  // x86 does not say which, as no pointer can have it
+#endif
     if (cause == ACCESS && in_or_near(address, worker->current->stack(), 0, GUARD)) cause = STACK_OVERFLOW;
     if (cause == ACCESS && in_or_near(address, worker->shared, SHARED_ROOM, wide_guard())) {
         cause = SHARED_ACCESS;

@@ -21,7 +21,7 @@ RARE static void misaligned(const void* at, const char* what, unsigned bytes, co
     MINIGRAD_HOOK void __tsan_read##N(void* at) {                                                           \
         if (__builtin_expect(uint64_t(at) % N, 0)) misaligned(at, "access", N, MINIGRAD_CALLER);            \
         if (!MINIGRAD_IS_LOCAL(at)) on_access<READ>(at, N, MINIGRAD_CALLER);                                \
-        else if (is_unset(uint64_t(at), N, ARRAY)) find(ELEMENT, READ, -1, pc_of(MINIGRAD_CALLER), 0);        \
+        else on_local_read(uint64_t(at), N, pc_of(MINIGRAD_CALLER));                                         \
     }                                                                                                       \
     MINIGRAD_HOOK void __tsan_write##N(void* at) {                                                          \
         if (__builtin_expect(uint64_t(at) % N, 0)) misaligned(at, "access", N, MINIGRAD_CALLER);            \
@@ -168,16 +168,16 @@ MINIGRAD_HOOK void minigrad_note_change(void* at, int device) {
     note_progress(*watch.worker);
     if (watch.release_state) release_at(reinterpret_cast<uint64_t>(at), device);
 }
-MINIGRAD_HOOK void minigrad_note_unset(void* at, size_t bytes, int array) {
+MINIGRAD_HOOK void minigrad_note_unset(void* at, size_t bytes, unsigned kind) {
     uint64_t word = (reinterpret_cast<uint64_t>(at) + 3) / 4 * 4, end = reinterpret_cast<uint64_t>(at) + bytes;
     if (!on_stack(word)) return;  // `__shared__ alignas(8) char s[64];` too looks like one from its last bracket on
-    for (; word + 4 <= end; word += 4) *reinterpret_cast<uint32_t*>(word) = unset_word(word, array ? ARRAY : SINGLE);
+    for (; word + 4 <= end; word += 4) *reinterpret_cast<uint32_t*>(word) = unset_word(word, kind);
 }
 // Called before a statement that reads and changes a variable, or an element of the thread's own array.
 MINIGRAD_HOOK void minigrad_note_update(const volatile void* at, size_t bytes, const char* name, const char* file,
                                         int line) {
     uint64_t address = reinterpret_cast<uint64_t>(at);
-    if (on_stack(address) && (is_unset(address, bytes, SINGLE) || is_unset(address, bytes, ARRAY)))
+    if (on_stack(address) && unset_at(address, bytes))
         find_call(UNSET, {name, file, line}, watch.worker->current->thread.index);
 }
 // A `return` skips the end of its function. So a thread that comes to the kernel's end, with no function begun and not

@@ -44,9 +44,9 @@ extern "C" __global__ void mean_around(const float* x, float* y, int n, int reac
 """,
     bug=True,
     hints=[
-        "which is the last thread that the condition lets through, and which elements does it touch?",
-        "for i = 0 the loop begins at -reach. Which elements are there? And at the other end?",
-        "a variable without a value holds whatever was there before: what does the first addition add to?",
+        "Which is the last thread that the condition lets through, and which elements does it touch?",
+        "For i = 0 the loop begins at -reach. Which elements are there? And at the other end?",
+        "A variable without a value holds whatever was there before: what does the first addition add to?",
     ],
     wrong=[
         Wrong("i < n", "i <= n", "out-of-bounds", "The elements are 0 to n - 1: thread n has none."),

@@ -72,10 +72,12 @@ static void check_index(I index, const char* array, const char* file, int line) 
     if (index == I(Extent<A>::of)) minigrad_note_index(Extent<A>::of, array, file, line);
 }
 
-// A variable of a type without a constructor, which has just been declared without a value.
-template <class T> MINIGRAD_UNWATCHED static void unset(T& place) {
-    constexpr bool array = sizeof(T) > sizeof(typename ArrayType<T>::Element);
-    if constexpr (__is_trivially_constructible(T)) minigrad_note_unset((void*)&place, sizeof place, array);
+// A variable of a type without a constructor, which has just been declared without a value: of an array and, if `read`,
+// of a number each read is seen, of others only updates.
+template <class T> MINIGRAD_UNWATCHED static void unset(T& place, bool read) {
+    constexpr bool array = sizeof(T) > sizeof(typename ArrayType<T>::Element), parts = __is_class(T) || __is_union(T);
+    if constexpr (__is_trivially_constructible(T))
+        minigrad_note_unset((void*)&place, sizeof place, array ? 0xfe000000 : read && !parts ? 0xfc000000 : 0xfd000000);
 }
 
 }  // namespace minigrad
@@ -83,7 +85,7 @@ template <class T> MINIGRAD_UNWATCHED static void unset(T& place) {
 // The place itself, with a note that a statement reads and changes it.
 #define MINIGRAD_UPDATED(...)                                                                             \
     (minigrad_note_update(&(__VA_ARGS__), sizeof(__VA_ARGS__), #__VA_ARGS__, __FILE__, __LINE__), __VA_ARGS__)
-#define MINIGRAD_UNSET(name) minigrad::unset(name);
+#define MINIGRAD_UNSET(name, read) minigrad::unset(name, read);
 #define MINIGRAD_INDEX(...)                                                                               \
     typedef decltype((__VA_ARGS__)) minigrad_array;                                                       \
     if constexpr (minigrad::Extent<minigrad_array>::of)                                                   \
