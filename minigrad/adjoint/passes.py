@@ -59,11 +59,7 @@ class Draft:
         return [d for d in self.facts.function.declared.values() if d.shared and d.name in self.facts.active]
 
     def pruned(self, body: list[Stmt]) -> list[Stmt]:
-        own = (written(body) - self.results) | set(self.saved.tapes)
-        size = -1
-        while size != (size := len(flatten(body))):
-            body = Prune(own).body(body, Live())
-        return body
+        return Prune((written(body) - self.results) | set(self.saved.tapes)).body(body, Live())
 
     def phases(self, body: list[Stmt], memory: Set[str] = frozenset()) -> Phases:
         """The statements that the threads of a block may run at the same time."""

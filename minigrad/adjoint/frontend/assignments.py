@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from itertools import repeat
+from itertools import count, repeat
 from typing import Any
 
 from minigrad.adjoint.frontend.declarations import DeclarationParser
@@ -65,7 +65,7 @@ class AssignmentParser(DeclarationParser):
         start = tokens.at
         kind = self.accept_type() or self.accept_void()
         if kind is None:
-            n = first = next(k for k, t in enumerate(tokens.tokens[start:], start) if t.text not in IGNORED)
+            n = first = next(k for k in count(start) if tokens.tokens[k].text not in IGNORED)
             while tokens.tokens[n + 1].text == "::":
                 n += 2
             named = "".join(t.text for t in tokens.tokens[first : n + 1])

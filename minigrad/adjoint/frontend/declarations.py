@@ -44,16 +44,15 @@ class DeclarationParser(ExpressionParser):
     def changes(self, name: str, start: int, stop: int) -> bool:
         """True where a name is assigned as a whole: by =, +=, ++ and the like, by its address or a reference to it."""
         found, passed = self.tokens.tokens, self.tokens.moves_pointers
-        for n in range(start, stop):
-            if found[n].text == name and found[n].kind == "name" and found[n - 1].text not in (".", "->"):
-                after, before = found[n + 1].text, found[n - 1].text
-                if after in (*ASSIGNMENTS, "++", "--") or before in ("++", "--"):
-                    return True
-                referred = (found[n - 3].text, before) == ("&", "=") and after in (",", ";")
-                if referred or (passed and before in ("(", ",") and after in (",", ")")):
-                    return True
-                if before == "&" and after != "[" and found[n - 2].text in ("(", ",", "=", "return"):
-                    return True
+        for n in self.tokens.uses(name, start, stop):
+            after, before = found[n + 1].text, found[n - 1].text
+            if after in (*ASSIGNMENTS, "++", "--") or before in ("++", "--"):
+                return True
+            referred = (found[n - 3].text, before) == ("&", "=") and after in (",", ";")
+            if referred or (passed and before in ("(", ",") and after in (",", ")")):
+                return True
+            if before == "&" and after != "[" and found[n - 2].text in ("(", ",", "=", "return"):
+                return True
         return False
 
     def declaration(self) -> None:
@@ -136,9 +135,7 @@ class DeclarationParser(ExpressionParser):
             self.variable(kind, name, shared, const, "extern" in words)
         for s in self.symbols.pending[before:]:
             s.text = s.text or f"{kind or 'auto'}{'*' * stars}{'&' * reference} {tokens.line_since(at)};"
-        read = tokens.tokens[at + 1 : tokens.at]
-        if any(t.text == name.text and t.kind == "name" and read[n - 1].text not in (".", "->")
-               for n, t in enumerate(read)):  # fmt: skip
+        if tokens.uses(name.text, at + 1, tokens.at):
             raise self.error(name.place, f"{name.text} is read in its own initial value, before it has one.")
 
     def initialized(self, name: Token, kind: Kind | None, stars: int, reference: bool, const: bool) -> None:

@@ -387,7 +387,7 @@ class FileParser:
         at = len(tokens.tokens)
         tokens.tokens += [t._replace(place=t.place._replace(file=value)) for t in cut(tokens, value, 1, start)]
         tokens.tokens += [end] * 4
-        for known in ("closing", "words", "members", "around"):
+        for known in ("closing", "named", "words", "around"):
             vars(tokens).pop(known, None)
         tokens.at = at
         if kind in ("class", "typename"):

@@ -312,8 +312,9 @@ def _number(parser: Any, place: str, extent: str) -> Expr:
 
 def is_flat(parser: Any, place: str) -> bool:
     """True in a file that uses no other axis than x."""
-    whole = (word for word, of in BLOCK.items() if of == place)
-    return parser.tokens.words.isdisjoint(whole) and parser.tokens.members.isdisjoint((f"{place}.y", f"{place}.z"))
+    found, named = parser.tokens.tokens, parser.tokens.named
+    across = any(found[n + 1].text == "." and found[n + 2].text in "yz" for n in named.get(place, ()))
+    return not across and named.keys().isdisjoint(word for word, of in BLOCK.items() if of == place)
 
 
 def threads(parser: Any, grid: bool = False) -> Expr:

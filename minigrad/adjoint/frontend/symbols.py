@@ -306,12 +306,12 @@ class TypeParser:
         def kept(v: Any) -> Any:
             if isinstance(v, Braces):
                 return replace(v, values=tuple(map(kept, v.values)))
-            if isinstance(v, Elements | Pointer) or not written(needed) & names_in(leaves(v)):
+            if isinstance(v, Elements | Pointer) or not changed & names_in(leaves(v)):
                 return v
             new = replace(v, passing=True) if isinstance(v, Struct) else self.simple(v, "first", ast.NOWHERE)
             return self.frozen(new, ast.NOWHERE)
 
-        values[:] = map(kept, values)
+        values[:] = map(kept, values) if (changed := written(needed)) else values
         self.symbols.pending += needed
         return value
 

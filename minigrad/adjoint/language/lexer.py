@@ -1,6 +1,7 @@
 """CUDA C++ cut into tokens, each with its line and column; macros set aside; the parsers' cursor over the tokens."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -61,15 +62,18 @@ class TokenStream:
     file: str = ""  # that is being cut; empty for the kernel's own
 
     @cached_property
-    def words(self) -> set[str]:
-        """Every name in the file: new names must differ from them."""
-        return {t.text for t in self.tokens if t.kind == "name"} | set(self.macros)
+    def named(self) -> dict[str, list[int]]:
+        """The tokens that are a name."""
+        found: dict[str, list[int]] = {}
+        for n, token in enumerate(self.tokens):
+            if token.kind == "name":
+                found.setdefault(token.text, []).append(n)
+        return found
 
     @cached_property
-    def members(self) -> set[str]:
-        """Every `name.name` in the file."""
-        found = self.tokens
-        return {f"{found[n - 1].text}.{found[n + 1].text}" for n, t in enumerate(found) if t.text == "."}
+    def words(self) -> set[str]:
+        """Every name in the file: new names must differ from them."""
+        return {*self.named, *self.macros}
 
     @cached_property
     def around(self) -> list[int]:
@@ -188,6 +192,12 @@ class TokenStream:
             raise rejected or self.error(self.next.place, f"expected {expected}, found {found!r}.")
         return self.take()
 
+    def uses(self, name: str, start: int, stop: int) -> list[int]:
+        """The tokens from one up to another that are this name, but not as that of a member."""
+        every = self.named.get(name, [])
+        within = every[bisect_left(every, start) : bisect_left(every, stop)]
+        return [n for n in within if self.tokens[n - 1].text not in (".", "->")]
+
     def between(self, start: int, last: int) -> str:
         """The source text from a token to another."""
         return self.text[self.tokens[start].start : self.tokens[last].stop]
@@ -201,21 +211,16 @@ class TokenStream:
 
     def is_last(self, at: int, stop: int) -> bool:
         """True where the statement that begins at a token is the last of the body, in no branch or loop."""
-        found, depth = self.tokens, 0
-        if found[at - 1].text not in (";", "{", "}") or any(t.text == ":" for t in found[at - 1 : at]):
+        found = self.tokens
+        if found[at - 1].text not in (";", "{", "}") or self.matching(self.around[at]) != stop:
             return False
-        for n in range(at, stop):
-            depth += (found[n].text in ("{", "(")) - (found[n].text in ("}", ")"))
-            if depth < 0:
-                return False
         while found[at].text != ";":
             at += 1
         return at + 1 == stop
 
     def has_brace(self) -> bool:
         """True for `typedef struct { ... } X;`, and not for `typedef struct A B;`."""
-        found = self.tokens
-        n = self.at
+        found, n = self.tokens, self.at
         while found[n].text not in (";", "{") and found[n].kind != "end":
             n += 1
         return found[n].text == "{"
@@ -269,13 +274,12 @@ def joined(directive: re.Match[str]) -> str:
 
 def cut(stream: TokenStream, line: str, number: int, start: int, column: int = 0) -> list[Token]:
     """The tokens of a line. A piece that is none, or an octal number, is rejected where the kernel comes to it."""
-    tokens = []
-    for kind, text, at, end, why in _pieces(line, column):
-        place = Place(number, at + 1, 0, stream.file)
+    pieces, file, new = _pieces(line, column), stream.file, tuple.__new__  # for headers have 200,000 tokens
+    for _, _, at, _, why in pieces:
         if why:
-            stream.bad[start + at] = stream.error(place, why)
-        tokens.append(Token(kind, text, place, start + at, start + end))
-    return tokens
+            stream.bad[start + at] = stream.error(Place(number, at + 1, 0, file), why)
+    return [new(Token, (kind, text, new(Place, (number, at + 1, 0, file)), start + at, start + end))
+            for kind, text, at, end, _ in pieces]  # fmt: skip
 
 
 @lru_cache(maxsize=1 << 15)
@@ -392,9 +396,5 @@ FUNCTIONS = {
 
 
 def way_out(function: str) -> str:
-    ways = [way for start, way in FUNCTIONS.items() if function.startswith(start)]
-    return (
-        ways[0].format(function)
-        if ways
-        else "write it as a __device__ function of differentiable ones, above this line"
-    )
+    default = "write it as a __device__ function of differentiable ones, above this line"
+    return next((way for start, way in FUNCTIONS.items() if function.startswith(start)), default).format(function)

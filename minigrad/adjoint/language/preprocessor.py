@@ -105,7 +105,7 @@ def tokenize(
 def lines(text: str, start: int) -> Iterator[TextLine]:
     """The lines of a file without comments."""
     found = CONTINUED.sub(joined, blank(text)).split("\n")
-    words = [match[1] if (match := re.match(r"\s*#\s*(\w*)", line)) else "" for line in found]
+    words = [match[1] if "#" in line and (match := re.match(r"\s*#\s*(\w*)", line)) else "" for line in found]
     for number, (line, word) in enumerate(zip(found, words, strict=True), 1):
         following = next((found[n] for n in range(number, len(found)) if words[n]), "") if word == "ifndef" else ""
         yield TextLine(line, number, start, word, following)

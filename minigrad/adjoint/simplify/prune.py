@@ -54,6 +54,7 @@ class Prune:
         self.jumps = True  # False while a loop is tried without its jumps
         self.after: dict[str, set[str]] = {}  # the names live where a break or continue leads
         self.following: dict[int, set[str]] = {}  # those live after an iteration, by id of the loop, as known so far
+        self.staying = set[int]()  # ids of the loops that are known to stay
 
     def body(self, body: list[Stmt], live: Live) -> list[Stmt]:
         """The statements that stay; a comment stays with the statement after it."""
@@ -126,14 +127,9 @@ class Prune:
 
     def loop(self, s: ast.For, live: Live) -> Stmt | None:
         """A loop stays where its body does without its jumps, or where its variable is read after it."""
-        jumps, counts = self.jumps, bool(s.step and own_writes(s.step) & live)
-        has_jump = any(isinstance(t, ast.Jump) for t in flatten(s.body))
-        self.jumps = jumps and not has_jump
-        kept, before = self.iterations(s, live)
-        if has_jump and (kept or counts):
-            self.jumps = True
-            kept, before = self.iterations(s, live)
-        self.jumps = jumps
+        counts, jumps, after = bool(s.step and own_writes(s.step) & live), self.jumps, self.after
+        kept, before = self.iterations(s, live, counts)
+        self.jumps, self.after = jumps, after
         if not kept and not counts:
             return _barrier(s)
         start = s.start
@@ -146,24 +142,30 @@ class Prune:
             self.used |= written(with_header(s)[1:])
         return replace(s, start=start, body=kept)
 
-    def iterations(self, s: ast.For, live: Live) -> tuple[list[Stmt], set[str]]:
+    def iterations(self, s: ast.For, live: Live, counts: bool) -> tuple[list[Stmt], set[str]]:
         """A loop's body at the fixed point: the names live before an iteration are live after the one before it.
 
-        Empty where the body is dead.
+        Empty where the body is dead. counts: the variable is read after the loop.
         """
-        outer, following = self.after, live | self.following.get(id(s), set())
+        following = live | self.following.get(id(s), set())
         self.after = {"break": live, "continue": following}
-        kept = self.body(s.body, before := Live(following))
-        if not _has_effect(kept) and not (s.step and own_writes(s.step) & live):
-            self.after = outer
-            return [], set(live)
+        has_jump = any(isinstance(t, ast.Jump) for t in flatten(s.body))
+        if not (has_jump and id(s) in self.staying):
+            self.jumps = self.jumps and not has_jump
+            kept = self.body(s.body, before := Live(following))
+            if not counts and not _has_effect(kept):
+                return [], set(live)
+            self.staying.add(id(s))  # as more and more is live
+        if has_jump:
+            self.jumps = True
+            kept = self.body(s.body, before := Live(following))
         filled = s.reversal.filled if s.reversal else frozenset()
         changed, more = written(s.body), {*own_reads(s), *(own_reads(s.step) if s.step else ()), *(before - filled)}
         while (more - following) & changed:
             following |= more
             kept = self.body(s.body, before := Live(following))
             more = before - filled
-        self.after, self.following[id(s)] = outer, following
+        self.following[id(s)] = following
         return kept, following | more
 
 
