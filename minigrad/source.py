@@ -353,7 +353,10 @@ class Source:
         """The parameters of the kernel's template: name, kind and argument, e.g. ("BM", "int", "64")."""
         declared = self.template_parameters(self._name) if self.template else None
         given = [each for each in split(self.template.partition("<")[2].rpartition(">")[0]) if each]
-        return [(own, kind, (*given, *[default] * (n + 1))[n]) for n, (own, kind, default) in enumerate(declared or ())]
+        return [
+            (own, kind, given[n] if n < len(given) else default)
+            for n, (own, kind, default) in enumerate(declared or ())
+        ]
 
     @property
     def texts(self) -> list[str]:

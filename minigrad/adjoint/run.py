@@ -33,7 +33,6 @@ from minigrad.tensor import Tensor
 MAX_COPIED = 1 << 18  # elements in all copies of a gradient to which all blocks add; or as many as there are threads
 STATIC_SHARED = 48 * 1024  # bytes of shared memory of a block that a kernel may declare
 SLOTS = 64  # first guess for a tape whose length only the running kernel knows
-EXAMINED = 4096  # most threads of a launch that is searched for races
 USED = "and the kernel uses it without asking for it, as by `if ({0})`. Give an array."
 DTYPES: dict[str, Any] = {c: dtype for dtype, c in C_NAMES.items()} | {"__nv_bfloat16": "bfloat16"}
 

@@ -57,15 +57,16 @@ class SourceKernel(Kernel):
 
     def check_types(self) -> None:
         """Raise TypeError for a parameter whose type a header may define that is not here."""
-        for param in self.signature.params if not self._modules else ():
-            known = param.members or plain(param.type) in (*ELEMENTS, *SCALARS, *BFLOATS, "real", "wide", "void")
-            missing = [] if known or param.type in arguments.STRUCTS else missing_files(self.source)
-            if missing:
-                raise TypeError(
-                    f"{self.name}: {param} has a type that is not known here, and there is no file "
-                    f"{', '.join(missing)}. Put it beside {self.source.name}, or write what the kernel needs of it "
-                    "into the text."
-                )
+        if self._modules:
+            return
+        known = {*ELEMENTS, *SCALARS, *BFLOATS, "real", "wide", "void"}
+        left = (p for p in self.signature.params if plain(p.type) not in known and p.type not in arguments.STRUCTS)
+        param = next((p for p in left if not p.members), None)
+        if param is not None and (missing := missing_files(self.source)):  # it reads every header: once
+            raise TypeError(
+                f"{self.name}: {param} has a type that is not known here, and there is no file {', '.join(missing)}. "
+                f"Put it beside {self.source.name}, or write what the kernel needs of it into the text."
+            )
 
     def run(self, args: Sequence[Any], grid: Dim3, block: Dim3, shared: int, values: Mapping[str, int]) -> None:
         """Set the variables where they are not yet, then run."""

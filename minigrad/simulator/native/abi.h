@@ -96,8 +96,8 @@ void minigrad_describe_device(const char* name, char* start, size_t bytes, unsig
 void minigrad_note_atomic(void* address, size_t bytes, int device, int replaces);  // device: 0 for block scope
 void minigrad_note_change(void* address, int device);                // after an atomic that changed the value
 void minigrad_note_fence(int device);
-// A variable begins without a value. And before an update of one.
-void minigrad_note_unset(void* at, size_t bytes, unsigned kind);
+// A variable begins without a value; each_read: each read of it is seen, else only updates. And before an update of one.
+void minigrad_note_unset(void* at, size_t bytes, int array, int each_read);
 void minigrad_note_update(const volatile void* at, size_t bytes, const char* name, const char* file, int line);
 void minigrad_note_call(int change);  // 1 at the start of a function with a barrier, -1 at its end; 0 at the kernel's
 void minigrad_note_index(unsigned extent, const char* array, const char* file, int line);  // that is the extent

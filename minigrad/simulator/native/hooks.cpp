@@ -168,7 +168,8 @@ MINIGRAD_HOOK void minigrad_note_change(void* at, int device) {
     note_progress(*watch.worker);
     if (watch.release_state) release_at(reinterpret_cast<uint64_t>(at), device);
 }
-MINIGRAD_HOOK void minigrad_note_unset(void* at, size_t bytes, unsigned kind) {
+MINIGRAD_HOOK void minigrad_note_unset(void* at, size_t bytes, int array, int each_read) {
+    Unset kind = array ? ARRAY : each_read ? NUMBER : UPDATED;
     uint64_t word = (reinterpret_cast<uint64_t>(at) + 3) / 4 * 4, end = reinterpret_cast<uint64_t>(at) + bytes;
     if (!on_stack(word)) return;  // `__shared__ alignas(8) char s[64];` too looks like one from its last bracket on
     for (; word + 4 <= end; word += 4) *reinterpret_cast<uint32_t*>(word) = unset_word(word, kind);

@@ -77,7 +77,7 @@ static void check_index(I index, const char* array, const char* file, int line) 
 template <class T> MINIGRAD_UNWATCHED static void unset(T& place, bool read) {
     constexpr bool array = sizeof(T) > sizeof(typename ArrayType<T>::Element), parts = __is_class(T) || __is_union(T);
     if constexpr (__is_trivially_constructible(T))
-        minigrad_note_unset((void*)&place, sizeof place, array ? 0xfe000000 : read && !parts ? 0xfc000000 : 0xfd000000);
+        minigrad_note_unset((void*)&place, sizeof place, array, read && !parts);
 }
 
 }  // namespace minigrad
