@@ -129,6 +129,23 @@ template <typename T> struct Twice { __device__ T operator()(T x) const { return
     assert x.numpy().tolist() == [6]
 
 
+def test_a_function_of_the_host_with_two_heads_and_one_body_leaves_its_branches(kernel_device):
+    text = """#ifdef UNDERSCORE
+double second_()
+#else
+double second()
+#endif
+{
+#define FACTOR 3
+    return time(0);
+}
+__global__ void k(float* x) { x[0] = FACTOR; }
+"""
+    x = numbers(1, kernel_device)
+    mg.kernel(text, "k")(x, grid=1, block=1)
+    assert x.numpy().tolist() == [3]
+
+
 def test_numbers_of_cufft(kernel_device):
     head = "#include <cufft.h>\n__global__ void k(cufftComplex* z, const cufftReal* x)"
     text = f"{head} {{ z[threadIdx.x].y = x[threadIdx.x]; }}"
