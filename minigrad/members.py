@@ -264,16 +264,21 @@ def constants(code: str) -> Iterator[NamedValue]:
             number += 1
 
 
-def with_constants(code: str) -> str:
+def with_constants(code: str) -> tuple[str, set[str]]:
     """The text with the values of constants of which there are several of a name, each where C++ finds it by its scope.
 
+    And the constants of functions alone: elsewhere their names are those of other things, as of a struct's members.
     What may be that of a base, of another namespace or of a declaration by `using` stays a name.
     """
-    found = list(constants(code))
-    several = {each.name for each in found if each.value} - unique(found).keys()
+    found, inside = list(constants(code)), set[str]()
+    bodies = [(each.body, each.stop) for each in items(code) if "(" in code[each.start : each.body]] if found else []
+    for local in (True, False):
+        names = {each.name for each in found if any(a < each.at < b for a, b in bodies) == local}
+        inside = names if local else inside - names
+    several = {each.name for each in found if each.value} - (unique(found).keys() - inside)
     several -= {*re.findall(r"\busing\s[\w\s:]*::\s*(\w+)\s*;", code)}
     if not several:
-        return code
+        return code, inside
     words = re.compile(rf"[{{}}]|(?<![:.>])\b(?:enum|const|constexpr|{'|'.join(several)})\b(?!\s*=[^=])")
     around, opened = dict[int, tuple[int, ...]](), [-1]  # the scopes around each word, by their braces
     for word in words.finditer(code):
@@ -295,7 +300,7 @@ def with_constants(code: str) -> str:
                 break
         return word[0]
 
-    return words.sub(value, code)
+    return words.sub(value, code), inside
 
 
 def unique(found: Iterable[NamedValue]) -> dict[str, str]:

@@ -169,6 +169,13 @@ def asked(include: re.Match[str]) -> str:
     return "" if include["far"] and standard else name
 
 
+def between_directives(code: str, item: TopLevel) -> list[tuple[int, int]]:
+    """The parts of an item that give way where it is left out: its directives may open or close a branch around it."""
+    stay = [place for found in DIRECTIVE.finditer(code, item.start, item.stop) for place in found.span()]
+    ends = [item.start, *stay, item.stop]
+    return [*zip(ends[::2], ends[1::2], strict=True)]
+
+
 def apply(edits: list[Edit], text: str) -> str:
     """The text with its edits; of two that overlap the first one counts."""
     chunks, at = [], 0

@@ -24,6 +24,7 @@ from minigrad.scan import (
     TopLevel,
     apply,
     asked,
+    between_directives,
     blank,
     has_c_name,
     is_host,
@@ -195,7 +196,7 @@ class Source:
         return text
 
     _all = cached_property(lambda self: "\n".join(self._compiled[0]))
-    _expanded = cached_property(lambda self: self.expanded(members.with_constants(self._all)))
+    _expanded = cached_property(lambda self: self.expanded(*members.with_constants(self._all)))
 
     @cached_property
     def aliases(self) -> dict[str, str]:
@@ -227,7 +228,7 @@ class Source:
             for item in items(self.code)
             if (self.name, item.start) in self.left_out or other.match(self.code, item.start, item.body)
         ]
-        spans = [(item.start, item.stop) for item in (*self.host_code, *gone)]
+        spans = [part for item in (*self.host_code, *gone) for part in between_directives(self.code, item)]
         return apply([(*span, re.sub(r"[^\n]", " ", self.text[slice(*span)])) for span in spans], self.text)
 
     @cached_property

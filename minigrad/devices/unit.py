@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from minigrad.scan import DIRECTIVE, INCLUDE, Edit, apply, asked, blank, items
+from minigrad.scan import DIRECTIVE, INCLUDE, Edit, apply, asked, between_directives, blank, items
 from minigrad.source import CUDA, Source
 
 # Libraries of the host, whose headers NVRTC cannot read.
@@ -117,12 +117,8 @@ def _c_names(source: Source) -> list[Edit]:
 
 def alone(source: Source, kernel: str, code: str) -> list[Edit]:
     """The kernels but for this one give way to their directives; "": all stay. code: the text without comments."""
-    edits: list[Edit] = []
-    for item in source.others(kernel):
-        stay = [place for found in DIRECTIVE.finditer(code, item.start, item.stop) for place in found.span()]
-        ends = [item.start, *stay, item.stop]
-        edits += [(a, b, "\n" * code.count("\n", a, b)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
-    return edits
+    parts = (part for item in source.others(kernel) for part in between_directives(code, item))
+    return [(a, b, "\n" * code.count("\n", a, b)) for a, b in parts]
 
 
 def numbered(code: str, name: str) -> list[Edit]:

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from minigrad.kernels.types import ELEMENTS, SCALARS
 from minigrad.scan import (
-    DIRECTIVE,
     INCLUDE,
     Edit,
     TopLevel,
     apply,
     asked,
+    between_directives,
     blank,
     items,
     matching,
@@ -106,15 +106,19 @@ def _check_arguments(source: Source, name: SaidKernel, parameters: list[tuple[st
 
 
 def _example(source: Source, kernel: str, parameters: list[tuple[str, str, str]]) -> str:
-    """A template with arguments: those of a launch in the text, else a type or a number for each parameter."""
+    """A template with arguments: those of a launch in the text, else a type or a number for each parameter.
+
+    A launch leaves out what the compiler deduces, and may name constants of the host's functions.
+    """
     code = blank(source.text)
+    values = [default or _KINDS.get(kind, "true" if kind == "bool" else "16") for _, kind, default in parameters]
     for found in re.finditer(rf"\b{kernel}\s*(?=<(?!<))", code):
         close = matching(code, found.end(), "<>")
-        given = split(code[found.end() + 1 : close])
-        if code[close + 1 :].lstrip().startswith("<<<") and all(map(_VALUE.fullmatch, map(source.expanded, given))):
+        given = [source.expanded(each) for each in split(code[found.end() + 1 : close])]
+        if code[close + 1 :].lstrip().startswith("<<<") and all(map(_VALUE.fullmatch, given)):
             line = code.count("\n", 0, found.start()) + 1
-            return f"'{kernel}<{', '.join(given)}>', which line {line} launches"
-    values = [default or _KINDS.get(kind, "true" if kind == "bool" else "16") for _, kind, default in parameters]
+            left = [value for value, (_, _, default) in zip(values, parameters, strict=True) if not default]
+            return f"'{kernel}<{', '.join(given + left[len(given) :])}>', which line {line} launches"
     return f"'{kernel}<{', '.join(values)}>'"
 
 
@@ -168,9 +172,7 @@ def _refuse(source: Source, name: SaidKernel, heads: dict[TopLevel, str]) -> Non
 
 def _spaces(text: str, code: str, item: TopLevel) -> list[Edit]:
     """An item gives way to spaces and to its directives."""
-    stay = [place for each in DIRECTIVE.finditer(code, item.start, item.stop) for place in each.span()]
-    ends = [item.start, *stay, item.stop]
-    return [(a, b, re.sub(r"[^\n]", " ", text[a:b])) for a, b in zip(ends[::2], ends[1::2], strict=True)]
+    return [(a, b, re.sub(r"[^\n]", " ", text[a:b])) for a, b in between_directives(code, item)]
 
 
 def _head(code: str, item: TopLevel, kernel: str) -> str:

@@ -38,6 +38,18 @@ MISTYPED = "has a sign that only looks like one of C++"
             ValueError,
             "'t<int, 2 * 4>', which line 2 launches.",
         ),
+        (
+            f"{T}\nint main() {{ const int side = 8; t<int, side><<<1, 1>>>(x, n); }}",
+            "t",
+            ValueError,
+            "'t<int, 8>', which line 2 launches.",
+        ),
+        (
+            "template <int N, typename P> __global__ void t(P* x) { x[0] = N; }\nint main() { t<4><<<1, 1>>>(x); }",
+            "t",
+            ValueError,
+            "'t<4, float>', which line 2 launches.",
+        ),
         (T, "t<3, 4>", ValueError, "t is a template of <class T, int N>; 3 is no type."),
         (T, "t<>", ValueError, "t<> gives it 0 of 2 arguments. Write for example 't<float, 16>'."),
         (T, "t<float,>", ValueError, "t<float,> gives it 1 of 2 arguments."),

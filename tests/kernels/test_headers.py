@@ -129,6 +129,38 @@ template <typename T> struct Twice { __device__ T operator()(T x) const { return
     assert x.numpy().tolist() == [6]
 
 
+def test_a_function_of_the_host_with_two_heads_and_one_body_leaves_its_branches(kernel_device):
+    text = """#ifdef UNDERSCORE
+double second_()
+#else
+double second()
+#endif
+{
+#define FACTOR 3
+    return time(0);
+}
+__global__ void k(float* x) { x[0] = FACTOR; }
+"""
+    x = numbers(1, kernel_device)
+    mg.kernel(text, "k")(x, grid=1, block=1)
+    assert x.numpy().tolist() == [3]
+
+
+def test_a_file_for_nvcc_and_another_compiler_is_read_as_nvcc_reads_it():
+    text = """#ifdef __NVCC__
+inline __host__ __device__ void operator+=(float2& a, const float2& b) { a.x += b.x; a.y += b.y; }
+#else
+#include <hip/hip_runtime.h>
+#endif
+__global__ void k(float2* x) { x[0] += x[1]; }
+"""
+    x = mg.tensor(np.array([1, 2, 30, 40], np.float32), device="sim")
+    mg.kernel(text, "k")(x, grid=1, block=1)
+    assert x.numpy().tolist() == [31, 42, 30, 40]
+    (dx,) = mg.adjoint(text, "k").vjp(x, dy=[x], grid=1, block=1)
+    assert dx.numpy().tolist() == [31, 42, 61, 82]
+
+
 def test_numbers_of_cufft(kernel_device):
     head = "#include <cufft.h>\n__global__ void k(cufftComplex* z, const cufftReal* x)"
     text = f"{head} {{ z[threadIdx.x].y = x[threadIdx.x]; }}"

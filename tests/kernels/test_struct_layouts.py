@@ -117,6 +117,17 @@ __global__ void k(P p, float* y) { y[0] = p.d + 10 * p.i + 100 * p.a + 1000 * p.
     assert y.item() == 54321
 
 
+def test_a_member_may_have_the_name_of_a_constant_within_a_function(kernel_device):
+    text = """const int rows = 2;
+struct P { int n, steps; float v[rows]; };
+__global__ void k(P p, float* y) { const int steps = 3; y[0] = p.n + 10 * p.steps + 100 * p.v[1] + 1000 * steps; }
+__device__ int other() { const int n = 1 << 20; return n; }"""
+    y = mg.zeros(1, device=kernel_device)
+    mg.kernel(text, "k")({"n": 1, "steps": 2, "v": [0, 3]}, y, grid=1, block=1)
+    assert y.item() == 3321
+    assert mg.adjoint(text.replace("p.steps", "y[0]"), "k").wrt == ("y",)
+
+
 REFUSED = [
     "struct __attribute__((packed)) P { char c; int n; };",
     "struct P { char c; int n; } __attribute__((packed));",

@@ -117,6 +117,8 @@ def test_arithmetic(kind, kernel_device):
         "__lowhigh2highlow(S2(x[t], y[t])).x": b,
         "__habs2(S2(x[t], y[t])).y": np.abs(b),
         "(-S2(x[t], y[t])).x": -a,
+        "(+S2(x[t], y[t])).y": b,
+        "+x[t] * S(1.0f)": a,
     }
     calls["__hisnan2(S2(x[t], y[t])).y"] = np.isnan(b)
     calls["__ushort_as_@(__@_as_ushort(x[t]))"] = a

@@ -72,6 +72,7 @@ inline void operator delete[](void* memory, size_t) noexcept { free(memory); }
 #include "include/assert.h"
 
 #define __CUDACC__ 1
+#define __NVCC__ 1
 #define __CUDACC_VER_MAJOR__ 13
 #define __CUDACC_VER_MINOR__ 0
 #define CUDART_VERSION 13000

@@ -159,7 +159,9 @@ template <typename T> MINIGRAD_INLINE T positive(T x) { return x != x ? not_a_nu
     };                                                                                          \
     MINIGRAD_SMALL_OPERATOR(T, +) MINIGRAD_SMALL_OPERATOR(T, -)                                 \
     MINIGRAD_SMALL_OPERATOR(T, *) MINIGRAD_SMALL_OPERATOR(T, /)                                 \
+    MINIGRAD_INLINE T operator+(T a) { return a; }                                              \
     MINIGRAD_INLINE T operator-(T a) { a.bits ^= 0x8000; return a; }                            \
+    MINIGRAD_INLINE T##2 operator+(T##2 a) { return a; }                                        \
     MINIGRAD_INLINE T##2 operator-(T##2 a) { return {-a.x, -a.y}; }                             \
     MINIGRAD_SMALL_COMPARISON(T, ==, eq) MINIGRAD_SMALL_COMPARISON(T, !=, ne)                   \
     MINIGRAD_SMALL_COMPARISON(T, <, lt) MINIGRAD_SMALL_COMPARISON(T, <=, le)                    \
