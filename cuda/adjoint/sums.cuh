@@ -50,28 +50,29 @@ __device__ void block_add(Sum* sum, Part part) {
     if (first) atomicAdd(sum, total);
 }
 
-// This thread's place among its `width` lanes, and the lanes of its warp that exist, by their bits.
-__device__ unsigned lane_of_thread(int width, int& lane) {
+// This thread's place among its `width` lanes, and those of the mask that exist, from the first of these on, by bits.
+__device__ unsigned lane_of_thread(unsigned mask, int width, int& lane) {
     unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
     unsigned left = blockDim.x * blockDim.y * blockDim.z - thread / 32 * 32;
     lane = thread % width;
-    return (left < 32 ? (1u << left) - 1 : 0xffffffffu) >> thread % 32 / width * width;
+    return (mask & (left < 32 ? (1u << left) - 1 : 0xffffffffu)) >> thread % 32 / width * width;
 }
 
 // Of y = __shfl_down_sync(mask, x, step): the d_y of the lane below, and my own where no lane is above.
 template <class Sum>
 __device__ Sum shuffle_down_adjoint(unsigned mask, Sum d, int step, int width = 32) {
     int lane;
-    lane_of_thread(width, lane);
-    Sum other = __shfl_up_sync(mask, d, step, width);
-    return (lane >= step ? other : Sum(0)) + (lane + step >= width ? d : Sum(0));
+    unsigned lanes = lane_of_thread(mask, width, lane);
+    bool exists = lane >= step && lanes >> (lane - step) & 1;
+    Sum other = __shfl_sync(mask, d, exists ? lane - step : lane, width);
+    return (exists ? other : Sum(0)) + (lane + step >= width ? d : Sum(0));
 }
 
 // Of y = __shfl_up_sync(mask, x, step): the d_y of the lane above, and my own where no lane is below.
 template <class Sum>
 __device__ Sum shuffle_up_adjoint(unsigned mask, Sum d, int step, int width = 32) {
     int lane;
-    unsigned lanes = lane_of_thread(width, lane);
+    unsigned lanes = lane_of_thread(mask, width, lane);
     int from = min(lane + step, width - 1);
     bool exists = lane + step < width && lanes >> from & 1;
     Sum other = __shfl_sync(mask, d, exists ? from : lane, width);
@@ -82,11 +83,13 @@ __device__ Sum shuffle_up_adjoint(unsigned mask, Sum d, int step, int width = 32
 template <class Sum>
 __device__ Sum shuffle_idx_adjoint(unsigned mask, Sum d, int source, int width = 32) {
     int lane;
-    unsigned lanes = lane_of_thread(width, lane);
+    unsigned lanes = lane_of_thread(mask, width, lane);
     Sum sum = 0;
-    for (int k = 0; k < width && lanes >> k & 1; ++k) {
-        Sum other = __shfl_sync(mask, d, k, width);
-        if ((__shfl_sync(mask, source, k, width) & (width - 1)) == lane) sum += other;
+    for (int k = 0; k < width; ++k) {  // by all lanes of the mask, as each waits for the others
+        bool exists = lanes >> k & 1;
+        Sum other = __shfl_sync(mask, d, exists ? k : lane, width);
+        int read = __shfl_sync(mask, source, exists ? k : lane, width) & (width - 1);
+        if (exists && read == lane) sum += other;
     }
     return sum;
 }
@@ -98,7 +101,7 @@ __device__ Sum shuffle_xor_adjoint(unsigned mask, Sum d, int distance, int width
     Sum other = __shfl_xor_sync(mask, d, distance);
     if (distance < width) return other;
     int lane;
-    lane_of_thread(32, lane);
+    lane_of_thread(mask, 32, lane);
     int own = lane / width, reader = (lane ^ distance) / width;
     return reader > own ? other + d : Sum(0);
 }

@@ -116,3 +116,16 @@ def test_an_unsigned_index_that_would_wrap_around_in_a_launch_is_named(m: int, r
     else:
         with pytest.raises(LaunchError, match=r"reaches 2\^32 in this launch"):
             adjoint.vjp(x, y, m, dy=[np.ones(40)], grid=1, block=5)
+
+
+@pytest.mark.parametrize("m, right", [(5, True), (1 << 32, False)])
+def test_an_index_of_64_bits_of_which_an_int_drops_bits_in_a_launch_is_named(m: int, right: bool) -> None:
+    body = f"long long k = blockIdx.x * {m}LL + threadIdx.x; int j = k; y[j] = x[j] * x[j];"
+    adjoint = mg.adjoint(f'extern "C" __global__ void f(const double* x, double* y) {{ {body} }}')
+    if right:
+        assert "d_x[j] = 2 * " in adjoint.source
+        (dx,) = adjoint.vjp(np.ones(10), np.zeros(10), dy=[np.ones(10)], grid=2, block=5)
+        assert dx.tolist() == [2] * 10
+    else:
+        with pytest.raises(LaunchError, match=r"int\(k\) reaches 2\^32 in this launch"):
+            adjoint.vjp(np.ones(10), np.zeros(10), dy=[np.ones(10)], grid=2, block=5)

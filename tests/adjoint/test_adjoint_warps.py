@@ -38,6 +38,10 @@ FORMS = {
     "for (int d = 16; d > 0; d /= 2) v += x[i] * __shfl_xor_sync(~0u, v, d, 4); y[i] = v;",
     "xor": "double v = sin(x[i]); for (int d = 16; d > 0; d /= 2) v = fmax(v, __shfl_xor_sync(~0u, v, d)); "
     "y[i] = exp(x[i] - v);",
+    "some lanes of a warp": "double v = x[i] * x[i]; int l = i % 32; if (l >= 16) { "
+    "double u = __shfl_down_sync(0xffff0000, v, 4), w = __shfl_sync(0xffff0000, v, 19); v += (l < 28 ? u : 0) * w; } "
+    "else { double u = __shfl_up_sync(0xffff, v, 4); v += l < 4 ? 0 : u * v; } if (l % 2) v += "
+    "__shfl_sync(0xaaaaaaaa, v, 5, 8) * __shfl_xor_sync(0xaaaaaaaa, v, 2); y[i] = v;",
     "a broadcast and a permutation": "double v = x[i] * x[i]; y[i] = __shfl_sync(~0u, v, 3) * "
     "__shfl_sync(~0u, v, i * 5 % (blockDim.x < 32 ? blockDim.x : 32)) + __shfl_sync(~0u, v, i + 1, 8) * "
     "__shfl_up_sync(~0u, v, 2, 16) * __shfl_down_sync(~0u, v, 3, 4);",

@@ -329,3 +329,17 @@ def test_an_odd_element_of_an_array_of_a_thread_begins_no_vector():
     kernel(text, "k")(x, y, 2, grid=1, block=1)
     with pytest.raises(KernelError, match="misaligned|must begin at a multiple of 4 bytes"):
         kernel(text, "k")(x, y, 1, grid=1, block=1)
+
+
+def test_an_element_right_behind_a_label_is_no_declaration():
+    text = """__global__ void k(float* y) {
+    int i = threadIdx.x;
+again:
+    y[i] += 1;
+    switch (i) { case 0: y[i] += 2; break; default: y[i] *= 2; }
+    if (y[i] < 5) goto again;
+}"""
+    y = mg.zeros(2, device="sim")
+    mg.kernel(text, "k")(y, grid=1, block=2)
+    assert y.numpy().tolist() == [6, 6]
+    assert mg.inspect(mg.kernel(text, "k"), y, grid=1, block=2).ok

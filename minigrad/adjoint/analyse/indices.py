@@ -11,13 +11,13 @@ from minigrad.adjoint.analyse.polynomials import (
     IDS,
     Polynomial,
     constant,
-    may_wrap,
     polynomial,
     variable,
     width,
+    wraps_at,
 )
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, Stmt, walk
+from minigrad.adjoint.language.ast import Expr, Stmt
 from minigrad.adjoint.language.dataflow import Budget, has_barrier, written
 from minigrad.adjoint.language.printer import expression
 from minigrad.adjoint.language.rewrite import ONE, conjuncts, guarded_bodies
@@ -53,7 +53,7 @@ class IndexRow(NamedTuple):
     unit: Polynomial
     length: int
     room: int
-    wraps: bool = False  # one of the indices is computed in unsigned arithmetic
+    wraps: int = 0  # the bits to which C++ cuts an index
 
 
 def row(indices: list[Expr], found: Offsets) -> IndexRow | None:
@@ -63,7 +63,7 @@ def row(indices: list[Expr], found: Offsets) -> IndexRow | None:
     unit, multiples = found
     least = min(multiples)
     low, steps = indices[multiples.index(least)], [n - least for n in multiples]
-    wraps = any(map(may_wrap, indices))
+    wraps = min(filter(None, map(wraps_at, indices)), default=0)
     if set(unit) == {()} and max(steps) < stride(low):
         return IndexRow(low, unit, max(steps) + 1, stride(low), wraps)
     step = gcd(*steps) or 1
@@ -161,12 +161,11 @@ class IndexFacts:
 
         Where a launch knows, it is checked. row: the elements from the index on.
         """
-        p = polynomial(e)
-        if p is None or not (row.wraps if row else may_wrap(e)):
+        p, bits = polynomial(e), row.wraps if row else wraps_at(e)
+        if p is None or not bits:
             return p
         last = p + row.unit * variable(OFFSET) * constant(row.length) if row else p
-        short = any(x.type == "unsigned" for x in walk(e)) or (row is not None and row.wraps)
-        found = Unwrapped(expression(e), last, copy(self), 32 if short else 64)
+        found = Unwrapped(expression(e), last, copy(self), bits)
         if not isfinite(found.width(dict.fromkeys(self.uniform, 1))):
             return None
         where = self.guards, tuple(map(id, self.loops)), frozenset(self.assumed_uniform or self.uniform)
@@ -305,7 +304,7 @@ class IndexFacts:
         if (e.names - self.fixed.keys()) & written(body):
             return
         bound, left = polynomial(e.right), polynomial(e.left)
-        if bound is not None and may_wrap(e.right) and min(bound.values(), default=0) < 0:
+        if bound is not None and wraps_at(e.right) and min(bound.values(), default=0) < 0:
             bound = None  # of n - 1 and n = 0 it is a large number
         if isinstance(e.left, ast.Binary) and bound is not None and left is not None and e.op == "<":
             name = f"@sum{len(self.sums)}"

@@ -9,7 +9,7 @@ from math import inf, prod
 from typing import Any, Protocol
 
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import LIMITS, UNSIGNED, Expr, is_float, walk
+from minigrad.adjoint.language.ast import BYTES, LIMITS, UNSIGNED, Expr, is_float, walk
 from minigrad.adjoint.language.dataflow import Budget, written
 from minigrad.adjoint.language.rewrite import FLIPPED
 
@@ -96,9 +96,18 @@ def polynomial(e: Expr) -> Polynomial | None:
     return None
 
 
-def may_wrap(e: Expr) -> bool:
-    """True where a sum or a product is computed in unsigned arithmetic of 32 or 64 bits, which starts again at 0."""
-    return any(isinstance(x, ast.Binary) and x.op in "+-*" and x.type in UNSIGNED for x in walk(e))
+def wraps_at(e: Expr) -> int:
+    """The least number of bits, 32 or 64, to which C++ cuts a sum or a product in an expression; 0 if it cuts none.
+
+    It does so in unsigned arithmetic, which starts again at 0, and where it makes an int of a larger type.
+    """
+    return min((8 * BYTES[x.type] for x in walk(e) if _cuts(x)), default=0)
+
+
+def _cuts(e: Expr) -> bool:
+    if isinstance(e, ast.Cast):
+        return not is_float(e.operand.type) and BYTES.get(e.type, 0) < BYTES[e.operand.type]
+    return isinstance(e, ast.Binary) and e.op in "+-*" and e.type in UNSIGNED
 
 
 # --- intervals ---

@@ -188,7 +188,8 @@ def typed(e: Expr, kind: str, stored: bool = False) -> Expr:
         return e
     if stored and not is_float(e.type):
         low, high = RANGES[e.type] if (n := int_value(e)) is None else (n, n)
-        if kind not in ast.LIMITS or (fits(low, kind) and fits(high, kind)):
+        larger = kind not in ast.LIMITS and ast.BYTES[kind] >= ast.BYTES[e.type]
+        if larger or (fits(low, kind) and fits(high, kind)):
             return e
     return as_float(e, kind) if kind in ("float", "double") and not is_float(e.type) else ast.Cast(kind, e)
 

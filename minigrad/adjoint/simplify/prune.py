@@ -127,7 +127,7 @@ class Prune:
 
     def loop(self, s: ast.For, live: Live) -> Stmt | None:
         """A loop stays where its body does without its jumps, or where its variable is read after it."""
-        counts, jumps, after = bool(s.step and own_writes(s.step) & live), self.jumps, self.after
+        counts, jumps, after = not live.isdisjoint(written(with_header(s)[1:])), self.jumps, self.after
         kept, before = self.iterations(s, live, counts)
         self.jumps, self.after = jumps, after
         if not kept and not counts:
