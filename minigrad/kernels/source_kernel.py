@@ -2,7 +2,6 @@
 
 import os
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from minigrad.devices import for_launch
 from minigrad.devices.device import Dim3
 from minigrad.devices.unit import headers
-from minigrad.errors import require, require_bool
+from minigrad.errors import require, require_bool, warn
 from minigrad.kernels import arguments, structs
 from minigrad.kernels.chosen_kernel import chosen, defining, parse
 from minigrad.kernels.kernel import Kernel
@@ -120,7 +119,7 @@ def kernel(
     made = SourceKernel(source, plain, defines=defines, cooperative=cooperative)
     made.waits = True
     if left := source.host_names:
-        warnings.warn(f"{source.name}: code for the host is left out: {', '.join(left)}.", stacklevel=2)
+        warn(f"{source.name}: code for the host is left out: {', '.join(left)}.")
     return made
 
 
