@@ -70,6 +70,8 @@ class SourceKernel(Kernel):
     def run(self, args: Sequence[Any], grid: Dim3, block: Dim3, shared: int, values: Mapping[str, int]) -> None:
         """Set the variables where they are not yet, then run."""
         self.check_types()
+        if not self._modules and (left := self.unset_constants):
+            warn("\n".join(f"nobody sets {name}, so it is 0; give .constant({name!r}, ...)." for name in left))
         if self._constants or self.source.text in _SET:
             bound = arguments.bind(self.name, self.signature.params, args)
             device: Any = for_launch(bound.device)

@@ -11,7 +11,7 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import dtype_of, is_bfloat16
-from minigrad.errors import LaunchError, short
+from minigrad.errors import LaunchError, short, warn
 from minigrad.kernels.types import ELEMENTS, plain
 from minigrad.members import MARKS, defaults, fields, number
 from minigrad.scan import split
@@ -286,7 +286,20 @@ def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tup
                 made[own][n] = filled(within, member._replace(name=f"{member.name}[{n}]"), each, arrays)
         elif not member.pointer:
             put(within, made, own, array.numpy() if isinstance(array, Array) else value)
+    if left := list(_unset(param, made.dtype, values)):
+        warn(f"{place}: nobody sets {', '.join(left)}, so {'they are' if len(left) > 1 else 'it is'} 0.")
     return made
+
+
+def _unset(param: Param, dtype: np.dtype, given: Iterable[str]) -> Iterator[str]:
+    """The numbers of a struct to which neither these members nor the text gives a value; a union has one for all."""
+    said = defaults(param.members)
+    places = {name: range(at, at + kind.itemsize) for name, (kind, at, *_) in (dtype.fields or {}).items()}
+    taken = {at for name in given for at in places[name]}
+    for name, (_, declarator, inner) in fields(param.members).items():
+        own = not declarator.startswith("*") and name not in said and not defaults(inner)
+        if own and taken.isdisjoint(places[name]):
+            yield name
 
 
 def _set_defaults(place: str, param: Param, made: np.ndarray, given: Iterable[str] = ()) -> None:

@@ -59,7 +59,7 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the record. Returns 0, 1 if there is a problem that does harm, or 2 if nothing could be inspected."""
-    warnings.showwarning = lambda message, *_: print(f"minigrad inspect: {message}", file=sys.stderr)
+    warnings.showwarning = lambda message, *_: _tell(str(message))
     try:
         record = _record(options)
         record.problems[:] = [replace(each, message=_with_options(each.message)) for each in record.problems]
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         print(text if options.json == "-" else record)
     except WRONG as error:
         why = f"{error.filename}: {error.strerror}." if isinstance(error, OSError) and error.filename else str(error)
-        print(f"minigrad inspect: {why if isinstance(error, CompileError) else _with_options(why)}", file=sys.stderr)
+        _tell(why, isinstance(error, CompileError))
         return 2
     return int(any(not problem.harmless for problem in record.problems))
 
@@ -89,16 +89,19 @@ def _record(options: argparse.Namespace) -> Any:
     args = [values.of(param) for param in kernel.signature.params]
     for name, text in map(_pair, options.constant):
         kernel.constant(name, values.of_constant(name, text))
-    for name in kernel.unset_constants:
-        print(f"minigrad inspect: nobody sets {name}, so it is 0; give --constant {name}=...", file=sys.stderr)
     simulator: Any = get(check("sim"))
     simulator.timeout = options.timeout
     given = {"shared": options.shared, "blocks": options.blocks, "outputs": options.output}
     return inspect(kernel, *args, grid=grid, block=block, **given)
 
 
+def _tell(sentence: str, of_compiler: bool = False) -> None:
+    print(f"minigrad inspect: {sentence if of_compiler else _with_options(sentence)}", file=sys.stderr)
+
+
 def _with_options(sentence: str) -> str:
     """The sentence with the options of the command line for the arguments of a call."""
+    sentence = re.sub(r"\.constant\('(\w+)', \.\.\.\)\.", r"--constant \1=...", sentence)
     return ARGUMENT.sub(lambda found: f"--{OPTIONS.get(found[1], found[1])}{' ' * bool(found[2])}", sentence)
 
 
