@@ -18,7 +18,7 @@ from minigrad.kernels.chosen_kernel import chosen, defining, parse
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.types import BFLOATS, ELEMENTS, SCALARS, plain
 from minigrad.kernels.variables import converted, unset
-from minigrad.scan import INCLUDE, asked
+from minigrad.scan import INCLUDE, asked, is_open
 from minigrad.source import CUDA, Source
 
 # By texts and loaded modules, which kernels of one text share: the value that each variable has, and its first one.
@@ -116,6 +116,7 @@ def kernel(
     plain, name = said.kernel, said.kernel + said.arguments
     macros = tuple((key, str(int(v) if isinstance(v, bool) else v)) for key, v in (defines or {}).items())
     source = replace(source_of(f"mg.kernel {name}", source_or_path, plain), macros=macros)
+    _check_macros(source)
     source, template = chosen(defining(source, plain), said)
     source = asserted(wanted(source, plain, template), plain)
     made = SourceKernel(source, plain, defines=defines, cooperative=cooperative)
@@ -123,6 +124,19 @@ def kernel(
     if left := source.host_names:
         warn(f"{source.name}: code for the host is left out: {', '.join(left)}.")
     return made
+
+
+def _check_macros(source: Source) -> None:
+    """Raise ValueError for a macro that is given and that the text itself defines, under no #if."""
+    for name, value in source.macros:
+        found = re.search(rf"^[ \t]*#[ \t]*(?:undef|define)[ \t]+{name}\b(?!\()[ \t]*(.*)$", source.code, re.M)
+        before = source.code[: found.start()] if found else ""
+        if found and "define" in found[0] and found[1].strip() != value and not is_open(before):
+            line = before.count("\n") + 1
+            raise ValueError(
+                f"line {line} of {source.name} defines {name} as {found[1].strip()}, so {value} would change nothing; "
+                f"put #ifndef {name} ahead of it and #endif behind it."
+            )
 
 
 def _only(source: Source) -> str:

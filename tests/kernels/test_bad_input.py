@@ -99,6 +99,19 @@ def test_files_that_are_no_text_or_have_no_end(tmp_path):
     assert x.numpy()[3] == 3
 
 
+def test_a_macro_that_the_text_defines_anyway_is_told_the_way():
+    text = f"// N\n#define N 4 // of them\n{K.replace('= i', '= N')}"
+    told = (
+        r"line 2 of k\.cu defines N as 4, so 8 would change nothing; put #ifndef N ahead of it and #endif behind it\."
+    )
+    with pytest.raises(ValueError, match=told):
+        mg.kernel(text, "k", defines={"N": 8})
+    guarded = text.replace("#define", "#ifndef N\n#define").replace("// of them", "\n#endif")
+    for right, value in ((text, 4), (guarded, 8), (f"#undef N\n{text}", 4), (f"#if N > 9\n#endif\n{guarded}", 8)):
+        mg.kernel(right, "k", defines={"N": value})(x := mg.zeros(1, device="sim"), 1, grid=1, block=1)
+        assert x.item() == value
+
+
 @pytest.mark.parametrize("value", [None, "1\n#error"])
 def test_a_macro_has_one_line(value):
     with pytest.raises(ValueError, match=r"is no macro; write \{'TILE': 16\}\."):
