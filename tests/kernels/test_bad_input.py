@@ -10,6 +10,9 @@ from minigrad.errors import CompileError, KernelError, LaunchError
 
 K = "__global__ void k(float* x, int n) { int i = threadIdx.x; if (i < n) x[i] = i; }"
 T = "template <class T, int N> __global__ void t(T* x, int n) { x[0] = N; }"
+F = """template <class T> struct Half { __device__ T operator()(T x) const { return x / 2; } };
+template <class T, class Op> __global__ void t(T* x, int n) { x[0] = Op()(x[0]); }
+template <class T> void run(T* x) { t<T, Half<T>><<<1, 1>>>(x, 1); }"""
 P = "struct P { float a; int b; };\n"
 MISTYPED = "has a sign that only looks like one of C++"
 
@@ -37,6 +40,18 @@ MISTYPED = "has a sign that only looks like one of C++"
             "t",
             ValueError,
             "'t<int, 2 * 4>', which line 2 launches.",
+        ),
+        (
+            f"{F}\nvoid run(float* x) {{ t<float, Half<float>><<<1, 1>>>(x, 1); }}",
+            "t",
+            ValueError,
+            "Write for example 't<float, Half<float>>', which line 4 launches.",
+        ),
+        (
+            f"{F}\ntemplate __global__ void t<double, Half<double>>(double*, int);",
+            "t",
+            ValueError,
+            "Write for example 't<double, Half<double>>', which line 4 makes.",
         ),
         (T, "t<3, 4>", ValueError, "t is a template of <class T, int N>; 3 is no type."),
         (T, "t<>", ValueError, "t<> gives it 0 of 2 arguments. Write for example 't<float, 16>'."),
