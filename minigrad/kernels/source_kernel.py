@@ -182,7 +182,7 @@ def asserted(source: Source, kernel: str) -> Source:
 def source_of(who: str, source_or_path: str | Path, name: str = "kernel") -> Source:
     """The Source of CUDA C++ text, named after its kernel, or of the file at that path."""
     text = str(require(who, source_or_path, str | Path, "CUDA C++ or the path of a .cu file"))
-    if "__global__" in text or "\n" in text:
+    if any(sign in text for sign in ("__global__", "\n", "{")):
         return Source(text.removeprefix("\ufeff"), f"{name}.cu", CUDA)
     path = Path(text)
     if not os.path.isfile(path):  # Path.is_file raises where the text is too long for a name

@@ -21,6 +21,7 @@ MISTYPED = "has a sign that only looks like one of C++"
     ("text", "name", "kind", "words"),
     [
         ("int main() { return 0; }\n", "k", ValueError, "defines no kernel (a kernel is `__global__ void name(...)`)"),
+        ("int main() { return 0; }", None, ValueError, "the text has no kernel. A kernel is"),
         ("", "k", FileNotFoundError, "give the path of a .cu file or CUDA C++"),
         (f"{K}\n{K}", "k", ValueError, "k.cu defines k in the lines 1 and 2. Take one away, or give it"),
         (f"{K}\nnamespace a {{ {K} }}\n", "b::k", ValueError, "Say which: 'k(float*, int)' or 'a::k(float*, int)'."),
@@ -157,6 +158,11 @@ def test_arguments_that_do_not_fit_are_told_the_way():
             call(x, n=4, grid=1, block=4)
     with pytest.raises(TypeError, match=r"takes an array, .*; got list \[0, 1\]\. Make it one: mg\.tensor\(x, device"):
         kernel([0, 1], 2, grid=1, block=2)
+    with pytest.raises(TypeError, match=r"got float 0\.5\. Make it one: np\.full\(n, 0\.5, 'float32'\)\."):
+        kernel(0.5, 2, grid=1, block=2)
+    kind = r"np\.dtype\(\[\('a', 'f4'\), \('b', 'i4'\)\], align=True\)"
+    with pytest.raises(TypeError, match=rf"got dict {{'a': 1}}\. Make it one: np\.zeros\(n, {kind}\)\."):
+        mg.inspect(P + "__global__ void k(P* p) { p[0].b = 1; }", {"a": 1}, grid=1, block=1)
     with pytest.raises(TypeError, match=r"takes a whole number; got float 2\.0\. Divide by //"):
         kernel(x, 4 / 2, grid=1, block=2)
     with pytest.raises(LaunchError, match=r"grid\.x=0 is outside .* is rounded up by \(n \+ 255\) // 256"):
