@@ -201,8 +201,8 @@ ADVICE = {
         ("y[i] = foo(x[i]);",),
         ("y[i] = foo(x[i]);", "__device__ double foo(double v) { return sin(v) * v; }"),
     ),
-    "__longlong_as_double has no derivative rule here, and is no __device__ function; compute the number itself, not its "
-    "bits": (
+    "__longlong_as_double has no derivative rule here, and is no __device__ function; compute the number itself, not "
+    "its bits": (
         ("y[i] = x[i] * __longlong_as_double(__double_as_longlong(x[i]) & 0x7fffffffffffffff);",),
         ("y[i] = x[i] * fabs(x[i]);",),
     ),
