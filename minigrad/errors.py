@@ -3,6 +3,8 @@
 Wrong shapes and axes raise ValueError, wrong types TypeError, misuse of the tape RuntimeError, as in NumPy and PyTorch.
 """
 
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -35,6 +37,14 @@ class RankError(RuntimeError):
     def __init__(self, message: str, rank: int | None = None, trace: str = ""):
         super().__init__(message)
         self.rank, self.trace = rank, trace
+
+
+def warn(message: str, kind: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the caller, the first one outside of minigrad."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and f"{frame.f_globals.get('__name__')}.".startswith("minigrad."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, kind, stacklevel=level)
 
 
 FAULTS = (

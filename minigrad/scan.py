@@ -109,19 +109,19 @@ def _items(code: str) -> Iterator[TopLevel]:
             depth -= 1
         elif mark != ";" and not code[start : sign.start()].strip():
             start = sign.end()  # behind a directive
-        elif branches and mark != ";" and not _is_open(code[start : sign.end()]):
+        elif branches and mark != ";" and not is_open(code[start : sign.end()]):
             yield TopLevel(_first_sign(code, start), body, sign.end())
             start, body, branches = sign.end(), -1, False
         if mark == "}" and not depth and _INITIALIZER.search(code[start:body]):
             continue
-        if not depth and mark == "}" and _is_open(code[start:body]):
+        if not depth and mark == "}" and is_open(code[start:body]):
             branches = True
         if not (depth or branches) and (mark == ";" or (mark == "}" and is_function(code[start:body]))):
             yield TopLevel(_first_sign(code, start), sign.start() if body < 0 else body, sign.end())
             start, body = sign.end(), -1
 
 
-def _is_open(code: str) -> bool:
+def is_open(code: str) -> bool:
     """True where an #if has no #endif yet."""
     return "#" in code and len(re.findall(r"#[ \t]*if", code)) > len(re.findall(r"#[ \t]*endif", code))
 

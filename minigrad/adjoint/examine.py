@@ -1,6 +1,5 @@
 """Checks of a launch before its gradient is believed: no race, no fault, and a kernel that was read rightly."""
 
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
@@ -16,7 +15,7 @@ from minigrad.adjoint.language.rewrite import flatten
 from minigrad.adjoint.run import PrimalLaunch
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import copied
-from minigrad.errors import FAULTS, KernelError, LaunchError
+from minigrad.errors import FAULTS, KernelError, LaunchError, warn
 from minigrad.kernels.kernel import Kernel
 from minigrad.tensor import Tensor
 
@@ -55,7 +54,7 @@ def examine(
             where = problem.block, problem.thread, problem.line, problem.file
             raise KernelError(repr(problem), kernel.name, problem.kind, problem.variable, *where)
         if not problem.harmless:
-            warnings.warn(f"{kernel.name} has a problem, so its gradients may be wrong, too: {problem}", stacklevel=3)
+            warn(f"{kernel.name} has a problem, so its gradients may be wrong, too: {problem}")
             after = {}
     return key, after
 

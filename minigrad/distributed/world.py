@@ -5,7 +5,6 @@ import mmap
 import os
 import sys
 import threading
-import warnings
 from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import zip_longest
@@ -15,7 +14,7 @@ from zlib import crc32
 from minigrad.devices import canonical, check, gpus, in_use, why_not
 from minigrad.display import plural
 from minigrad.distributed.job import INSTALL
-from minigrad.errors import DeviceError, RankError
+from minigrad.errors import DeviceError, RankError, warn
 from minigrad.replay import graph
 
 STARTED = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"}  # environment: set for the ranks that mpiexec starts
@@ -179,10 +178,9 @@ def device(without: str = "numpy") -> str:
     that has fewer GPUs than ranks; where it has some, a warning says so."""
     name, ranks = f"cuda:{local_rank()}", init().local_size
     if 0 < gpus() < ranks and local_rank() == 0:
-        warnings.warn(
+        warn(
             f"{ranks} ranks on a machine with {plural(gpus(), 'GPU')}, and NCCL needs one for each: all compute on "
             f"{without!r}. Start as many ranks as there are GPUs to use these.",
             RuntimeWarning,
-            stacklevel=2,
         )
     return check(without) if ranks > gpus() or why_not(name) else canonical(name)

@@ -123,8 +123,14 @@ def _array(kernel: str, i: int, param: Param, arg: Any) -> Array:
         raise TypeError(f"{where} is on device 'numpy'; kernels run on sim and cuda: {param.name}.to('sim').")
     if isinstance(array, np.ndarray):
         raise TypeError(f"{where} is a NumPy array; put it on a device: mg.tensor({param.name}, device='sim').")
-    way = f" Make it one: mg.tensor({param.name}, device='sim')." if isinstance(arg, list | tuple) else ""
-    raise TypeError(f"{where} is a pointer and takes an array, a tensor or NumPy's; got {short(arg)}.{way}")
+    way = f"mg.tensor({param.name}, device='sim')"
+    if param.members:
+        way = f"np.zeros(n, {structs.in_words(structs.layout(param.type, param.members)[0])})"
+    elif not isinstance(arg, list | tuple):
+        way = f"np.full(n, {arg!r:.30}, {str(ELEMENTS.get(plain(param.type), (FLOAT32, 1))[0])!r})"
+    raise TypeError(
+        f"{where} is a pointer and takes an array, a tensor or NumPy's; got {short(arg)}. Make it one: {way}."
+    )
 
 
 def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype) -> None:

@@ -32,7 +32,8 @@ _CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|endif)", re.M)
 _SPECIAL = re.compile(r"template\s*<\s*>")
 _KINDS = {"typename": "float", "class": "float"}  # of parameters that are types, and an example
 _NAME = re.compile(r"[A-Za-z_:]")
-_VALUE = re.compile(rf"(?:{'|'.join(map(re.escape, {*ELEMENTS, *SCALARS, 'true', 'false'}))}|[\d\s()*+/-]+)")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_WORDS = {word for kind in (*ELEMENTS, *SCALARS, "true", "false") for word in kind.split()}  # of types and values
 
 
 class SaidKernel(NamedTuple):
@@ -106,19 +107,23 @@ def _check_arguments(source: Source, name: SaidKernel, parameters: list[tuple[st
 
 
 def _example(source: Source, kernel: str, parameters: list[tuple[str, str, str]]) -> str:
-    """A template with arguments: those of a launch in the text, else a type or a number for each parameter.
+    """A template with arguments: those of a launch or an instance in the text, else some of the parameters' kinds.
 
     A launch leaves out what the compiler deduces, and may name constants of the host's functions.
     """
     code = blank(source.text)
     values = [default or _KINDS.get(kind, "true" if kind == "bool" else "16") for _, kind, default in parameters]
+    known = _WORDS | {*re.findall(r"\b(?:struct|class|enum)\s+(\w+)\s*[:{]", code)}
     for found in re.finditer(rf"\b{kernel}\s*(?=<(?!<))", code):
         close = matching(code, found.end(), "<>")
         given = [source.expanded(each) for each in split(code[found.end() + 1 : close])]
-        if code[close + 1 :].lstrip().startswith("<<<") and all(map(_VALUE.fullmatch, given)):
+        instance = re.search(r"\btemplate\b[^<>;{}]*$", code[: found.start()])
+        uses = code[close + 1 :].lstrip().startswith("(" if instance else "<<<")
+        if uses and known.issuperset(_WORD.findall(" ".join(given))):
             line = code.count("\n", 0, found.start()) + 1
             left = [value for value, (_, _, default) in zip(values, parameters, strict=True) if not default]
-            return f"'{kernel}<{', '.join(given + left[len(given) :])}>', which line {line} launches"
+            whole = ", ".join(given + left[len(given) :])
+            return f"'{kernel}<{whole}>', which line {line} {'makes' if instance else 'launches'}"
     return f"'{kernel}<{', '.join(values)}>'"
 
 

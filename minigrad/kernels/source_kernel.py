@@ -2,7 +2,6 @@
 
 import os
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +12,13 @@ import numpy as np
 from minigrad.devices import for_launch
 from minigrad.devices.device import Dim3
 from minigrad.devices.unit import headers
-from minigrad.errors import require, require_bool
+from minigrad.errors import require, require_bool, warn
 from minigrad.kernels import arguments, structs
 from minigrad.kernels.chosen_kernel import chosen, defining, parse
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.types import BFLOATS, ELEMENTS, SCALARS, plain
 from minigrad.kernels.variables import converted, unset
-from minigrad.scan import INCLUDE, asked
+from minigrad.scan import INCLUDE, asked, is_open
 from minigrad.source import CUDA, Source
 
 # By texts and loaded modules, which kernels of one text share: the value that each variable has, and its first one.
@@ -71,6 +70,8 @@ class SourceKernel(Kernel):
     def run(self, args: Sequence[Any], grid: Dim3, block: Dim3, shared: int, values: Mapping[str, int]) -> None:
         """Set the variables where they are not yet, then run."""
         self.check_types()
+        if not self._modules and (left := self.unset_constants):
+            warn("\n".join(f"nobody sets {name}, so it is 0; give .constant({name!r}, ...)." for name in left))
         if self._constants or self.source.text in _SET:
             bound = arguments.bind(self.name, self.signature.params, args)
             device: Any = for_launch(bound.device)
@@ -115,13 +116,27 @@ def kernel(
     plain, name = said.kernel, said.kernel + said.arguments
     macros = tuple((key, str(int(v) if isinstance(v, bool) else v)) for key, v in (defines or {}).items())
     source = replace(source_of(f"mg.kernel {name}", source_or_path, plain), macros=macros)
+    _check_macros(source)
     source, template = chosen(defining(source, plain), said)
     source = asserted(wanted(source, plain, template), plain)
     made = SourceKernel(source, plain, defines=defines, cooperative=cooperative)
     made.waits = True
     if left := source.host_names:
-        warnings.warn(f"{source.name}: code for the host is left out: {', '.join(left)}.", stacklevel=2)
+        warn(f"{source.name}: code for the host is left out: {', '.join(left)}.")
     return made
+
+
+def _check_macros(source: Source) -> None:
+    """Raise ValueError for a macro that is given and that the text itself defines, under no #if."""
+    for name, value in source.macros:
+        found = re.search(rf"^[ \t]*#[ \t]*(?:undef|define)[ \t]+{name}\b(?!\()[ \t]*(.*)$", source.code, re.M)
+        before = source.code[: found.start()] if found else ""
+        if found and "define" in found[0] and found[1].strip() != value and not is_open(before):
+            line = before.count("\n") + 1
+            raise ValueError(
+                f"line {line} of {source.name} defines {name} as {found[1].strip()}, so {value} would change nothing; "
+                f"put #ifndef {name} ahead of it and #endif behind it."
+            )
 
 
 def _only(source: Source) -> str:
@@ -167,7 +182,7 @@ def asserted(source: Source, kernel: str) -> Source:
 def source_of(who: str, source_or_path: str | Path, name: str = "kernel") -> Source:
     """The Source of CUDA C++ text, named after its kernel, or of the file at that path."""
     text = str(require(who, source_or_path, str | Path, "CUDA C++ or the path of a .cu file"))
-    if "__global__" in text or "\n" in text:
+    if any(sign in text for sign in ("__global__", "\n", "{")):
         return Source(text.removeprefix("\ufeff"), f"{name}.cu", CUDA)
     path = Path(text)
     if not os.path.isfile(path):  # Path.is_file raises where the text is too long for a name

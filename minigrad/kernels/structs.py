@@ -11,7 +11,7 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import dtype_of, is_bfloat16
-from minigrad.errors import LaunchError, short
+from minigrad.errors import LaunchError, short, warn
 from minigrad.kernels.types import ELEMENTS, plain
 from minigrad.members import MARKS, defaults, fields, number
 from minigrad.scan import split
@@ -173,7 +173,7 @@ def check(place: str, param: Param, dtype: np.dtype) -> None:
     wanted, _ = layout(param.type, param.members)
     if wanted == dtype or _alike(wanted, dtype):
         return
-    raise TypeError(f"{place}: got {_words(dtype)}, which is not {param.type}; that is {_words(wanted)}.")
+    raise TypeError(f"{place}: got {in_words(dtype)}, which is not {param.type}; that is {in_words(wanted)}.")
 
 
 def _alike(one: np.dtype, other: np.dtype) -> bool:
@@ -190,7 +190,7 @@ def _alike(one: np.dtype, other: np.dtype) -> bool:
     )
 
 
-def _words(dtype: np.dtype) -> str:
+def in_words(dtype: np.dtype) -> str:
     """The dtype as one writes it: with align=True, where that gives the padding."""
     if not dtype.names:
         return str(dtype)
@@ -211,7 +211,7 @@ def _text(dtype: np.dtype, aligned: bool = False) -> str:
     if not dtype.names:
         return repr(dtype.str.lstrip("<"))
     if not aligned:
-        return _words(dtype)
+        return in_words(dtype)
     return f"[{', '.join(f'({name!r}, {_text(dtype[name], True)})' for name in dtype.names)}]"
 
 
@@ -241,7 +241,7 @@ def by_value(place: str, param: Param, value: Any, arrays: list[tuple[str, Any]]
         given = isinstance(value, Mapping)
         host = filled(place, param, value, arrays) if given else np.asarray(value)
         if host.ndim or host.dtype.names is None:
-            way = f"np.array((...), {_words(dtype)})"
+            way = f"np.array((...), {in_words(dtype)})"
             if holds_pointers(param.members):
                 way = f"its members, {{'{next(iter(fields(param.members)))}': ...}}, with a tensor for a pointer"
             raise TypeError(f"{place} takes one {param.type}; give {way}.")
@@ -272,7 +272,7 @@ def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tup
                 raise TypeError(f"{within} is a pointer and takes a tensor; got {type(value).__name__}.")
             wanted = layout(kind, inner)[0] if inner else ELEMENTS.get(plain(kind), (array.dtype, 1))[0]
             if array.dtype != wanted and not _alike(array.dtype, wanted):
-                raise TypeError(f"{within} is {_words(wanted)}; got {_words(array.dtype)}.")
+                raise TypeError(f"{within} is {in_words(wanted)}; got {in_words(array.dtype)}.")
             made[own] = array.address
             arrays.append((member.name, array))
         elif isinstance(value, Mapping):
@@ -286,7 +286,20 @@ def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tup
                 made[own][n] = filled(within, member._replace(name=f"{member.name}[{n}]"), each, arrays)
         elif not member.pointer:
             put(within, made, own, array.numpy() if isinstance(array, Array) else value)
+    if left := list(_unset(param, made.dtype, values)):
+        warn(f"{place}: nobody sets {', '.join(left)}, so {'they are' if len(left) > 1 else 'it is'} 0.")
     return made
+
+
+def _unset(param: Param, dtype: np.dtype, given: Iterable[str]) -> Iterator[str]:
+    """The numbers of a struct to which neither these members nor the text gives a value; a union has one for all."""
+    said = defaults(param.members)
+    places = {name: range(at, at + kind.itemsize) for name, (kind, at, *_) in (dtype.fields or {}).items()}
+    taken = {at for name in given for at in places[name]}
+    for name, (_, declarator, inner) in fields(param.members).items():
+        own = not declarator.startswith("*") and name not in said and not defaults(inner)
+        if own and taken.isdisjoint(places[name]):
+            yield name
 
 
 def _set_defaults(place: str, param: Param, made: np.ndarray, given: Iterable[str] = ()) -> None:
@@ -334,7 +347,7 @@ def put(place: str, host: np.ndarray, member: str, value: Any) -> None:
             return
     except (TypeError, ValueError):
         pass
-    several = f"{' x '.join(map(str, kind.shape))} numbers of {kind.base}" if kind.shape else _words(kind)
+    several = f"{' x '.join(map(str, kind.shape))} numbers of {kind.base}" if kind.shape else in_words(kind)
     raise TypeError(f"{place}: {short(value)} does not fit into {several}.")
 
 
@@ -351,7 +364,7 @@ def array_of(place: str, param: Param, elements: Sequence[Mapping[str, Any]], ar
         own = param._replace(name=f"{param.name}[{n}]")
         host[n] = filled(f"{place}: {own.name}", own, each, arrays)
     if len(arrays) == known:
-        raise TypeError(f"{place}: none of these structs points to a tensor; give an array of {_words(host.dtype)}.")
+        raise TypeError(f"{place}: none of these structs points to a tensor; give an array of {in_words(host.dtype)}.")
     return Array.upload(arrays[known][1].device, host)
 
 

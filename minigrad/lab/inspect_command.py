@@ -6,7 +6,6 @@ import re
 import sys
 import warnings
 from dataclasses import asdict, replace
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,12 @@ ARGUMENT = re.compile(r"\b(grid|blocks?|shared|name|outputs|cooperative)=(?=([^\
 WRONG = (ValueError, TypeError, ImportError, OSError, MemoryError, DeviceError, CompileError, LaunchError)
 EPILOG = """VALUE is a number, true, false, several numbers as 1,2,3 for a vector, null, the path of a .npy file, or
 DTYPE:SHAPE:FILL, as float32:1000:randn, int8:4x4:range or uint8:64, where FILL is zeros, ones, range, randn, rand or
-empty, by default zeros; rand are numbers from 0 to 1, or whole ones below the number of elements; empty is undefined
-memory, which the kernel must write before it reads. A struct is given by its members, as --arg p.dt=0.1 --arg
-p.x=float32:1000:randn; those without a value have the text's, or 0. An array of structs is struct:SHAPE:FILL, as --arg
-ps=struct:1000:randn, of which --arg ps.mass=1 sets a member. A __constant__ or __device__ variable is set by
---constant table=float32:64:randn. Exit status: 0 nothing found but what is harmless, 1 a problem, 2 the file or the
-arguments do not fit."""
+empty, by default zeros; rand are numbers from 0 to 1, or whole ones below the number of elements, and rand:64 whole
+ones below 64; empty is undefined memory, which the kernel must write before it reads. A struct is given by its members,
+as --arg p.dt=0.1 --arg p.x=float32:1000:randn; those without a value have the text's, or 0. An array of structs is
+struct:SHAPE:FILL, as --arg ps=struct:1000:randn, of which --arg ps.mass=1 sets a member. A __constant__ or __device__
+variable is set by --constant table=float32:64:randn. Exit status: 0 nothing found but what is harmless, 1 a problem, 2
+the file or the arguments do not fit."""
 
 
 def add_to(commands: Any) -> None:
@@ -39,8 +38,8 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE.cu")
     parser.add_argument("--kernel", metavar="NAME", help="its name, a template with its arguments: 'sgemm<64, 8>'")
-    parser.add_argument("--grid", required=True, help="blocks, as 4 or 4,2")
-    parser.add_argument("--block", required=True, help="threads of a block, as 256 or 16,16")
+    parser.add_argument("--grid", help="blocks, as 4 or 4,2")
+    parser.add_argument("--block", help="threads of a block, as 256 or 16,16")
     parser.add_argument("--arg", action="append", default=[], metavar="NAME=VALUE", help="each parameter's value")
     parser.add_argument(
         "--constant", action="append", default=[], metavar="NAME=VALUE", help="a __constant__ or __device__ variable"
@@ -59,7 +58,7 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the record. Returns 0, 1 if there is a problem that does harm, or 2 if nothing could be inspected."""
-    warnings.showwarning = lambda message, *_: print(f"minigrad inspect: {message}", file=sys.stderr)
+    warnings.showwarning = lambda message, *_: _tell(str(message))
     try:
         record = _record(options)
         record.problems[:] = [replace(each, message=_with_options(each.message)) for each in record.problems]
@@ -71,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         print(text if options.json == "-" else record)
     except WRONG as error:
         why = f"{error.filename}: {error.strerror}." if isinstance(error, OSError) and error.filename else str(error)
-        print(f"minigrad inspect: {why if isinstance(error, CompileError) else _with_options(why)}", file=sys.stderr)
+        _tell(why, isinstance(error, CompileError))
         return 2
     return int(any(not problem.harmless for problem in record.problems))
 
@@ -84,21 +83,24 @@ def _record(options: argparse.Namespace) -> Any:
         raise ValueError(f"there is no file {options.file}; give the path of a .cu file.")
     kernel = compiled(path, options.kernel, dict(map(_pair, options.define)), options.cooperative)
     kernel.check_types()
-    grid, block = (_extent(name, getattr(options, name)) for name in ("grid", "block"))
-    values = Values(kernel, prod(grid) * prod(block), dict(map(_pair, options.arg)), options.seed)
+    launch = {name: _extent(name, text) for name in ("grid", "block") if (text := getattr(options, name)) is not None}
+    values = Values(kernel, launch, dict(map(_pair, options.arg)), options.seed)
     args = [values.of(param) for param in kernel.signature.params]
     for name, text in map(_pair, options.constant):
         kernel.constant(name, values.of_constant(name, text))
-    for name in kernel.unset_constants:
-        print(f"minigrad inspect: nobody sets {name}, so it is 0; give --constant {name}=...", file=sys.stderr)
     simulator: Any = get(check("sim"))
     simulator.timeout = options.timeout
     given = {"shared": options.shared, "blocks": options.blocks, "outputs": options.output}
-    return inspect(kernel, *args, grid=grid, block=block, **given)
+    return inspect(kernel, *args, grid=launch["grid"], block=launch["block"], **given)
+
+
+def _tell(sentence: str, of_compiler: bool = False) -> None:
+    print(f"minigrad inspect: {sentence if of_compiler else _with_options(sentence)}", file=sys.stderr)
 
 
 def _with_options(sentence: str) -> str:
     """The sentence with the options of the command line for the arguments of a call."""
+    sentence = re.sub(r"\.constant\('(\w+)', \.\.\.\)\.", r"--constant \1=...", sentence)
     return ARGUMENT.sub(lambda found: f"--{OPTIONS.get(found[1], found[1])}{' ' * bool(found[2])}", sentence)
 
 
@@ -111,7 +113,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _extent(name: str, text: str) -> tuple[int, ...]:
     try:
-        return tuple(map(int, text.split(",")))
+        return tuple(map(int, re.split("[x,]", text)))
     except ValueError:
         raise ValueError(f"--{name} {text} is no extent; write 4, or 4,2 for two axes.") from None
 

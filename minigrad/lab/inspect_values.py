@@ -21,23 +21,28 @@ WORDS = {"null": None, "true": True, "false": False}
 
 
 class Values:
-    """The values of parameters by their names; the members of a struct have dotted names. threads: of the launch.
+    """The values of parameters by their names; the members of a struct have dotted names. launch: its grid and block.
 
-    Raises ValueError for a name that no parameter has, for a parameter without a value, and for words that do not fit.
+    Raises ValueError for a name that no parameter has, for a parameter or an extent of the launch without a value, and
+    for words that do not fit.
     """
 
-    def __init__(self, kernel: Kernel, threads: int, given: Mapping[str, str], seed: int):
+    def __init__(self, kernel: Kernel, launch: Mapping[str, tuple[int, ...]], given: Mapping[str, str], seed: int):
         self.given, self.rng = given, np.random.default_rng(seed)
         heads = {name.partition(".")[0]: name for name in given}
         params = kernel.signature.params
-        if missing := [param for param in params if param.name not in heads]:
-            lines, sizes = ", ".join(map(str, params)), guessed(kernel, threads)
-            advice = " ".join(example(param, sizes=sizes) for param in missing)
-            guess = " The sizes are guesses: set those that your kernel is for." * ("=" in advice)
-            raise ValueError(f"{kernel.name} takes ({lines}); give {advice}.{guess}")
         names = [param.name for param in params]
         if unknown := [name for name in heads if name not in names]:
             raise ValueError(f"{kernel.name} has no parameter {unknown[0]}; it has {', '.join(names) or 'none'}.")
+        planar = re.search(r"\bthreadIdx\s*\.\s*y\b", blank(kernel.text))
+        usual: dict[str, tuple[int, ...]] = {"grid": (4,), "block": (256,)}
+        usual = {"grid": (2, 2), "block": (16, 16)} if planar else usual
+        missing = [f"--{name} {','.join(map(str, extent))}" for name, extent in usual.items() if name not in launch]
+        sizes = guessed(kernel, prod(n for extent in {**usual, **launch}.values() for n in extent))
+        missing += [example(param, sizes=sizes) for param in params if param.name not in heads]
+        if missing:
+            lines, guess = ", ".join(map(str, params)), " The sizes are guesses: set those that your kernel is for."
+            raise ValueError(f"{kernel.name} takes ({lines}); give {' '.join(missing)}.{guess}")
 
     def of(self, param: Param) -> Any:
         """The value of a parameter, or of a struct's member, whose name has the struct's name and a dot ahead."""
@@ -82,7 +87,10 @@ class Values:
         made = _load(f"--arg {param.name}", text) if text.endswith(".npy") else self._filled(param, where, text, wanted)
         if wanted is not None and made.dtype != wanted and not made.dtype.names:
             what = f"an array of {param.type}" if param.members else wanted
-            raise ValueError(f"{where}: {param} is {what}; got {made.dtype}; give {example(param)}.")
+            way, (_, colon, rest) = example(param), text.partition(":")
+            if colon and not param.members:
+                way = f"{way.partition(':')[0]}:{rest}"
+            raise ValueError(f"{where}: {param} is {what}; got {made.dtype}; give {way}.")
         for name in (name for name in self.given if name.startswith(f"{param.name}.")):
             self._set_member(made, param, name)
         return made
@@ -129,7 +137,7 @@ class Values:
         shape, _, fill = rest.partition(":")
         try:
             dtype = wanted if word == "struct" and param.members and wanted is not None else dtype_of(word)
-            extents = tuple(map(int, shape.split("x")))
+            extents = tuple(int(each) for each in re.split("[x,]", shape))
             if min(extents) < 0 or dtype.kind not in "biufV":
                 raise ValueError
         except (TypeError, ValueError):
@@ -137,8 +145,8 @@ class Values:
                 f"{where} is no array and no .npy file; write {example(param, where.split()[0])}, with the dtype, the "
                 f"shape as 16x16, and {', '.join(FILLS)}."
             ) from None
-        if fill not in ("", *FILLS):
-            raise ValueError(f"{where}: {fill} is none of {', '.join(FILLS)}.")
+        if fill not in ("", *FILLS) and not (dtype.kind in "iu" and re.fullmatch("rand:[1-9][0-9]*", fill)):
+            raise ValueError(f"{where}: {fill} is none of {', '.join(FILLS)}, and rand:64 for whole numbers below 64.")
         return self._fill(fill or "zeros", extents, dtype)
 
     def _fill(self, fill: str, extents: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -152,10 +160,10 @@ class Values:
             return made
         if fill == "range":
             return np.arange(np.prod(extents)).astype(dtype).reshape(extents)
-        if fill in ("randn", "rand"):
-            if fill == "rand" and dtype.kind in "iu":  # numbers of elements, for arrays of indices
-                most = min(prod(extents), np.iinfo(dtype).max + 1)
-                return self.rng.integers(0, most, extents, dtype=dtype)
+        if fill.startswith("rand"):
+            if fill != "randn" and dtype.kind in "iu":  # numbers of elements, for arrays of indices
+                below = int(fill.partition(":")[2] or np.prod(extents))
+                return self.rng.integers(0, min(below, np.iinfo(dtype).max + 1), extents, dtype=dtype)
             draw = self.rng.standard_normal if fill == "randn" else self.rng.random
             return np.asarray(draw(extents)).astype(dtype)
         return (np.ones if fill == "ones" else np.zeros)(extents, dtype)

@@ -168,8 +168,9 @@ def index(value: int, array: str, name: str) -> str:
     """An index outside an extent of its array's type."""
     of = f" of {name}" if name else ""
     return (
-        f"index {signed(value)}{as_unsigned(value)} is outside an extent{of}, which is {array}: it lands in the next "
-        "row, or next to the array. Check which index goes with which extent."
+        f"index {signed(value)}{as_unsigned(value)} is outside an extent{of}, which is {array}: it lands next to the "
+        "array, or in another row. Guard the access, or make the array longer; of several indices, check which goes "
+        "with which extent."
     )
 
 

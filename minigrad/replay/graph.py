@@ -1,6 +1,5 @@
 """graph: a training step captured as a CUDA graph, so that a whole step costs the host one launch."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
@@ -8,7 +7,7 @@ from typing import Any, Protocol
 
 from minigrad.devices import is_gpu
 from minigrad.devices.array import Array
-from minigrad.errors import require
+from minigrad.errors import require, warn
 from minigrad.replay.recorder import StepRecorder
 from minigrad.rounding import autocast, current
 from minigrad.tape import mode, recording
@@ -108,12 +107,11 @@ class Graph:
         self.captures += 1
         self._in_a_row += again
         if self._in_a_row == OFTEN:
-            warnings.warn(
+            warn(
                 f"mg.graph: the step was captured anew {OFTEN} times in a row, and that takes longer than running it. "
                 "Change the numbers of an optimizer once in many steps, make gradients and their update in one step, "
                 "or run the step without mg.graph.",
                 RuntimeWarning,
-                stacklevel=3,
             )
 
     @property

@@ -201,6 +201,11 @@ ADVICE = {
         ("y[i] = foo(x[i]);",),
         ("y[i] = foo(x[i]);", "__device__ double foo(double v) { return sin(v) * v; }"),
     ),
+    "__longlong_as_double has no derivative rule here, and is no __device__ function; compute the number itself, not "
+    "its bits": (
+        ("y[i] = x[i] * __longlong_as_double(__double_as_longlong(x[i]) & 0x7fffffffffffffff);",),
+        ("y[i] = x[i] * fabs(x[i]);",),
+    ),
     "only the running kernel knows the threads of this group; take a tile, where those left out give 0": (
         ("auto g = cg::coalesced_threads(); y[i] = cg::reduce(g, x[i], cg::plus<double>());", GROUPS),
         ("auto g = cg::tiled_partition<32>(cg::this_thread_block()); y[i] = cg::reduce(g, x[i] * x[i], "

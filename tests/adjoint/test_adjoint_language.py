@@ -114,6 +114,17 @@ def test_a_constant_is_as_good_as_a_macro():
         assert mg.adjoint(ahead(constant, f"double v = 1; {text}")).decisions["v_tape"].how == "local tape"
 
 
+def test_a_template_is_given_a_template():
+    text = """namespace own { template <class T> struct Scaled {
+        T k; __device__ Scaled(T k) : k(k) {} __device__ T operator()(T v) const { return k * v * v; } }; }
+    template <class T, template <class> class Op, int N> __global__ void f(const T* x, T* y) {
+        Op<T> op(N); y[threadIdx.x] = op(x[threadIdx.x]) + Op<T>(2)(x[threadIdx.x]); }
+    __global__ void g(const double* x, double* y) { y[threadIdx.x] = own::Scaled<double>(4)(x[threadIdx.x]); }"""
+    for name, slope in (("f<double, own::Scaled, 3>", 10), ("g", 8)):
+        (dx,) = mg.adjoint(text, name).vjp(np.arange(3.0), np.zeros(3), dy=[np.ones(3)], grid=1, block=3)
+        assert dx.tolist() == [0, slope, 2 * slope]
+
+
 def test_assembly_that_reads_a_clock():
     """Only a GPU runs it."""
     code = 'unsigned long long t; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t)); at[i] = t; y[i] = x[i] * x[i];'

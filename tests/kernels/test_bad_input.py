@@ -10,6 +10,9 @@ from minigrad.errors import CompileError, KernelError, LaunchError
 
 K = "__global__ void k(float* x, int n) { int i = threadIdx.x; if (i < n) x[i] = i; }"
 T = "template <class T, int N> __global__ void t(T* x, int n) { x[0] = N; }"
+F = """template <class T> struct Half { __device__ T operator()(T x) const { return x / 2; } };
+template <class T, class Op> __global__ void t(T* x, int n) { x[0] = Op()(x[0]); }
+template <class T> void run(T* x) { t<T, Half<T>><<<1, 1>>>(x, 1); }"""
 P = "struct P { float a; int b; };\n"
 MISTYPED = "has a sign that only looks like one of C++"
 
@@ -18,6 +21,7 @@ MISTYPED = "has a sign that only looks like one of C++"
     ("text", "name", "kind", "words"),
     [
         ("int main() { return 0; }\n", "k", ValueError, "defines no kernel (a kernel is `__global__ void name(...)`)"),
+        ("int main() { return 0; }", None, ValueError, "the text has no kernel. A kernel is"),
         ("", "k", FileNotFoundError, "give the path of a .cu file or CUDA C++"),
         (f"{K}\n{K}", "k", ValueError, "k.cu defines k in the lines 1 and 2. Take one away, or give it"),
         (f"{K}\nnamespace a {{ {K} }}\n", "b::k", ValueError, "Say which: 'k(float*, int)' or 'a::k(float*, int)'."),
@@ -49,6 +53,18 @@ MISTYPED = "has a sign that only looks like one of C++"
             "t",
             ValueError,
             "'t<4, float>', which line 2 launches.",
+        ),
+        (
+            f"{F}\nvoid run(float* x) {{ t<float, Half<float>><<<1, 1>>>(x, 1); }}",
+            "t",
+            ValueError,
+            "Write for example 't<float, Half<float>>', which line 4 launches.",
+        ),
+        (
+            f"{F}\ntemplate __global__ void t<double, Half<double>>(double*, int);",
+            "t",
+            ValueError,
+            "Write for example 't<double, Half<double>>', which line 4 makes.",
         ),
         (T, "t<3, 4>", ValueError, "t is a template of <class T, int N>; 3 is no type."),
         (T, "t<>", ValueError, "t<> gives it 0 of 2 arguments. Write for example 't<float, 16>'."),
@@ -111,6 +127,19 @@ def test_files_that_are_no_text_or_have_no_end(tmp_path):
     assert x.numpy()[3] == 3
 
 
+def test_a_macro_that_the_text_defines_anyway_is_told_the_way():
+    text = f"// N\n#define N 4 // of them\n{K.replace('= i', '= N')}"
+    told = (
+        r"line 2 of k\.cu defines N as 4, so 8 would change nothing; put #ifndef N ahead of it and #endif behind it\."
+    )
+    with pytest.raises(ValueError, match=told):
+        mg.kernel(text, "k", defines={"N": 8})
+    guarded = text.replace("#define", "#ifndef N\n#define").replace("// of them", "\n#endif")
+    for right, value in ((text, 4), (guarded, 8), (f"#undef N\n{text}", 4), (f"#if N > 9\n#endif\n{guarded}", 8)):
+        mg.kernel(right, "k", defines={"N": value})(x := mg.zeros(1, device="sim"), 1, grid=1, block=1)
+        assert x.item() == value
+
+
 @pytest.mark.parametrize("value", [None, "1\n#error"])
 def test_a_macro_has_one_line(value):
     with pytest.raises(ValueError, match=r"is no macro; write \{'TILE': 16\}\."):
@@ -141,6 +170,11 @@ def test_arguments_that_do_not_fit_are_told_the_way():
             call(x, n=4, grid=1, block=4)
     with pytest.raises(TypeError, match=r"takes an array, .*; got list \[0, 1\]\. Make it one: mg\.tensor\(x, device"):
         kernel([0, 1], 2, grid=1, block=2)
+    with pytest.raises(TypeError, match=r"got float 0\.5\. Make it one: np\.full\(n, 0\.5, 'float32'\)\."):
+        kernel(0.5, 2, grid=1, block=2)
+    kind = r"np\.dtype\(\[\('a', 'f4'\), \('b', 'i4'\)\], align=True\)"
+    with pytest.raises(TypeError, match=rf"got dict {{'a': 1}}\. Make it one: np\.zeros\(n, {kind}\)\."):
+        mg.inspect(P + "__global__ void k(P* p) { p[0].b = 1; }", {"a": 1}, grid=1, block=1)
     with pytest.raises(TypeError, match=r"takes a whole number; got float 2\.0\. Divide by //"):
         kernel(x, 4 / 2, grid=1, block=2)
     with pytest.raises(LaunchError, match=r"grid\.x=0 is outside .* is rounded up by \(n \+ 255\) // 256"):

@@ -5,6 +5,7 @@ import pytest
 
 import minigrad as mg
 
+pytestmark = pytest.mark.filterwarnings("ignore:nobody sets")
 TEXT = """__constant__ float table[4];
 static __device__ int calls;
 struct P { float scale; int n; };
@@ -137,3 +138,20 @@ def test_what_has_no_value_is_known():
     kernel = mg.kernel(text, "k")
     kernel.constant("a", 1)
     assert kernel.unset_constants == ["empty", "c"]
+
+
+@pytest.mark.filterwarnings("default:nobody sets")
+def test_a_constant_without_a_value_is_named(kernel_device):
+    """By a launch, the microscope and an adjoint, whose gradient it would make 0 without a word."""
+    text = "__constant__ float a;\n__global__ void k(const float* x, float* y) { y[0] = a * x[0]; }"
+    x, y = (mg.ones(1, device=kernel_device) for _ in range(2))
+    told = r"^nobody sets a, so it is 0; give \.constant\('a', \.\.\.\)\.$"
+    with pytest.warns(UserWarning, match=told):
+        mg.kernel(text, "k")(x, y, grid=1, block=1)
+    with pytest.warns(UserWarning, match=told):
+        mg.inspect(text, np.ones(1, np.float32), np.ones(1, np.float32), grid=1, block=1)
+    with pytest.warns(UserWarning, match=told):
+        mg.adjoint(mg.kernel(text, "k")).vjp(x, y, dy=[x], grid=1, block=1)
+    (made := mg.kernel(text, "k")).constant("a", 3)  # and this one warns of nothing
+    made(x, y, grid=1, block=1)
+    assert y.item() == 3 and mg.adjoint(made).vjp(x, y, dy=[x], grid=1, block=1)[0].item() == 3

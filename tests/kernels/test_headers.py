@@ -51,6 +51,26 @@ def test_headers_are_read_as_the_file_is(tmp_path, kernel_device):
     assert y.numpy().tolist() == [0, 3, 6, 9]
 
 
+@pytest.mark.filterwarnings("default:.*left out")
+def test_a_missing_header_is_named_once_at_the_readers_line(tmp_path):
+    """Neither the adjoint nor the kernel as it was read includes it, and no line of minigrad is shown."""
+    file = tmp_path / "square.cu"
+    file.write_text(
+        '#include <torch/extension.h>\n#include "timer.h"\n#include <cmath>\n#include "helper_math.h"\n'
+        "__global__ void square(const float* x, float* y) { y[threadIdx.x] = twice(x[threadIdx.x]) * x[threadIdx.x]; }"
+    )
+    (tmp_path / "helper_math.h").write_text("inline __device__ float twice(float x) { return 2 * x; }")
+    x = np.ones(4, np.float32)
+    with pytest.warns(UserWarning) as said:
+        made = mg.adjoint(file)
+        (dx,) = made.vjp(x, x.copy(), dy=[x], grid=1, block=4)
+    assert dx.tolist() == [4, 4, 4, 4]
+    found = [line for line in made.source.splitlines() if "#include" in line]
+    assert found == ["#include <cmath>", '#include "helper_math.h"']
+    missing = "square.cu: left out: there is no file torch/extension.h, there is no file timer.h."
+    assert [(str(each.message), each.filename) for each in said] == [(missing, __file__)]
+
+
 @pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc")
 def test_nvcc_is_given_headers_as_the_simulator_is(tmp_path):
     source = mg.kernel(headers_of_a_project(tmp_path), "scale").source

@@ -178,6 +178,7 @@ def test_a_kernel_with_views_says_how_to_make_them():
         ("expression must be a modifiable lvalue", "x[0] = y[0];", "Write to the one without"),
         ('more than one instance of overloaded function "max" matches', "y[0] = max(x[0], 0);", "real(0) for a real"),
         ("return value type does not match the function type", "return x[0];", "A kernel returns nothing"),
+        ('a value of type "const float *" cannot be used to initialize an entity of type "float"', "", "an element is"),
         ("this declaration has no storage class", "twice(3);", ""),
     ],
 )
@@ -186,6 +187,15 @@ def test_compile_errors_of_nvcc_get_hints(message, line, hint):
     text = str(nvcc.explain(source, f'k.cu(2): error: {message}\n1 error detected in the compilation of "k.cu".'))
     assert text.startswith(f"k.cu(2): error: {message}\n    {line}")
     assert hint in text.splitlines()[-1] and len(text.splitlines()) == (3 if hint else 2), text
+
+
+@pytest.mark.parametrize(("body", "hinted"), [("y[0] = 2 * y;", True), ("y[0] = y;", True), ("int* p = y;", False)])
+def test_an_array_in_place_of_an_element_gets_a_hint(body, hinted):
+    with pytest.raises(CompileError) as caught:
+        mg.kernel(f"__global__ void bad(float* y) {{\n    {body}\n}}", "bad")(
+            mg.zeros(3, device="sim"), grid=1, block=3
+        )
+    assert str(caught.value).endswith("is its address: an element is x[i].") is hinted
 
 
 def test_compile_errors_of_the_simulator_get_hints():

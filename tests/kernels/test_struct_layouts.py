@@ -156,3 +156,18 @@ def test_a_macro_of_any_name_may_stand_ahead_of_a_struct(name, kernel_device):
     y = mg.tensor(np.zeros(1), device=kernel_device)
     mg.kernel(text, "k")(np.array((3,), [("a", "i4")]), y, grid=1, block=1)
     assert y.numpy().tolist() == [3]
+
+
+def test_members_to_which_nobody_gives_a_value_are_named(kernel_device):
+    """Neither pointers, members of which the text gives some, nor the others of a union, of which one is given."""
+    text = """struct Grid { int nx, ny; }; struct Own { int a = 2, b; }; union U { int i; float f; };
+    struct P { Grid grid, other; float dt = 2, alpha; const float* x; Own own; U u; };
+    __global__ void k(P p, float* y) { y[0] = p.grid.nx + p.grid.ny + p.alpha + p.dt + p.own.a; }"""
+    kernel, y = mg.kernel(text, "k"), mg.zeros(1, device=kernel_device)
+    with pytest.warns(UserWarning) as said:
+        kernel({"grid": {"nx": 1}, "u": {"f": 1}}, y, grid=1, block=1)
+    assert [str(each.message).partition("(P p): ")[2] for each in said] == [
+        "its member grid: nobody sets ny, so it is 0.", "nobody sets other, alpha, so they are 0.",
+    ]  # fmt: skip
+    kernel({"grid": {"nx": 1, "ny": 2}, "other": {"nx": 0, "ny": 0}, "alpha": 1, "u": {"i": 1}}, y, grid=1, block=1)
+    assert y.item() == 1 + 2 + 1 + 2 + 2

@@ -17,7 +17,7 @@ int main() { return 0; }
 """
 ADD = ["--kernel", "add", "--grid", "2", "--block", "64", "--arg", "y=float32:100", "--arg", "n=100"]
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*left out")
+pytestmark = pytest.mark.filterwarnings("ignore:.*left out", "always:.*nobody sets")
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def words(text):
 
 
 def test_structs_are_given_by_their_members(run):
-    p = "p.dt=1e0 p.n=32 p.v=1,2,3 p.grid.origin=5,6,7 p.x=float32:32:ones p.on=true"
+    p = "p.dt=1e0 p.n=32 p.v=1,2,3 p.grid.n=8 p.grid.origin=5,6,7 p.x=float32:32:ones p.on=true"
     b = "b=struct:32:ones b.mass=2 b.pos=range b.grid.n=7 w=0x1,2,4,-3 c=5 y=float32:32:empty"
     status, out, err = run(*LAUNCH, *words(f"{p} {b}"), "--output", "y", text=STRUCTS)
     assert (status, err) == (0, "") and "no problems" in out
@@ -113,6 +113,9 @@ def test_structs_are_given_by_their_members(run):
     status, out, _ = run(*LAUNCH, *words(f"{short} {b}"), "--json", "-", text=STRUCTS)
     problem = json.loads(out)["problems"][0]
     assert status == 1 and (problem["kind"], problem["variable"], problem["element"]) == ("out-of-bounds", "p.x", 20)
+    status, _, err = run(*LAUNCH, *words(f"{p} {b}".replace("p.dt=1e0", "").replace("p.grid.n=8", "")), text=STRUCTS)
+    told = [line.removeprefix("minigrad inspect: k: argument 1 (P p): ") for line in err.splitlines()]
+    assert status == 1 and told == ["its member grid: nobody sets n, so it is 0.", "nobody sets dt, so it is 0."]
 
 
 def test_the_advice_for_missing_values_can_be_followed(run):
@@ -120,6 +123,32 @@ def test_the_advice_for_missing_values_can_be_followed(run):
     assert status == 2 and "k takes (P p, Body* b, float4 w, unsigned char c, float* y); give --arg p.dt=1.0" in err
     advice = err.partition("; give ")[2].partition(". The sizes are guesses")[0].split()
     assert run(*LAUNCH, *advice, text=STRUCTS.replace("    assert", "    // "))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "words"),
+    [
+        ([], "int i = threadIdx.x + blockIdx.x * blockDim.x;", "--grid 4 --block 256 --arg y=float32:1000:randn"),
+        (["--block", 64], "int i = threadIdx.x + blockIdx.x * blockDim.x;", "give --grid 4 --arg y="),
+        ([], "int i = threadIdx.x + 16 * threadIdx.y;", "--grid 2,2 --block 16,16 --arg y=float32:1000:randn"),
+    ],
+)
+def test_a_command_without_a_launch_is_told_one_with_the_values(given, text, words, run):
+    text = f"__global__ void k(float* y, int n) {{ {text} if (i < n && !blockIdx.y) y[i] = !blockIdx.x; }}"
+    text = text.replace("&&", "&& !blockIdx.x &&") if "16" in text else text
+    status, out, err = run(*given, text=text)
+    assert (status, out) == (2, "") and words in err
+    assert run(*given, *err.partition("; give ")[2].partition(". The sizes")[0].split(), text=text)[0] == 0
+
+
+def test_extents_of_launches_and_arrays_are_written_alike(run):
+    text = "__global__ void k(float* y) { y[threadIdx.y * 4 + threadIdx.x] = 1; }"
+    for given in (("1x1", "4x8", "y=float32:8x4"), ("1,1", "4,8", "y=float32:8,4")):
+        assert run("--grid", given[0], "--block", given[1], "--arg", given[2], "--output", "y", text=text)[0] == 0
+
+
+def test_a_name_that_no_parameter_has_is_told_ahead_of_those_without_a_value(run):
+    assert "add has no parameter X; it has x, y, n." in run(*ADD[:6], "--arg", "X=float32:100", text=FILE)[2]
 
 
 SOFTMAX = """__global__ void k(const float* x, float* y, int rows, int cols) {
@@ -168,6 +197,9 @@ def test_whole_random_numbers_are_those_of_elements(run):
     (adds,) = (row for row in json.loads(out)["lines"] if row["variable"] == "y")
     assert status == 0 and 1 < adds["sectors"] <= 4
     assert run(*LAUNCH, *words("i=uint8:32:rand y=float32:8"), text=text)[0] == 1
+    assert run(*LAUNCH, *words("i=uint8:32:rand:8 y=float32:8"), text=text)[0] == 0
+    status, _, err = run(*LAUNCH, *words("i=uint8:32 y=float32:8:rand:8"), text=text)
+    assert status == 2 and "rand:8 is none of zeros, ones, range, randn, rand, empty, and rand:64 for whole" in err
 
 
 def test_a_kernel_without_end_is_a_problem_and_counts_need_not_be(run):
@@ -194,7 +226,7 @@ def test_a_kernel_without_end_is_a_problem_and_counts_need_not_be(run):
         ("p.n=99999999999", "does not fit into int32."),
         ("p.v=1,2", "its member v: list [1, 2] does not fit into 3 numbers of float32."),
         ("p.x=1", "--arg p.x=1 is no array and no .npy file; write --arg p.x=float32:1000:randn"),
-        ("p.x=float64:3", "float* p.x is float32; got float64; give --arg p.x=float32:1000:randn."),
+        ("p.x=float64:3", "float* p.x is float32; got float64; give --arg p.x=float32:3."),
         ("p.dt.z=3", "float p.dt has no members; give --arg p.dt=1.0."),
         ("b.mass=1", "Body* b is an array of structs; give --arg b=struct:1000:zeros as well."),
         ("b=float32:3", "Body* b is an array of Body; got float32; give --arg b=struct:1000:zeros."),
@@ -209,7 +241,8 @@ def test_a_kernel_without_end_is_a_problem_and_counts_need_not_be(run):
     ],
 )
 def test_a_member_that_does_not_fit_is_a_sentence(given, sentence, run):
-    others = {"p": "p.n=0", "b": "b=struct:3", "w": "w=1,2,3,4", "c": "c=1", "y": "y=float32:3"}
+    p = "p.n=0 p.dt=1 p.v=1,2,3 p.grid.n=1 p.grid.origin=1,2,3 p.on=true"
+    others = {"p": p, "b": "b=struct:3", "w": "w=1,2,3,4", "c": "c=1", "y": "y=float32:3"}
     heads = {each.partition("=")[0].partition(".")[0] for each in given.split()}
     rest = [value for name, value in others.items() if name not in heads]
     status, out, err = run(*LAUNCH, *words(" ".join([given, *rest])), text=STRUCTS)
@@ -247,7 +280,8 @@ def test_constants_are_set(run, tmp_path):
     status, out, err = run(*LAUNCH, *words("y=float32:1:zeros"), *given, text=CONSTANTS)
     assert (status, err) == (0, "") and "no problems" in out
     status, _, err = run(*LAUNCH, *words("y=float32:1:zeros"), *given[2:], text=f"{CONSTANTS}// again\n")
-    assert status == 1 and "nobody sets table, so it is 0; give --constant table=..." in err and "unused" not in err
+    wanted = "nobody sets table, so it is 0; give --constant table=...\n"
+    assert status == 1 and err == f"minigrad inspect: {wanted}"
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ EXTENT = 256  # of a shared array whose extent the launch gives, where nobody gi
 THREADS_3D = "(size_t)gridDim.x * gridDim.y * gridDim.z * blockDim.x * blockDim.y * blockDim.z"
 HOST_HEADER = re.compile(
     r"#\s*include\s*[<\"](?:c?(?:stdio|stdlib|string|time|assert)(?:\.h)?|(?:io|f|s|string)stream|iomanip|chrono|vector"
-    r"|map|set|memory|algorithm|random|sys/time\.h|unistd\.h|helper_\w+\.h)[>\"]"
+    r"|map|set|memory|algorithm|random|sys/time\.h|unistd\.h)[>\"]"
 )
 
 

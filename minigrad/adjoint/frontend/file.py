@@ -383,14 +383,15 @@ class FileParser:
         """A template's parameter, with its argument, whose tokens join those of the file."""
         tokens, parser, start = self.tokens, self.statements, len(self.tokens.text) + 1
         tokens.text += f"\n{value}"
-        end = tokens.tokens[-1]._replace(place=Place(1, len(value) + 1, file=value))
-        at = len(tokens.tokens)
+        tokens.at, end = len(tokens.tokens), tokens.tokens[-1]._replace(place=Place(1, len(value) + 1, file=value))
         tokens.tokens += [t._replace(place=t.place._replace(file=value)) for t in cut(tokens, value, 1, start)]
         tokens.tokens += [end] * 4
         for known in ("closing", "named", "words", "around"):
             vars(tokens).pop(known, None)
-        tokens.at = at
-        if kind in ("class", "typename"):
+        if kind.startswith("template"):  # its name in the kernel becomes that of the template which is given
+            every, last = slice(item.start, parser.tokens.matching(item.body)), value.rpartition("::")[2]
+            tokens.tokens[every] = [t._replace(text=last) if t.text == name else t for t in tokens.tokens[every]]
+        elif kind in ("class", "typename"):
             self.symbols.types[-1][name] = parser.expect_type()
         else:
             name = name.strip("(*&").partition(")")[0].strip()  # of `double (*F)(double)`

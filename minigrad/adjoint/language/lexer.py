@@ -376,19 +376,19 @@ def written_out(texts: list[str], templates: Mapping[str, Any], tokens: TokenStr
 # Keywords outside the subset, with the way out.
 KEYWORDS = {
     "goto": "write if, or leave a loop with break", "asm": "write CUDA C++", "__asm__": "write CUDA C++",
-    "union": "write a variable for each member",
+    "union": "write a variable for each member", "decltype": "write the type",
     "try": "an adjoint has no exceptions", "throw": "an adjoint has no exceptions",
     "new": "declare an array of fixed extent", "delete": "declare an array of fixed extent",
-    "decltype": "write the type",
     "dynamic_cast": "write (double)x", "and": "write &&", "or": "write ||", "not": "write !",
 }  # fmt: skip
 VOTE = "exchange whole numbers by shuffles: k |= __shfl_xor_sync(mask, k, d) for d = 1, 2, 4 and so on"
 # Functions without a derivative, by the beginning of their names.
-FUNCTIONS = {
+FUNCTIONS: dict[str | tuple[str, ...], str] = {
     "atomic": "of the atomics only atomicAdd(&y[i], value); is allowed, as a statement",
     "__shfl": "since CUDA 9 it begins with the mask of its lanes: {}_sync(0xffffffff, v, o)",
     "__sync": "use __syncthreads();", "__any_sync": VOTE, "__all_sync": VOTE, "__ballot_sync": VOTE,
     "__activemask": "write the mask of the lanes that reach this line, 0xffffffff for whole warps",
+    ("__int_as_", "__uint_as_", "__longlong_as_", "__hiloint"): "compute the number itself, not its bits",
     "cooperative": "use threadIdx and blockIdx",
     "swap": "swap numbers by a third; for two pointers let an index that changes choose half of one array",
     "malloc": "declare an array of fixed extent", "free": "declare an array of fixed extent",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from minigrad.adjoint.language.ast import CONSTANTS, PRECEDENCE, Place, base_name
 from minigrad.adjoint.language.lexer import CONTINUED, Token, TokenStream, cut, joined
-from minigrad.scan import blank
+from minigrad.scan import INCLUDE, asked, blank
 
 _DEFINE = re.compile(r"#\s*define\s+(\w+)(\(([^)]*)\))?")
 ONCE = re.compile(r"#[ \t]*pragma[ \t]+once")  # in a file; one with a guard is read again, and gives nothing
@@ -194,20 +194,21 @@ class Preprocessor:
         """The tokens of a file of the project; the head repeats a line that stands outside of functions."""
         text = self.stream.text[line.start : line.start + len(line.text)].strip()
         self.flush()
-        if not self.in_body():
+        of = INCLUDE.match(text)
+        name = of and (of["near"] or of["far"])
+        found = self.find(name, self.path) if name else None
+        lost = asked(of) if of and found is None else ""
+        self.stream.missing = self.stream.missing or lost
+        if not self.in_body() and not lost:  # the kernel is read without that file, so its adjoint needs none of it
             self.stream.head.append(text)
-        name = re.match(r"#\s*include\s*[\"<]([^\">]+)[\">]", text)
-        found = self.find(name[1], self.path) if name else None
-        if name and found is None and '"' in text:
-            self.stream.missing = self.stream.missing or name[1]
         if name and found is not None and not (found[1] in self.included and ONCE.search(found[0])):
             if self.depth > DEEPEST:
                 place = Place(line.number, line.text.index("#") + 1, file=self.stream.file)
-                raise self.stream.error(place, f"{name[1]} includes itself; put #pragma once at its top.")
+                raise self.stream.error(place, f"{name} includes itself; put #pragma once at its top.")
             self.included.add(found[1])
             head, outer, self.path = list(self.stream.head), self.path, found[1]
             self.depth += 1
-            self.other_file(found[0], name[1].rpartition("/")[2])
+            self.other_file(found[0], name.rpartition("/")[2])
             self.depth -= 1
             self.stream.head, self.path = head, outer
 
