@@ -15,7 +15,7 @@ from functools import lru_cache
 from minigrad.scan import NO_TYPE, Edit, end_of, split, without_directives
 from minigrad.simulator.indices import NOT_FUNCTION
 
-_TYPE = rf"(?!(?:{NO_TYPE}|extern|static|__shared__)\b)[A-Za-z_][\w:]*(?:<[^<>;]*>)?(?:\s*\*+\s*|\s+)"
+_TYPE = rf"(?!(?:{NO_TYPE}|extern|static|__shared__)\b)[A-Za-z_]\w*(?:::\w+)*(?:<[^<>;]*>)?(?:\s*\*+\s*|\s+)"
 _DECLARATION = re.compile(rf"[;{{}})]\s*(?:{_TYPE})+([A-Za-z_][^;{{}}]*)(?=;)")
 _UNSET = re.compile(r"[*\s]*(\w+)\s*(?:\[[^\]]*\]\s*)*")
 _REFERENCE = re.compile(r"[(,]\s*(?!const\b)[\w:]+\s*&\s*(\w+)\s*(?=[,)])")

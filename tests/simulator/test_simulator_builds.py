@@ -307,6 +307,9 @@ template <class T> __device__ float second(const float* x, Pair p, int n) {
     for (int j = 0; j < 4; ++j) h[j] = x[j];
     int j = 3;
     do h[j] = x[j] + n; while (--j > 1);
+    switch (n) { case 0: h[0] = 0; break; default: h[0] = x[0]; }
+again: one[0] = 1;
+    switch (n) { case 7: goto again; default: break; }
     const auto [a, b] = Two{1, 2};
     return __high2float(((half2*)h)[1]) + *(double*)bytes + p.sum() * one[0] + sizeof both + sizeof p + a + b;
 }
