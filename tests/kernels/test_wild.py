@@ -115,7 +115,7 @@ def test_an_error_is_that_of_the_function_which_the_kernel_needs(project):
     [
         ("inner<<<1, 1>>>(y);", "a kernel that launches another one runs only on a GPU"),
         ("y[0] = tex2D(image, 0, 0);", "textures and surfaces run only on a GPU"),
-        ("y[0] = cub::ThreadReduce(y, 1);", "CUB, Thrust and libcu"),
+        ("y[0] = cub::ThreadReduce(y, 1);", "CUB and Thrust run only on a GPU"),
         ("y[0] = __shfl_down(y[0], 1);", "__shfl_down_sync"),
         ("curandState state;", "random numbers of cuRAND"),
         ("wmma::fill_fragment(y, 0);", "#include <mma.h>"),
