@@ -4,6 +4,8 @@ import re
 from collections.abc import Container
 
 _FIRST = re.compile(r"^\S[^\n(]*\(\d+\): error: (.*)(?:\n    (.*))?$", re.M)
+# A name of half precision.
+_HALF = r"(?:_*half2?|__\w*half\w*|__h[a-z]+2?\w*|h2?(?:exp|log|sin|cos|r?sqrt|rcp|tanh)\w*)"
 # A pattern in the message (of g++, Clang or nvcc), a pattern in the source line, and the hint. The first match counts.
 _HINTS = (
     (r"bfloat16\W+(is undefined|has not|was not|does not name)|unknown type name 'bfloat16'|declared void", r"\breal\b",
@@ -12,7 +14,7 @@ _HINTS = (
     ("bfloat16", "",
      "`real` is bfloat16 here, a type of memory alone: a number that is computed, a sum above all, is a `wide`, which "
      "is float for it; and 0 is real(0) next to an element, after ? or :."),
-    (r"['\"](?:_*half2?|__\w*half\w*|__h[a-z]+2?\w*|h2?(?:exp|log|sin|cos|r?sqrt|rcp|tanh)\w*)['\"].*(?:declare|undefined)", "",
+    (rf"['\"]{_HALF}['\"].*(?:declare|undefined)|undeclared identifier '{_HALF}'", "",
      "Half precision is in a header: write #include <cuda_fp16.h> at the top."),
     (r"extended character|\\U|[Uu]nicode|<U\+|unrecognized token", r"[^\x00-\x7f]",
      "The line has a sign that only looks like one of C++, as quotes and spaces of a web page do: type it again."),

@@ -17,6 +17,7 @@ from minigrad.errors import CompileError, DeviceError, LaunchError, require_int,
 from minigrad.kernels.source_kernel import kernel as compiled
 from minigrad.lab.inspect_values import Values
 from minigrad.microscope import inspect
+from minigrad.simulator.faults import LONGER
 
 # The options for arguments of a call, which sentences name as `shared=`.
 OPTIONS = {"name": "kernel", "outputs": "output"}
@@ -54,7 +55,9 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--timeout", type=float, default=20, metavar="SECONDS", help="for the kernel (%(default)g)")
     parser.add_argument("--seed", type=int, default=0, help="of random numbers (%(default)s)")
-    parser.add_argument("--json", metavar="FILE", help="write problems and counts there; - prints them")
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE", help="print problems and counts as JSON, or write them there"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -99,6 +102,7 @@ def _record(options: argparse.Namespace) -> Any:
 
 def _with_options(sentence: str) -> str:
     """The sentence with the options of the command line for the arguments of a call."""
+    sentence = sentence.replace(LONGER, LONGER.replace("get('sim').timeout of minigrad.devices", "--timeout"))
     return ARGUMENT.sub(lambda found: f"--{OPTIONS.get(found[1], found[1])}{' ' * bool(found[2])}", sentence)
 
 

@@ -1,7 +1,6 @@
 """Compiled files: CUDA C++ translated, built by the host compiler or taken from the disk cache, and loaded."""
 
 import ctypes
-import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 from minigrad.devices.host_compiler import BuildError
 from minigrad.devices.leave_out import RejectedText, build_without
 from minigrad.devices.unit import headers
-from minigrad.errors import CompileError
+from minigrad.errors import CompileError, warn
 from minigrad.simulator.compiler import KERNEL, load
 from minigrad.simulator.diagnostics import ENTRY, compile_error, faults, undefined_function
 from minigrad.simulator.runtime import runtime
@@ -120,7 +119,7 @@ def _built(source: Source, defines: Mapping[str, str], kernel: str, recipe: Reci
     left = [f"there is no file {name}" for name in dict.fromkeys(translation.missing)]
     left += [f"{name} does not compile here" for name in reasons]
     if left and source.kernel:
-        warnings.warn(f"{source.name}: left out: {', '.join(left)}.", stacklevel=2)
+        warn(f"{source.name}: left out: {', '.join(left)}.")
     return CompiledFile(source, path, translation.parts, library, _stamps(translation.files), translation.changes)
 
 

@@ -172,11 +172,10 @@ def test_whole_random_numbers_are_those_of_elements(run):
 
 def test_a_kernel_without_end_is_a_problem_and_counts_need_not_be(run):
     endless = "__global__ void k(float* x) { while (true) x[0] += 1; }\n"
-    status, out, _ = run(
-        *LAUNCH, *words("x=float32:1"), "--timeout", "0.5", "--blocks", "0", "--json", "-", text=endless
-    )
+    status, out, _ = run(*LAUNCH, *words("x=float32:1"), "--timeout", "0.5", "--blocks", "0", "--json", text=endless)
     found = json.loads(out)
     assert status == 1 and found["lines"] == [] and found["problems"][0]["kind"] == "timeout"
+    assert "set --timeout for a kernel that takes longer" in found["problems"][0]["message"]
     many = "__global__ void k(float* x) { for (int i = 0; i < 1 << 19; ++i) x[threadIdx.x] += 1; }\n"
     status, out, _ = run(*LAUNCH, *words("x=float32:1"), "--json", "-", text=many)
     found = json.loads(out)
