@@ -17,10 +17,10 @@ from minigrad.errors import CompileError, DeviceError, LaunchError, require_int,
 from minigrad.kernels.source_kernel import kernel as compiled
 from minigrad.lab.inspect_values import Values
 from minigrad.microscope import inspect
-from minigrad.simulator.faults import LONGER
 
 # The options for arguments of a call, which sentences name as `shared=`.
 OPTIONS = {"name": "kernel", "outputs": "output"}
+CALLS = {"mg.kernel(..., cooperative=True)": "--cooperative", "get('sim').timeout of minigrad.devices": "--timeout"}
 ARGUMENT = re.compile(r"\b(grid|blocks?|shared|name|outputs|cooperative)=(?=([^\s,.;:)])?)")
 WRONG = (ValueError, TypeError, ImportError, OSError, MemoryError, DeviceError, CompileError, LaunchError)
 EPILOG = """VALUE is a number, true, false, several numbers as 1,2,3 for a vector, null, the path of a .npy file, or
@@ -47,7 +47,7 @@ def add_to(commands: Any) -> None:
         "--constant", action="append", default=[], metavar="NAME=VALUE", help="a __constant__ or __device__ variable"
     )
     parser.add_argument("--shared", type=int, default=0, metavar="BYTES", help="dynamic shared memory (%(default)s)")
-    parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE", help="a macro")
+    parser.add_argument("--define", action="append", default=[], metavar="NAME[=VALUE]", help="a macro")
     parser.add_argument("--output", action="append", default=[], metavar="NAME", help="must be written whole, no NaN")
     parser.add_argument("--cooperative", action="store_true", help="all blocks run at once, as for grid.sync()")
     parser.add_argument(
@@ -85,7 +85,8 @@ def _record(options: argparse.Namespace) -> Any:
     path = Path(options.file)
     if not path.is_file():
         raise ValueError(f"there is no file {options.file}; give the path of a .cu file.")
-    kernel = compiled(path, options.kernel, dict(map(_pair, options.define)), options.cooperative)
+    macros = (each if "=" in each else f"{each}=1" for each in options.define)  # as compilers read -D
+    kernel = compiled(path, options.kernel, dict(map(_pair, macros)), options.cooperative)
     kernel.check_types()
     grid, block = (_extent(name, getattr(options, name)) for name in ("grid", "block"))
     values = Values(kernel, prod(grid) * prod(block), dict(map(_pair, options.arg)), options.seed)
@@ -102,7 +103,8 @@ def _record(options: argparse.Namespace) -> Any:
 
 def _with_options(sentence: str) -> str:
     """The sentence with the options of the command line for the arguments of a call."""
-    sentence = sentence.replace(LONGER, LONGER.replace("get('sim').timeout of minigrad.devices", "--timeout"))
+    for call, option in CALLS.items():
+        sentence = sentence.replace(call, option)
     return ARGUMENT.sub(lambda found: f"--{OPTIONS.get(found[1], found[1])}{' ' * bool(found[2])}", sentence)
 
 
