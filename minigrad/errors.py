@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from numbers import Integral, Real
-from sys import float_info
 from typing import Any
 
 import numpy as np
@@ -77,6 +76,14 @@ class KernelError(RuntimeError):
         self.reason = self.reason or self.message
 
 
+def warn(message: str) -> None:
+    """A warning with the line that called this package."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] == "minigrad":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
+
+
 def require_resident(kernel: str, blocks: int, most: int, where: str) -> None:
     """Raise LaunchError where a cooperative launch has more blocks than the device runs at once."""
     if blocks > most:
@@ -92,7 +99,7 @@ def require_int(who: str, name: str, value: Any, least: int = 0) -> int:
 
 
 def require_number(
-    who: str, name: str, value: Any, least: float = 0, below: float = inf, most: float = float_info.max
+    who: str, name: str, value: Any, least: float = 0, below: float = inf, most: float = sys.float_info.max
 ) -> float:
     """The value as a float with least <= value < below, and at most `most`; NaN is rejected.
 
@@ -100,8 +107,10 @@ def require_number(
     """
     wanted = f"a number of at least {least}" if below == inf else f"a number from {least} to below {below}"
     wanted = "a finite number" if least == -inf else wanted
-    wanted = wanted if most == float_info.max else f"a number from {least} to {most}"
-    return float(_among(who, name, value, Real, wanted, lambda n: least <= n < below and -float_info.max <= n <= most))
+    wanted = wanted if most == sys.float_info.max else f"a number from {least} to {most}"
+    return float(
+        _among(who, name, value, Real, wanted, lambda n: least <= n < below and -sys.float_info.max <= n <= most)
+    )
 
 
 def require_bool(who: str, name: str, value: Any) -> bool:

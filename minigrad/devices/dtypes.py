@@ -140,7 +140,8 @@ def sized(name: str, host: np.ndarray, size: int) -> np.ndarray:
     if host.nbytes == 2 * size and host.dtype in (np.dtype(float), np.dtype(int)):
         host = host.astype(np.dtype(f"{host.dtype.kind}4"))
     if host.nbytes != size:
-        raise ValueError(f"{name} has {size} bytes; {host.size} of {host.dtype} are {host.nbytes}. Give its own dtype.")
+        way = "its own dtype" if size % host.itemsize else f"{size // host.itemsize} elements"
+        raise ValueError(f"{name} has {size} bytes; {host.size} of {host.dtype} are {host.nbytes}. Give {way}.")
     return np.ascontiguousarray(host)
 
 

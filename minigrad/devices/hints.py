@@ -4,15 +4,18 @@ import re
 from collections.abc import Container
 
 _FIRST = re.compile(r"^\S[^\n(]*\(\d+\): error: (.*)(?:\n    (.*))?$", re.M)
+# A name of half precision.
+_HALF = r"(?:_*half2?|__\w*half\w*|__h[a-z]+2?\w*|h2?(?:exp|log|sin|cos|r?sqrt|rcp|tanh)\w*)"
 # A pattern in the message (of g++, Clang or nvcc), a pattern in the source line, and the hint. The first match counts.
 _HINTS = (
     (r"bfloat16\W+(is undefined|has not|was not|does not name)|unknown type name 'bfloat16'|declared void", r"\breal\b",
      '`real` is bfloat16 here, which #include "common.cuh" at the top of the text declares.'),
+    (r"(?:nv_|2|'__)bfloat16", "", "It is in a header: write #include <cuda_bf16.h> at the top."),
     ("bfloat16", "",
      "`real` is bfloat16 here, a type of memory alone: a number that is computed, a sum above all, is a `wide`, which "
      "is float for it; and 0 is real(0) next to an element, after ? or :."),
-    (r"'_*half2?'|\"_*half2?\"", "", "Half precision is in a header: write #include <cuda_fp16.h> at the top."),
-    ("(nv_bfloat162?|__nv_bfloat162?)", "", "It is in a header: write #include <cuda_bf16.h> at the top."),
+    (rf"['\"]{_HALF}['\"].*(?:declare|undefined)|undeclared identifier '{_HALF}'", "",
+     "Half precision is in a header: write #include <cuda_fp16.h> at the top."),
     (r"extended character|\\U|[Uu]nicode|<U\+|unrecognized token", r"[^\x00-\x7f]",
      "The line has a sign that only looks like one of C++, as quotes and spaces of a web page do: type it again."),
     ("directive", r"^#", "A comment begins with //."),
@@ -21,7 +24,7 @@ _HINTS = (
     (r"operator ?\^|invalid operands|integral", r"\^", "There is no power operator: write x * x, or powf(x, 3.0f)."),
     ("", r"\blen\(", "An array comes as a bare address, without its length: pass the length as another argument."),
     ("", r"\bfor\b.*\bin\b", "A loop is for (int i = 0; i < n; ++i) { ... }."),
-    ("", r"=.*\bif\b.*\belse\b", "Python's `a if condition else b` is `condition ? a : b`."),
+    ("", r"=[^;{}]*\bif\b[^;{}]*\belse\b", "Python's `a if condition else b` is `condition ? a : b`."),
     ("", r"^(if|while)\b(?!\s*\()",
      "A condition stands in parentheses, and the statements that depend on it in braces: if (i < n) { ... }."),
     ("", r"\b(None|True|False)\b", "In C++ they are true and false, and 0 for None."),

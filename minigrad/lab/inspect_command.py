@@ -19,6 +19,7 @@ from minigrad.microscope import inspect
 
 # The options for arguments of a call, which sentences name as `shared=`.
 OPTIONS = {"name": "kernel", "outputs": "output"}
+CALLS = {"mg.kernel(..., cooperative=True)": "--cooperative", "get('sim').timeout of minigrad.devices": "--timeout"}
 ARGUMENT = re.compile(r"\b(grid|blocks?|shared|name|outputs|cooperative)=(?=([^\s,.;:)])?)")
 WRONG = (ValueError, TypeError, ImportError, OSError, MemoryError, DeviceError, CompileError, LaunchError)
 EPILOG = """VALUE is a number, true, false, several numbers as 1,2,3 for a vector, null, the path of a .npy file, or
@@ -45,7 +46,7 @@ def add_to(commands: Any) -> None:
         "--constant", action="append", default=[], metavar="NAME=VALUE", help="a __constant__ or __device__ variable"
     )
     parser.add_argument("--shared", type=int, default=0, metavar="BYTES", help="dynamic shared memory (%(default)s)")
-    parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE", help="a macro")
+    parser.add_argument("--define", action="append", default=[], metavar="NAME[=VALUE]", help="a macro")
     parser.add_argument("--output", action="append", default=[], metavar="NAME", help="must be written whole, no NaN")
     parser.add_argument("--cooperative", action="store_true", help="all blocks run at once, as for grid.sync()")
     parser.add_argument(
@@ -53,7 +54,9 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--timeout", type=float, default=20, metavar="SECONDS", help="for the kernel (%(default)g)")
     parser.add_argument("--seed", type=int, default=0, help="of random numbers (%(default)s)")
-    parser.add_argument("--json", metavar="FILE", help="write problems and counts there; - prints them")
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE", help="print problems and counts as JSON, or write them there"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -81,7 +84,8 @@ def _record(options: argparse.Namespace) -> Any:
     path = Path(options.file)
     if not path.is_file():
         raise ValueError(f"there is no file {options.file}; give the path of a .cu file.")
-    kernel = compiled(path, options.kernel, dict(map(_pair, options.define)), options.cooperative)
+    macros = (each if "=" in each else f"{each}=1" for each in options.define)  # as compilers read -D
+    kernel = compiled(path, options.kernel, dict(map(_pair, macros)), options.cooperative)
     kernel.check_types()
     launch = {name: _extent(name, text) for name in ("grid", "block") if (text := getattr(options, name)) is not None}
     values = Values(kernel, launch, dict(map(_pair, options.arg)), options.seed)
@@ -101,6 +105,8 @@ def _tell(sentence: str, of_compiler: bool = False) -> None:
 def _with_options(sentence: str) -> str:
     """The sentence with the options of the command line for the arguments of a call."""
     sentence = re.sub(r"\.constant\('(\w+)', \.\.\.\)\.", r"--constant \1=...", sentence)
+    for call, option in CALLS.items():
+        sentence = sentence.replace(call, option)
     return ARGUMENT.sub(lambda found: f"--{OPTIONS.get(found[1], found[1])}{' ' * bool(found[2])}", sentence)
 
 

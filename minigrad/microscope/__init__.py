@@ -111,8 +111,9 @@ def inspect(
     leads to one, by a lambda that takes copies, or to another of the thread's variables by a whole statement on one
     line, as a shift register does (t = a[i]; or T t = a[i];), whatever is made of t later, and if t stands for memory
     by a reference or a pointer (t[i] = a[i]). Of an array of undefined memory (mg.empty) only elements of at least four
-    bytes are seen that are read and changed (y[i] += x, atomicAdd). With g++, in a file with a destructor the read of a
-    struct that is handed over by value is not seen.
+    bytes are seen that are read and changed (y[i] += x, atomicAdd). Not seen are bounds, races and first values of
+    memory that a kernel takes by malloc or new. With g++, in a file with a destructor the read of a struct that is
+    handed over by value is not seen.
     With Clang, an index right behind its row is not seen where a whole struct is read or written there; and setting a
     bit-field reads it first: in undefined shared memory that is reported.
 

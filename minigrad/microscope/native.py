@@ -45,8 +45,9 @@ CLANG = [
 ]  # fmt: skip
 # The linker leaves out functions that nothing calls, as the optimiser does, and with them what is declared only.
 NEEDED = ("-Wl,-dead_strip",) if sys.platform == "darwin" else ("-Wl,--gc-sections",)
-# Some versions of Clang do not rename the calls that copy structs; the linker does.
-WRAP = () if sys.platform == "darwin" else tuple(f"-Wl,--wrap={name}" for name in ("memcpy", "memmove", "memset"))
+# Some versions of Clang do not rename the calls that copy structs; the linker does. And memory of malloc is noted.
+_WRAPPED = ("memcpy", "memmove", "memset", "malloc")
+WRAP = () if sys.platform == "darwin" else tuple(f"-Wl,--wrap={name}" for name in _WRAPPED)
 
 
 # With it GCC copies by a function, which is instrumented, a struct that is handed over by value; and also one that is

@@ -54,11 +54,15 @@ class Problem:
 
 
 def sort(problems: Sequence[Problem]) -> list[Problem]:
-    """The most serious first, then in the order of the source."""
+    """The most serious first, then in the order of the source; a variable that nobody has set ahead of all accesses
+    outside of arrays in its line.
+    """
+    outside = {(p.file, p.line) for p in problems if p.kind in ("misaligned", "out-of-bounds", "illegal-access")}
 
     def key(problem: Problem) -> tuple:
         rank = ORDER.index(problem.kind) if problem.kind in ORDER else 0
-        return rank, problem.harmless, problem.file, problem.line or 0
+        first = _is_own(problem) and (problem.file, problem.line) in outside
+        return 0 if first else rank, problem.harmless, problem.file, problem.line or 0
 
     return sorted(problems, key=key)
 

@@ -71,7 +71,7 @@ class Inspection:
 
     @property
     def _missing(self) -> str:
-        limit = f"there are more than {self._seen.full} accesses to record; give fewer blocks="
+        limit = f"there are more than {self._seen.full} accesses to record; count fewer blocks, or launch less"
         return f"{self.kernel}: no counts, as {limit}" if self._seen.full else ""
 
     @cached_property

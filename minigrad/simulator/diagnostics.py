@@ -16,18 +16,25 @@ MAX_ERRORS = 5  # shown
 ENTRY = "minigrad_run_"  # prefix of the function that calls a kernel: code inlined into it has no line of its own
 _CALL = re.compile(r"^(.*)\n(.*):(?:(\d+)|\?)(?: \(discriminator \d+\))?$", re.M)
 _ERROR = re.compile(r"^(.+?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$")
+_LIBRARY = re.compile("(?:cub|thrust|cuda)/|curand")  # which runs only on a GPU
 _NO_FILE = re.compile(r"'?([\w./]+)'?(?:: No such file| file not found)")
 _HEADERS = (
     "Of CUDA's own headers the simulator has those of the runtime, of half precision, bfloat16, cooperative groups and "
     "mma.h; CUB, Thrust and cuRAND run only on a GPU."
+)
+_TENSOR_CORES = (
+    "mma_bf16, mma_tf32, load_matrices and load_transposed are these instructions, here as well: "
+    'write #include "matmul/mma.cuh"; or take the fragments of mma.h'
 )
 # A pattern in the message, one in the line, and what it means.
 _ON_A_GPU = (
     ("", r"\b(?:tex(?:[123]D|ture|ref)|surf[123]D|(?:cuda|CU)(?:[Tt]ex|[Ss]urf)\w*Object|surface\s*<)",
      "textures and surfaces run only on a GPU; read the array itself."),
     ("expected|<<<", "<<<", "a kernel that launches another one runs only on a GPU; launch both from Python."),
-    ("declared|name|namespace|class", r"\b(?:cub|thrust|cuda)::",
-     "CUB, Thrust and libcu++ run only on a GPU; cooperative groups have reduce and scan, here as well."),
+    ("declared|name|namespace|class", r"\b(?:cub|thrust)::",
+     "CUB and Thrust run only on a GPU; cooperative groups have reduce and scan, here as well."),
+    ("declared|name|namespace|class", r"\bcuda::",
+     "libcu++ runs only on a GPU; atomicAdd and its family, and the barriers of cooperative groups, here as well."),
     ("", r"\b(?:this_cluster|cluster_group)\b",
      "clusters of blocks run only on a GPU; all blocks can meet, this_grid().sync(), in a cooperative launch."),
     ("", r"\bbarrier_(?:arrive|wait)\b",
@@ -51,7 +58,10 @@ _ALONE = (
     *(why for *_, why in _ON_A_GPU if "only on a GPU" in why),
 )  # other errors only follow from it
 _OWN = re.compile(r"\bminigrad(?:_|::)")
-_UNKNOWN = re.compile(r"'__\w+' was not declared|undeclared identifier '__\w+'")
+_TYPE_OF = re.compile(r"\bminigrad_(\w+)_type\b")  # of the shared variable of that name
+# Not of half precision, whose header is named by a hint.
+_UNKNOWN = re.compile(r"(?:(undeclared identifier )|)'__(?!\w*(?:half|bfloat)|h[a-z])\w+'(?(1)| was not declared)")
+_MMA = re.compile(r"\b(?:ldmatrix|mma)\.sync\b")
 # An error inside a header names the line that uses the header: GCC before the error, Clang and macros after it.
 _USED_BEFORE = re.compile(r"^(.+?):(\d+):(?:\d+:)? .*required from")
 _USED_AFTER = re.compile(r"^(.+?):(\d+):(?:\d+:)? .*(?:requested here|in expansion of|expanded from)")
@@ -132,12 +142,15 @@ def compile_error(
     for message in dict.fromkeys(fault.message for fault in found):
         by_line.setdefault(message.partition(": error: ")[0], []).append(message)
     # What the translation has put into a line fails after what it is made of: the first error tells of that.
+    by_line = {place: [e for e in each if "declared void" not in e] or each for place, each in by_line.items()}
     errors = [e for each in by_line.values() for e in (each[:1] if _OWN.search("".join(each[1:])) else each)]
     alone = [error for error in errors if any(why in error for why in _ALONE)][:1]
     words = "\n".join(alone or errors[:MAX_ERRORS]) or log.strip()
     headers = ", ".join(dict.fromkeys(missing))
     if headers and "inline PTX" not in words:
-        words += f"\nThere is no file {headers}. Put what the kernel needs of it beside the text. {_HEADERS}"
+        put = " Put what the kernel needs of it beside the text." * (not all(map(_LIBRARY.match, missing)))
+        words += f"\nThere is no file {headers}.{put} {_HEADERS}"
+    words = _TYPE_OF.sub(r"\1", words)
     return CompileError(words + hint(words, host))
 
 
@@ -167,6 +180,8 @@ def _used(before: list[str], after: list[str], parts: Container[str]) -> tuple[s
 def _message(file: str, number: int, words: str, parts: Mapping[str, str]) -> str:
     if PTX in words:
         words = "inline PTX (asm) runs only on a GPU; the simulator cannot run it. Use CUDA C++ if it can say this."
+        if _MMA.search("\n".join(parts.get(file, "").splitlines()[number - 1 :]).partition(";")[0]):
+            words = words.replace("Use CUDA C++ if it can say this", _TENSOR_CORES)
     if found := _NO_FILE.match(words):
         words = f"there is no file {found[1]}."
     elif why := _only_on_a_gpu(words, number, parts.get(file, "")):

@@ -33,6 +33,9 @@ GRID = (
 )
 
 
+LONGER = "set get('sim').timeout of minigrad.devices for a kernel that takes longer."
+
+
 class Diagnosis(NamedTuple):
     """A fault in words: kind and buffer as in KernelError, what happened, and the way out."""
 
@@ -114,7 +117,7 @@ def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, argu
             what = f"still running after {timeout:g} s; {text}, and the others wait for their turn"
             way_out = (
                 "It comes where a block waits by an atomic or calls __nanosleep(), as grid_barrier of grid_barrier.cuh "
-                "does. Else set the device's timeout for a kernel that takes longer."
+                f"does. Else {LONGER}"
             )
             return Diagnosis("timeout", what, way_out)
         case Cause.TIMEOUT | Cause.WAITING if text and arguments.cooperative:
@@ -127,12 +130,9 @@ def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, argu
             return Diagnosis("timeout", what, way_out)
         case Cause.TIMEOUT if text:  # the number of running blocks, all of which seem to wait
             what = f"still running after {timeout:g} s; {text} run at once here, and these wait for memory to change"
-            way_out = (
-                f"If for one that has not begun: {GRID} Else set the device's timeout for a kernel that takes longer."
-            )
-            return Diagnosis("timeout", what, way_out)
+            return Diagnosis("timeout", what, f"If for one that has not begun: {GRID} Else {LONGER}")
         case Cause.TIMEOUT:
-            way_out = "Look for a loop that does not end; set the device's timeout for a kernel that takes longer."
+            way_out = f"Look for a loop that does not end; {LONGER}"
             return Diagnosis("timeout", f"still running after {timeout:g} s", way_out)
         case Cause.WAITING:
             what = f"waits for another block to change memory; {text} run at once here, and all of these wait"

@@ -66,7 +66,7 @@ def shared(
     edits, outer, inner = list[Edit](), list[Scope](), list[Scope]()
     plain = without_directives(code)
     for match, stop in declarations(_SHARED, plain):
-        declaration = " ".join(code[match.end() : stop].split()).replace("alignas", "__align__")
+        declaration = " ".join(code[match.end() : stop].replace("\\\n", " ").split()).replace("alignas", "__align__")
         kept = re.sub(r"\b(?:static|__shared__)\b", " ", match.group()).replace("alignas", "__align__")
         text, extern = re.subn(r"^\s*(.*?)\bextern\b", r"\1", f"{kept} {declaration}")
         within = inside_function(code, match.start()) if inside is None else inside

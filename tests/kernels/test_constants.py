@@ -59,7 +59,7 @@ def test_the_microscope_sees_them():
     [
         ("tables", 1, r"look\.cu has no __constant__ or __device__ variable tables\."),
         ("table", [1.0, 2.0], r"table has 16 bytes; 3 of float32 are 12"),
-        ("table", np.zeros(5, np.float32), r"table has 16 bytes; 5 of float32 are 20\. Give its own dtype\."),
+        ("table", np.zeros(5, np.float32), r"table has 16 bytes; 5 of float32 are 20\. Give 4 elements\."),
     ],
 )
 def test_a_value_that_does_not_fit_is_rejected(name, value, message):

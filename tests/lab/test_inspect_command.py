@@ -184,11 +184,20 @@ def test_the_sizes_of_the_advice_go_together(text, words, run):
 def test_sentences_name_the_options_of_the_command_line(run, capsys):
     given = (*ADD[:2], *ADD[6:], "--arg", "x=float32:100", "--grid")
     assert "--shared -1 bytes; a block" in run(*given, 1, "--block", 4, "--shared", -1)[2]
-    text = "__global__ void k(float* y) { extern __shared__ float s[]; s[0] = 1; y[0] = s[0]; }\n"
-    assert "the block needs: --shared of" in " ".join(run(*LAUNCH, *words("y=float32:1"), text=text)[1].split())
+    for text, sentence in (
+        ("extern __shared__ float s[]; s[0] = 1; y[0] = s[0];", "the block needs: --shared of"),
+        ("cooperative_groups::this_grid().sync();", "so that they can meet: --cooperative."),
+    ):
+        text = f"#include <cooperative_groups.h>\n__global__ void k(float* y) {{ {text} }}\n"
+        assert sentence in " ".join(run(*LAUNCH, *words("y=float32:1"), text=text)[1].split())
     with pytest.raises(SystemExit):
         run(*given, 4, 4, "--block", 4)
     assert "knows no 4; an extent of two axes is written --grid 4,2" in capsys.readouterr().err
+
+
+def test_a_macro_without_a_value_is_1(run):
+    text = "__global__ void k(float* y) { if (N == 1) y[threadIdx.x] = 1; }\n"
+    assert run(*LAUNCH, *words("y=float32:32:empty"), "--output", "y", "--define", "N", text=text)[0] == 0
 
 
 def test_whole_random_numbers_are_those_of_elements(run):
@@ -204,11 +213,10 @@ def test_whole_random_numbers_are_those_of_elements(run):
 
 def test_a_kernel_without_end_is_a_problem_and_counts_need_not_be(run):
     endless = "__global__ void k(float* x) { while (true) x[0] += 1; }\n"
-    status, out, _ = run(
-        *LAUNCH, *words("x=float32:1"), "--timeout", "0.5", "--blocks", "0", "--json", "-", text=endless
-    )
+    status, out, _ = run(*LAUNCH, *words("x=float32:1"), "--timeout", "0.5", "--blocks", "0", "--json", text=endless)
     found = json.loads(out)
     assert status == 1 and found["lines"] == [] and found["problems"][0]["kind"] == "timeout"
+    assert "set --timeout for a kernel that takes longer" in found["problems"][0]["message"]
     many = "__global__ void k(float* x) { for (int i = 0; i < 1 << 19; ++i) x[threadIdx.x] += 1; }\n"
     status, out, _ = run(*LAUNCH, *words("x=float32:1"), "--json", "-", text=many)
     found = json.loads(out)

@@ -68,6 +68,12 @@ print([p.variable for p in mg.inspect({source(body)!r}, y.copy(), y, 8, grid=1, 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "['s']\n"
 
 
+def test_an_index_that_nobody_has_set_is_told_ahead_of_where_it_leads():
+    body = "int k;\nif (threadIdx.x < 3) k = 1;\ny[threadIdx.x] = x[k];"
+    record = mg.inspect(f"__global__ void k(const float* x, float* y) {{\n{body}\n}}", X, X.copy(), grid=1, block=8)
+    assert [(p.kind, p.variable) for p in record.problems] == [("uninitialised", "k"), ("out-of-bounds", "x")]
+
+
 def test_the_element_that_is_named_is_the_first_outside():
     y = np.zeros(50, np.float32)
     problem, _ = look("int i = threadIdx.x;\nif (4 * i < n) ((float4*)y)[i] = make_float4(1, 2, 3, 4);", X, y, 50)
@@ -324,3 +330,29 @@ def test_dynamic_shared_memory_that_the_launch_does_not_give():
 def test_a_null_pointer():
     problem, _ = look("y[threadIdx.x] = x[threadIdx.x];", None, np.zeros(64, np.float32), 64)
     assert (problem.kind, problem.variable, problem.line) == ("null-pointer", "x", 2)
+
+
+HEAP = """#include <cstdlib>
+struct Base { int v; __device__ Base(int v) : v(v) {} __device__ virtual int get() { return v; } __device__ virtual ~Base() {} };
+struct Twice : Base { __device__ Twice() : Base(3) {} __device__ int get() override { return 2 * v; } };
+__global__ void k(int* y) {
+    __shared__ int* all;
+    if (threadIdx.x == 0) all = (int*)malloc(64 * sizeof(int));
+    __syncthreads();
+    int* own = new int[3];
+    own[2] = threadIdx.x;
+    Base* base = threadIdx.x % 2 ? new Base(1) : new Twice;
+    all[threadIdx.x] = own[2] + base->get();
+    delete[] own;
+    delete base;
+    __syncthreads();
+    y[threadIdx.x] = all[63 - threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x == 0) free(all);
+}"""
+
+
+def test_memory_that_a_kernel_takes_is_in_no_array_and_right():
+    y = np.zeros(64, np.int32)
+    assert mg.inspect(HEAP, y, grid=1, block=64).problems == []
+    assert y.tolist() == [t + (1 if t % 2 else 6) for t in range(63, -1, -1)]

@@ -72,7 +72,7 @@ def test_more_accesses_than_can_be_kept_are_checked_and_not_counted(monkeypatch)
     y = np.zeros(64, np.float32)
     record = mg.inspect(text, X, y, 1000, grid=1, block=64)
     assert record.ok and (y == sum(X[i % 9] for i in range(2000))).all()
-    with pytest.raises(MemoryError, match=r"more than 65536 accesses .* give fewer blocks="):
+    with pytest.raises(MemoryError, match=r"more than 65536 accesses .* count fewer blocks"):
         record.lines  # noqa: B018
     assert mg.inspect(text.replace("2000", "2"), X, y, 1000, grid=1, block=64).ok
 

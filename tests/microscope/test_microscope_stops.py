@@ -133,7 +133,7 @@ def test_an_endless_loop_that_fills_the_record_is_a_problem_and_has_no_counts(mo
     assert [problem.kind for problem in record.problems] == ["timeout"]
     assert "timeout" in repr(record) and "no counts" in repr(record) and "no counts" in record._repr_html_()
     for count in ("lines", "branches", "traffic", "per_thread"):
-        with pytest.raises(MemoryError, match=r"more than 65536 accesses .* give fewer blocks="):
+        with pytest.raises(MemoryError, match=r"more than 65536 accesses .* count fewer blocks"):
             getattr(record, count)
 
 

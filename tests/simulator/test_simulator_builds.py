@@ -29,6 +29,7 @@ from minigrad.source import Source
         ("__global__ void k(float* y) {\n  y[0] = x;\n}", 2, ["x", "y[0] = x;"]),
         ("__global__ void k(float* y) {\n  y[0] = 1\n}", 2, ["expected", "y[0] = 1"]),
         ("__global__ void k(float* y) {\n  __shared__ int a[2],\n b;\n  y[0] = c;\n}", 4, ["c"]),
+        ("__global__ void k(float* y) {\n  __shared__ float s[1 - 3]; s[0] = 1; y[0] = s[0];\n}", 2, ["array 's'"]),
         ("__global__ void k(float* y) {\n  atomicMax(y, 1.0f);\n}", 2, ["atomicMax"]),
         ("__global__ void k(float* y) {\n\n  struct { float a[9]; } b; __shfl_sync(~0u, b, 0);\n}", 3, ["at most 8 bytes", "b, 0"]),
         ('__global__ void k(int* y) {\n  asm volatile("mov.u32 %0, %%laneid;" : "=r"(y[0]));\n}', 2, ["inline PTX", "GPU"]),
@@ -82,11 +83,8 @@ def test_a_function_that_is_defined_nowhere():
 @pytest.mark.parametrize(
     ("text", "call", "words"),
     [
-        (
-            "#include <cub/cub.cuh>\n",
-            "cub::CTA_SYNC()",
-            "There is no file cub/cub.cuh. Put what the kernel needs of it beside the text. Of CUDA's own headers",
-        ),
+        ("#include <cub/cub.cuh>\n", "cub::CTA_SYNC()", "There is no file cub/cub.cuh. Of CUDA's own headers"),
+        ("#include <cuda/atomic>\n", "cuda::atomic_ref<int> r(y[0])", "libcu++ runs only on a GPU; atomicAdd"),
         ('#include "mine.cuh"\n', "mine()", "There is no file mine.cuh. Put what"),
         ("__device__ int f(int x) { return __vadd9(x, x); }\n", "f(1)", "the simulator does not have it"),
     ],
@@ -97,9 +95,27 @@ def test_a_name_that_is_not_here_is_told_with_the_headers_that_are_not(text, cal
     with pytest.raises(CompileError) as caught:
         mg.kernel(text, "k")(y, grid=1, block=1)
     assert words in str(caught.value) and "?." not in str(caught.value)
+    assert ("does not have it" in str(caught.value)) == ("__vadd9" in text)
     with pytest.warns(UserWarning, match=r"^other\.cu: left out: (there is no file|f does not compile here)"):
         mg.kernel(text, "other")(y, grid=1, block=1)
     assert y.item() == 5
+
+
+@pytest.mark.parametrize(
+    ("statement", "header"),
+    [
+        *(
+            (name, "<cuda_fp16.h>")
+            for name in ("half z", "__half2 z", "__float2half(1)", "__hmul2(y, y)", "hexp(y[0])")
+        ),
+        *((name, "<cuda_bf16.h>") for name in ("__nv_bfloat16 z", "__float2bfloat16(1)")),
+        ('asm volatile(\n"mma.sync.aligned" ::)', '"matmul/mma.cuh"'),
+    ],
+)
+def test_a_name_of_a_header_is_told_with_the_header(statement, header):
+    with pytest.raises(CompileError, match=f"(?s)k.cu.1.: error: .*write #include {header}") as caught:
+        mg.kernel(f"__global__ void k(float* y) {{ {statement}; }}", "k")(filled(1), grid=1, block=1)
+    assert "does not have it" not in str(caught.value)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the functions are refused where glibc declares them")
@@ -302,11 +318,16 @@ struct Two { int a, b; };
 template <class T> __device__ float second(const float* x, Pair p, int n) {
     struct { short low[1]; short high[3]; } both;
     char one[1] = {1};
+    __shared__ int last \\
+[1]; last[0] = 0;
     T h[4];
     unsigned char bytes[8] = {0, 0, 0, 0, 0, 0, 0, 64};
     for (int j = 0; j < 4; ++j) h[j] = x[j];
     int j = 3;
     do h[j] = x[j] + n; while (--j > 1);
+    switch (n) { case 0: h[0] = 0; break; default: h[0] = x[0]; }
+again: one[0] = 1;
+    switch (n) { case 7: goto again; default: break; }
     const auto [a, b] = Two{1, 2};
     return __high2float(((half2*)h)[1]) + *(double*)bytes + p.sum() * one[0] + sizeof both + sizeof p + a + b;
 }

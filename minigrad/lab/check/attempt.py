@@ -25,6 +25,7 @@ from minigrad.lab.check.answer import Answer, SharedRace, differing, in_words
 from minigrad.lab.check.compare import Pair, largest
 from minigrad.microscope import Inspection, Microscope, Problem, watching
 from minigrad.op import Case
+from minigrad.simulator.faults import LONGER
 
 CELL = "cell.cu"  # the name of the reader's text in messages
 UNWRITTEN = b"\xff\x7f"  # fills unwritten memory, and survives a sum with it; see native/memory.cpp
@@ -366,7 +367,7 @@ class CaseRun:
             words = f"thread {problem.thread} of block {problem.block}{':' * (not problem.access)} {words}"
         if problem.line and problem.file != CELL:
             words = f"in {problem.file}({problem.line}), {words}"
-        words = re.sub("; set the device's timeout[^.]*", "", words)  # the cases are small
+        words = words.replace(f"; {LONGER}", ".")  # the cases are small
         if result and not words.startswith(f"{problem.variable} "):
             words = words[0].upper() + words[1:]
         sides = [(problem.file, problem.line), (other.file, other.line) if other else ("", None)]

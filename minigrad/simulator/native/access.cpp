@@ -333,6 +333,9 @@ static inline void on_local_read(uint64_t address, unsigned bytes, uint32_t pc) 
     if (Finding* finding = find(ELEMENT, READ, -1, pc, 0)) finding->extent = kind == ARRAY;
 }
 
+// From the first to the last byte that kernels have taken by malloc or new. They may keep it for later launches.
+static uint64_t heap_start = ~uint64_t(0), heap_stop;
+
 // An address in no variable: a local array, a constant, the kernel's arguments; or an error.
 static void outside_variables(uint64_t address, unsigned bytes, Access access, uint32_t pc) {
     if (!watch.worker) return;  // a file is being loaded, and the host's variables are set
@@ -345,6 +348,7 @@ static void outside_variables(uint64_t address, unsigned bytes, Access access, u
     if (beside_device(address)) return outside(address, bytes, access, nearest_device(address), pc);
     uint64_t page = address / page_size(), &benign = watch.benign[page % BENIGN];
     if (page == benign || address - watch.packed < watch.packed_bytes) return;
+    if (address >= heap_start && address < heap_stop) return;
     if (near_shared(address))
         return outside(address, bytes, access, nearest_shared(address), pc);
     if (in_kernel_file(reinterpret_cast<void*>(address))) benign = page;

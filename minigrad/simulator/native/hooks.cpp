@@ -126,6 +126,15 @@ static inline void* fill_bytes(void* to, int value, size_t bytes, const void* ca
     }
 MINIGRAD_BLOCKS(__tsan_)
 MINIGRAD_BLOCKS(__wrap_)
+MINIGRAD_HOOK void* __wrap_malloc(size_t bytes) {
+    if (watch.worker) watch.worker->critical = 1;
+    void* memory = malloc(bytes);
+    uint64_t start = reinterpret_cast<uint64_t>(memory);
+    if (memory && start < heap_start) heap_start = start;
+    if (memory && start + bytes > heap_stop) heap_stop = start + bytes;
+    if (watch.worker) leave_critical(*watch.worker);
+    return memory;
+}
 
 // GCC instruments atomics too. Those of the dialect have reported themselves before.
 #define MINIGRAD_FETCH(N, T, name)                                                                          \
