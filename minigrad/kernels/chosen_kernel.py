@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from minigrad.kernels.types import ELEMENTS, SCALARS
+from minigrad.kernels.types import ELEMENTS, SCALARS, plain
 from minigrad.scan import (
     INCLUDE,
     Edit,
@@ -93,35 +93,41 @@ def _check_arguments(source: Source, name: SaidKernel, parameters: list[tuple[st
     if re.search(rf"\btemplate\s*<\s*>[^;{{}}]*\b{kernel}\s*<", source.code):
         raise ValueError(f"{source.name} has a template<> of {kernel}; give that one a name of its own.")
     given = [each for each in split(name.arguments[1:].rpartition(">")[0]) if each]
-    numbers = [a for a, (_, kind, _) in zip(given, parameters, strict=False) if kind in _KINDS and not _NAME.match(a)]
+    wrong = [
+        f"{a} is no {'type' if kind in _KINDS else 'value'}"
+        for a, (_, kind, _) in zip(given, parameters, strict=False)
+        if (not _NAME.match(a) if kind in _KINDS else plain(a) in ELEMENTS)
+    ]
     enough = all(default for _, _, default in parameters[len(given) :]) and len(given) <= len(parameters)
-    if name.arguments.endswith(">") and enough and not numbers:
+    if name.arguments.endswith(">") and enough and not wrong:
         return
     why = "give it arguments in its name"
     if name.arguments:
         why = f"{kernel}{name.arguments} gives it {len(given)} of {len(parameters)} arguments"
-        why = f"{numbers[0]} is no type" if enough else why
+        why = wrong[0] if enough else why
     raise ValueError(
-        f"{kernel} is a template of <{words}>; {why}. Write for example {_example(source, kernel, parameters)}."
+        f"{kernel} is a template of <{words}>; {why}. Write for example {_example(source, name, parameters)}."
     )
 
 
-def _example(source: Source, kernel: str, parameters: list[tuple[str, str, str]]) -> str:
+def _example(source: Source, name: SaidKernel, parameters: list[tuple[str, str, str]]) -> str:
     """A template with arguments: those of a launch or an instance in the text, else some of the parameters' kinds.
 
     A launch leaves out what the compiler deduces, and may name constants of the host's functions.
     """
-    code = blank(source.text)
-    values = [default or _KINDS.get(kind, "true" if kind == "bool" else "16") for _, kind, default in parameters]
+    code, kernel = blank(source.text), "::".join([*name.spaces, name.kernel])
+    kinds = [(kind.removesuffix("..."), default) for _, kind, default in parameters]
+    numbers = {kind: "true" if plain(kind) == "bool" else "16" for kind, _ in kinds if plain(kind) in SCALARS}
+    values = [default or (_KINDS | numbers).get(kind, "...") for kind, default in kinds]
     known = _WORDS | {*re.findall(r"\b(?:struct|class|enum)\s+(\w+)\s*[:{]", code)}
-    for found in re.finditer(rf"\b{kernel}\s*(?=<(?!<))", code):
+    for found in re.finditer(rf"\b{name.kernel}\s*(?=<(?!<))", code):
         close = matching(code, found.end(), "<>")
         given = [source.expanded(each) for each in split(code[found.end() + 1 : close])]
         instance = re.search(r"\btemplate\b[^<>;{}]*$", code[: found.start()])
         uses = code[close + 1 :].lstrip().startswith("(" if instance else "<<<")
         if uses and known.issuperset(_WORD.findall(" ".join(given))):
             line = code.count("\n", 0, found.start()) + 1
-            left = [value for value, (_, _, default) in zip(values, parameters, strict=True) if not default]
+            left = [value for value, (_, default) in zip(values, kinds, strict=True) if not default]
             whole = ", ".join(given + left[len(given) :])
             return f"'{kernel}<{whole}>', which line {line} {'makes' if instance else 'launches'}"
     return f"'{kernel}<{', '.join(values)}>'"

@@ -48,6 +48,24 @@ _ALIASES = {
     "ssize_t": "long long", "intptr_t": "long long", "size_t": "unsigned long long", "uintptr_t": "unsigned long long",
 }  # fmt: skip
 
+# What <type_traits> tells of the arguments of a template, by the name of each; a const is none of the type here.
+_TRUE, _FALSE = (f"{{ static constexpr bool value = {value}; }};" for value in ("true", "false"))
+_INTEGERS = (*(c for c in SCALARS if c not in ("float", "double", "half")), "size_t")
+TRAITS = {
+    "is_same": f"template <class A, class B> struct is_same {_FALSE} template <class A> struct is_same<A, A> {_TRUE}"
+    "template <class A, class B> constexpr bool is_same_v = is_same<A, B>::value;",
+    "conditional": "template <bool B, class T, class F> struct conditional { using type = T; };"
+    "template <class T, class F> struct conditional<false, T, F> { using type = F; };"
+    "template <bool B, class T, class F> using conditional_t = typename conditional<B, T, F>::type;",
+} | {
+    name: f"template <class T> struct {name} {_FALSE}" + "".join(f"template <> struct {name}<{c}> {_TRUE}" for c in of)
+    + f"template <class T> constexpr bool {name}_v = {name}<T>::value;"
+    for name, of in (("is_floating_point", ("float", "double")), ("is_integral", _INTEGERS))
+} | {
+    name: f"template <class T> struct {name} {{ using type = T; }}; template <class T> using {name}_t = T;"
+    for name in ("remove_const", "remove_cv", "remove_reference", "decay")
+}  # fmt: skip
+
 
 @cache
 def plain(name: str) -> str:

@@ -136,10 +136,6 @@ ADVICE = {
         ("const double* p = &(x[i] * 2); y[i] = *p;",),
         ("double v = x[i] * 2; const double* p = &v; y[i] = *p * *p;",),
     ),
-    "write the parameters of the lambda g: [&]() { ... }": (
-        ("auto g = [&] { return x[i] * x[i]; }; y[i] = g();",),
-        ("auto g = [&]() { return x[i] * x[i]; }; y[i] = g();",),
-    ),
     "the condition of this if constexpr is not known here; write if": (
         ("if constexpr (sizeof(*x) + n > 4) y[i] = x[i] * x[i]; else y[i] = x[i];",),
         ("if (sizeof(*x) + n > 4) y[i] = x[i] * x[i]; else y[i] = x[i];",),

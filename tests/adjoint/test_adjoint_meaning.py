@@ -360,7 +360,7 @@ AHEAD = (
     "  __device__ C& operator=(const C& o) { v = 3 * o.v; return *this; } };\nstruct H { C c; };\n"
     "struct D { double v; __device__ ~D() { v = 0; } };\n__device__ double k(V v) { return v.a; }\n"
     "struct __align__(16) L { float a; };\n"
-    "struct I { static constexpr int n = 3; enum { a = n }; };\n"
+    "struct I { static constexpr int n = 3; struct J { int a; }; };\n"
     "template <class T> using P = const T*; struct Q { const double* a; };\n"
     "#define N 2\nconst double K[1] = {N};\n#undef N\n#define N 3\n"
 )

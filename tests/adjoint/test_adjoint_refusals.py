@@ -60,7 +60,6 @@ BODIES = {
     "y[x[0]] = 1;": "4:3: an index must be a whole number",
     "y[0] = pow(x[0]);": "4:8: pow takes 2 arguments; got 1",
     "atomicCAS(&n, 0, 1);": "4:1: atomicCAS has no derivative rule here, and is no __device__ function; o",
-    "#pragma once": "4:1: of pragmas only #pragma unroll",
     "if (threadIdx.x < 3) __syncthreads();": "4:22: __syncthreads() that only some threads reach",
     "__syncthreads(); if (threadIdx.x > 3) return; __syncthreads();": "4:47: __syncthreads() that only some threads "
         "reach: a condition around it or a jump before it differs between threads. Leave out the return, and put the",

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from test_adjoint_slopes import check
 
 import minigrad as mg
 
@@ -63,3 +64,66 @@ def test_a_member_of_a_struct_by_value_has_no_gradient_and_that_is_said():
         mg.adjoint(head + "y[i] = p.k * x[i]; }", ["p.k"])
     with pytest.raises(ValueError, match=r"whole numbers \(p\.k is a member .* make it a parameter\)"):
         mg.adjoint(head + "y[i] = p.k; }")
+
+
+NAMES = {
+    "the values of constants": (
+        "P q = ONE; for (const P& p : TABLE) q.a += p.b; y[i] = x[i] * x[i] * q.a * TABLE[i % 2].a * BOTH.v[i % 2];",
+        "struct P { double a, b; };\nstruct Q { P p; double v[2]; };\nconstexpr P ONE{2, 3};\n"
+        "__constant__ P TABLE[2] = {{1, 2}, {3, 4}};\n__constant__ Q BOTH = {{1, 2}, {3, 4}};",
+    ),
+    "enums within": (
+        "T<2> t; for (int k = 0; k < T<2>::size; ++k) t.v[k] = x[k] * x[i]; T<2>::Kind k = T<2>::both;\n"
+        "y[i] = t.v[0] * t.v[3] * t.twice() + (k == T<2>::Kind::one ? 1.0 : x[i]) * (int)Case::Of::b;",
+        "template <int N> struct T { enum { size = 2 * N }; enum Kind { one = 3, both }; double v[size];\n"
+        "  __device__ double twice() const { return v[1] * both; } };\n"
+        "struct Case { enum class Of : int { a = 2, b = 5 }; double v; };",
+    ),
+    "constants of types": (
+        "y[i] = half<3> * x[i] * area(x[i]) * (wide<double> ? x[i] : 1.0) * (half<1> < x[i] ? x[i] : 2.0);",
+        "template <class T> constexpr T pi = T(3.25);\ntemplate <int N> __device__ constexpr double half = N * 0.5;\n"
+        "template <class T> constexpr bool wide{sizeof(T) > 4};\n"
+        "template <class T> __device__ T area(T r) { return pi<T> * r * r; }",
+    ),
+    "type traits": (
+        "y[i] = h(x[i]) * h(2) + S<true>{x[i]}.a * S<false>{0.1f}.a + g(x[i]) * g(3);",
+        "#include <type_traits>\n"
+        "template <class T> __device__ T h(T v) {\n"
+        "  if constexpr (std::is_same<T, double>::value && !std::is_integral_v<T>) return v * v; else return v; }\n"
+        "template <bool B> struct S { std::conditional_t<B, double, float> a; };\n"
+        "template <class T> __device__ T g(const T& v) { using A = std::decay_t<T>;\n"
+        "  using B = typename std::conditional<std::is_floating_point_v<A>, A, float>::type; B w = v; return w * w; }",
+    ),
+    "defaults ahead of the body": (
+        "V v{x[i]}; y[i] = g(x[i]) * g(x[i], 3) + v.at(x[i]) * V().a + h(x[i]) + few(x[i]);",
+        "__device__ double g(double, double = 2 * 1.5);\n__device__ double h(double v) { return g(v); }\n"
+        "__device__ double g(double v, double by) { return v * v * by; }\n"
+        "struct V { double a; __device__ V(double v = 2); __device__ double at(double v, int k = 3) const; };\n"
+        "__device__ V::V(double v) : a(v * v) {}\n"
+        "__device__ double V::at(double v, int k) const { return a * v * k; }\n"
+        "__device__ double few(double v, int k = 2 * 3) { return v * v * k; }",
+    ),
+    "the extents of arrays": (
+        "double q[3] = {x[i], x[0]}, m[2][2] = {x[i], 1, x[1], 2}; scale(m[1], 2.0);\n"
+        "__shared__ double s[8]; fill(s, x[i]); y[i] = sum(q) * sum(m[1]) + trace(m) * s[7 - i];",
+        "template <class T, size_t N> __device__ T sum(const T (&v)[N])\n"
+        "{ T s = 0; for (T a : v) s += a * a; return s; }\n"
+        "template <class T, int N> __device__ void scale(T (&v)[N], T by) { for (T& a : v) a *= by; }\n"
+        "template <int N> __device__ void fill(double (&v)[N], double a) { v[threadIdx.x % N] = a; __syncthreads(); }\n"
+        "template <int N, int M> __device__ double trace(const double (&m)[N][M]) {\n"
+        "  double s = 1; for (int k = 0; k < M; ++k) s *= m[k][k] * N; return s; }",
+    ),
+    "lambdas without parameters, and pragmas": (
+        "double v = x[i]; auto twice = [&] { v *= x[0]; }; twice(); twice();\n"
+        "const double all = [&] { double s = 0; UNROLL for (int k = 0; k < 3; ++k) s += x[k] * v; return s; }();\n"
+        "#pragma nounroll\nfor (int k = 0; k < 2; ++k) v *= all;\n#pragma GCC ivdep\n"
+        "for (int k = 0; k < 2; ++k) v += x[k];\ny[i] = v;",
+        '#define UNROLL _Pragma("unroll")',
+    ),
+}
+
+
+@pytest.mark.parametrize("form", NAMES)
+def test_names_and_what_they_stand_for(form):
+    body, ahead = NAMES[form]
+    check(f"{ahead}\n__global__ void f(const double* x, double* y) {{\nint i = threadIdx.x;\n{body}\n}}\n")

@@ -8,6 +8,7 @@ from typing import Any
 from minigrad.adjoint.frontend.items import FileItems
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Place, base_name
+from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import Token, written_out
 from minigrad.adjoint.language.values import (
     PROMOTIONS,
@@ -38,25 +39,33 @@ class Bound:
     stars: int
     reference: bool
     const: bool
-    default: int
     array: bool
 
 
 class ArgumentBinder(FileItems):
     """The functions of a file that take given arguments, and their parameters bound to these."""
 
-    def _commas(self, item: FunctionItem) -> list[int]:
-        """The first tokens of its parameters."""
-        found, close = self.tokens.tokens, self._close(item.params)
-        if close == item.params + 1 or (found[item.params + 1].text == "void" and close == item.params + 2):
-            return []
-        starts, depth = [item.params + 1], 0
-        for n in range(item.params + 1, close):
+    def parameters(self, params: int) -> list[tuple[int, list[str], int]]:
+        """Of each parameter behind a bracket: its first token, the words ahead of its default, the default's token."""
+        found, made = self.tokens.tokens, list[tuple[int, list[str], int]]()
+        close = self.tokens.matching(params) if found[params].text == "(" else params + 1  # of a lambda that has none
+        start, depth, default = params + 1, 0, 0
+        for n in range(start, close + 1):
             text = found[n].text
+            if not depth and (text == "," or n == close):
+                made.append((start, [t.text for t in found[start : default - 1 if default else n]], default))
+                start, default = n + 1, 0
+            default = n + 1 if text == "=" and not depth else default
             depth += (text in ("(", "[", "{", "<")) - (text in (")", "]", "}", ">"))
-            if text == "," and not depth:
-                starts.append(n + 1)
-        return starts
+        return made if made[0][1] not in ([], ["void"]) else []
+
+    def default(self, item: FunctionItem, n: int) -> int:
+        """The token of a parameter's default, which also a declaration of the function may give; 0 without one."""
+        own = self.parameters(item.params)
+        every = map(self.parameters, (item.params, *self.declared.get(self.declared_as(item), ())))
+        alike = (made for made in every if len(made) == len(own) and all(
+            a[:-1] in (b, b[:-1]) for (_, a, _), (_, b, _) in zip(own, made, strict=True)))  # fmt: skip
+        return next((made[n][2] for made in alike if made[n][2]), 0)
 
     def visible(
         self, items: list[FunctionItem], path: tuple[str, ...], arguments: list[Value], token: Token
@@ -67,7 +76,7 @@ class ArgumentBinder(FileItems):
         around = () if path[:1] == ("",) else self.stack[-1].space if self.stack else self.space
         path = (*self.namespaces.get(path[0], path[:1]), *path[1:]) if path and path[0] else path[1:]
         spaces = [(*around[:n], *path) for n in range(len(around), -1, -1)]
-        ahead = [i for i in items if min(i.start, self.declared.get((i.space, i.name), i.start)) < self.tokens.at]
+        ahead = [i for i in items if min(i.start, *self.declared.get(self.declared_as(i), [i.start])) < self.tokens.at]
         items = ahead or ([] if base_name(items[0].name) and not path else items)
         found = next(filter(None, ([i for i in items if i.space == space] for space in spaces)), [])
         if path:
@@ -95,8 +104,8 @@ class ArgumentBinder(FileItems):
     def copies(self, kind: StructType, method: str) -> bool:
         """True where a method copies a struct other than member by member."""
         for item in (i for i in kind.methods.get(method, ()) if i.counts == 1):
-            found = self.tokens.tokens[item.params : self._close(item.body) + 1]
-            words = [t.text for t in found[: self._close(item.params) - item.params]]
+            found = self.tokens.tokens[item.params : self.tokens.matching(item.body) + 1]
+            words = [t.text for t in found[: self.tokens.matching(item.params) - item.params]]
             text = " ".join(t.text for t in found[len(words) + 1 :]).replace("this -> ", "")
             alike = rf"(\w+) (?:= {words[-1]} \. \1 ;|\( {words[-1]} \. \1 \)|{{ {words[-1]} \. \1 }})"
             left = re.sub(alike, "", text).replace("return * this ;", "")
@@ -107,29 +116,23 @@ class ArgumentBinder(FileItems):
 
     def changes_arguments(self, item: FunctionItem) -> bool:
         """True where a function takes a reference or a pointer to what is not const."""
-        starts = self._commas(item)
-        each = zip(starts, [*starts[1:], self._close(item.params)], strict=True)
-        texts = [{t.text for t in self.tokens.tokens[start:stop]} for start, stop in each]
-        return any({"&", "*", "["} & words and "const" not in words for words in texts)
+        every = [{*texts} for _, texts, _ in self.parameters(item.params)]
+        return any({"&", "*", "["} & texts and "const" not in texts for texts in every)
 
     def constructs(self, item: FunctionItem, parser: Any) -> bool:
         """True for a constructor that takes no arguments and does something."""
         tokens = self.tokens.tokens
-        empty = tokens[self._close(item.params) + 1].text == "{" and tokens[item.body + 1].text == "}"
+        empty = tokens[self.tokens.matching(item.params) + 1].text == "{" and tokens[item.body + 1].text == "}"
         return not empty and self.fits(item, [], parser)
 
     def fits(self, item: FunctionItem, arguments: list[Value], parser: Any) -> bool:
-        starts = self._commas(item)
-        if not starts or len(arguments) > len(starts):
-            return not starts and not arguments
-        stops = [*(s - 1 for s in starts[1:]), self._close(item.params)]
-        for n, (start, stop) in enumerate(zip(starts, stops, strict=True)):
-            texts = [t.text for t in self.tokens.tokens[start:stop]]
-            if n >= len(arguments):
-                if "=" not in texts:
-                    return False
-                continue
-            if isinstance(arguments[n], Braces):
+        parameters = self.parameters(item.params)
+        if len(arguments) > len(parameters):
+            return False
+        for n, (start, texts, _) in enumerate(parameters):
+            if n >= len(arguments) and not self.default(item, n):
+                return False
+            if n >= len(arguments) or isinstance(arguments[n], Braces):
                 continue
             pointer = "*" in texts or "[" in texts
             if isinstance(arguments[n], Pointer | Elements) != pointer and not any(
@@ -139,11 +142,11 @@ class ArgumentBinder(FileItems):
             kind = self.kind_of(item, start, parser)
             if isinstance(arguments[n], Struct) and not pointer:
                 of_template = kind is None and self.templates.keys() & set(texts) and "::" not in texts
-                own = arguments[n].type
-                assert isinstance(own, StructType)
-                if of_template and self.of_template(own, written_out(texts, self.templates, self.tokens)) is None:
+                given = arguments[n].type
+                assert isinstance(given, StructType)
+                if of_template and self.of_template(given, written_out(texts, self.templates, self.tokens)) is None:
                     return False
-                other = kind is not None and kind is not own and not own.extends(kind)
+                other = kind is not None and kind is not given and not given.extends(kind)
             else:
                 other = is_expression(arguments[n]) and isinstance(kind, StructType)
             if other and kind is not None and not self.converted_by_user(arguments[n], kind, parser):
@@ -199,20 +202,18 @@ class ArgumentBinder(FileItems):
     def meaning(self, item: FunctionItem, parser: Any) -> tuple[str, str]:
         """The type that a function returns, and the text of its body and of the members that a constructor sets."""
         sets = item.owner is not None and item.name == item.owner.short
-        start = self._close(item.params) + 1 if sets else item.body
+        start = self.tokens.matching(item.params) + 1 if sets else item.body
         kind = self.kind_of(item, self.tokens.specifiers(item.start), parser)
-        return str(kind), " ".join(t.text for t in self.tokens.tokens[start : self._close(item.body)])
+        return str(kind), " ".join(t.text for t in self.tokens.tokens[start : self.tokens.matching(item.body)])
 
     def is_const(self, item: FunctionItem) -> bool:
         """True for a method of const objects."""
-        return self.tokens.tokens[self._close(item.params) + 1].text == "const"
+        return self.tokens.tokens[self.tokens.matching(item.params) + 1].text == "const"
 
     def ranks(self, item: FunctionItem, arguments: list[Value], parser: Any) -> list[int]:
         """A rank for each parameter: by the type of its argument, then by what may be changed through it."""
-        starts, made = self._commas(item), []
-        stops = [*(s - 1 for s in starts[1:]), self._close(item.params)]
-        for start, stop, argument in zip(starts, stops, arguments, strict=False):
-            texts = [t.text for t in self.tokens.tokens[start:stop]]
+        made = []
+        for (start, texts, _), argument in zip(self.parameters(item.params), arguments, strict=False):
             kind, own = self.kind_of(item, start, parser), parser.symbols.type_of(argument)
             promoted = kind is not None and kind == PROMOTIONS.get(str(own))
             rank = EXACT if kind in (None, own) else PROMOTED if promoted else CONVERTED
@@ -233,15 +234,14 @@ class ArgumentBinder(FileItems):
         self, parser: Any, item: FunctionItem, arguments: list[Value], token: Token, explicit: list
     ) -> tuple:
         """The arguments of a function's template, entered into the scope."""
-        symbols, starts = parser.symbols, self._commas(item)
+        symbols = parser.symbols
         types, scope = symbols.types[-1], symbols.scopes[-1]
         for (number, name, _), given in zip(item.template, explicit, strict=False):
             if bool(number) == isinstance(given, str | StructType):
                 raise parser.error(token.place, f"the argument {name} of the template {item.name} does not fit.")
             (scope if number else types)[name] = given
-        stops = [*(s - 1 for s in starts[1:]), self._close(item.params)]
-        for start, stop, a in zip(starts, stops, arguments, strict=False):
-            self.deduce(item, self.tokens.tokens[start:stop], symbols.type_of(a), types, scope)
+        for (_, texts, _), a in zip(self.parameters(item.params), arguments, strict=False):
+            self.deduce(item, texts, a, parser)
         for number, name, default in item.template:
             if not (default or name in types or name in scope):
                 raise parser.error(token.place, f"the argument {name} of the template {item.name} is not known here; "
@@ -251,19 +251,16 @@ class ArgumentBinder(FileItems):
         return tuple((scope if number else types)[name] for number, name, _ in item.template)
 
     def bind(self, parser: Any, item: FunctionItem, arguments: list[Value], token: Token) -> None:
-        symbols, starts = parser.symbols, self._commas(item)
-        scope = symbols.scopes[-1]
-        bounds = [self.parameter(parser, start) for start in starts]
+        scope = parser.symbols.scopes[-1]
+        bounds = [self.parameter(parser, start) for start, _, _ in self.parameters(item.params)]
         anything = item.scopes is not None or any(isinstance(a, FunctionItem) for a in arguments)  # a lambda reaches it
         changing = any((b.reference or b.stars or b.array) and not b.const for b in bounds)
         pure = not changing and item.owner is None and not anything
-        bound: dict[str, Any] = {}
-        for n, b in enumerate(bounds):
-            if n < len(arguments):
-                value = arguments[n]
-            else:
-                self.tokens.at = b.default
-                value = parser.argument()
+        values, bound = [*arguments], dict[str, Any]()
+        for n in range(len(values), len(bounds)):
+            self.tokens.at = self.default(item, n)
+            values.append(parser.argument())
+        for n, (b, value) in enumerate(zip(bounds, values, strict=True)):
             if b.name.text:
                 others = [a for a in (*arguments[:n], *arguments[n + 1 :], scope.get("this")) if a is not None]
                 reached = None if anything else others
@@ -275,9 +272,9 @@ class ArgumentBinder(FileItems):
         inner = (self.of_template(base, texts) for base in kind.bases)
         return kind if kind.short in texts else next(filter(None, inner), None)
 
-    def deduce(self, item: FunctionItem, parameter: list[Token], kind: Kind, types: dict, scope: dict) -> None:
-        """The arguments of a function's template that the type of one of its arguments shows."""
-        texts = written_out([t.text for t in parameter], self.templates, self.tokens)
+    def deduce(self, item: FunctionItem, texts: list[str], value: Value, parser: Any) -> None:
+        """The arguments of a function's template that one of its arguments shows, entered into the scope."""
+        texts, kind = written_out(texts, self.templates, self.tokens), parser.symbols.type_of(value)
         kind = (isinstance(kind, StructType) and self.of_template(kind, texts)) or kind
         if isinstance(kind, StructType) and kind.arguments and kind.short in texts:  # `Row<T, N>`
             inner = texts[texts.index(kind.short) + 1 :]
@@ -286,26 +283,28 @@ class ArgumentBinder(FileItems):
             pairs = list(zip(shown, kind.arguments, strict=False)) if len(shown) == len(kind.arguments) else []
         else:
             pairs = [(text, kind) for text in texts]
+        if isinstance(value, Elements) and "&" in texts:  # `T (&row)[N]`
+            extents = re.findall(r"\[ (\w+) (?=\])", " ".join(texts))
+            pairs += zip(extents, (inline(e, parser.symbols.formulas) for e in value.left), strict=False)
         for text, given in pairs:
             for number, name, _ in item.template:
-                into = scope if number else types
+                into = (parser.symbols.scopes if number else parser.symbols.types)[-1]
                 if name == text and name not in into and bool(number) != isinstance(given, str | StructType):
                     into[name] = given
 
     def parameter(self, parser: Any, start: int) -> Bound:
         tokens = self.tokens
         tokens.at = start
-        const = False
         while tokens.next.text in ("const", "__restrict__"):
-            const |= tokens.take().text == "const"
+            tokens.take()
         if parser.accept_group_type():
             while tokens.next.text in ("&", "const"):
                 tokens.take()
             name = tokens.take() if tokens.next.kind == "name" else Token("name", "", tokens.next.place)
-            return Bound(name, None, 0, True, True, 0, False)
+            return Bound(name, None, 0, True, True, False)
         void = tokens.accept("void")
         kind = None if void or tokens.accept("auto") else parser.expect_type()
-        const |= any(t.text == "const" for t in tokens.tokens[start : tokens.at])
+        const = any(t.text == "const" for t in tokens.tokens[start : tokens.at])
         stars, reference = 0, False
         grouped = tokens.accept("(")
         while tokens.next.text in ("*", "&", "&&", "__restrict__", "__restrict", "const", "volatile"):
@@ -322,14 +321,14 @@ class ArgumentBinder(FileItems):
             array = True
             while not tokens.accept("]"):
                 tokens.take()
-        return Bound(name, kind, stars, reference, const, tokens.at + 1 if tokens.next.text == "=" else 0, array)
+        return Bound(name, kind, stars, reference, const, array)
 
     def bound(
         self, parser: Any, item: FunctionItem, b: Bound, value: Value, place: Place, pure: bool,
         others: list[Value] | None,
     ) -> Any:  # fmt: skip
         """The argument as the function's parameter. others: what else the function reaches; None: any variable."""
-        name, stop = b.name.text, self._close(item.body)
+        name, stop = b.name.text, self.tokens.matching(item.body)
         if isinstance(value, Braces) and (b.kind in (None, Braces.type) or b.stars or b.array):
             raise parser.error(place, f"{item.name} takes no braces here; put their values into a variable.")
         of_template = isinstance(value, Pointer | Elements) and value.type == b.kind  # T is known without its stars

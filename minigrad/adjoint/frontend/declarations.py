@@ -6,8 +6,7 @@ from typing import Any
 
 from minigrad.adjoint.frontend.expressions import ASSIGNMENTS, ExpressionParser
 from minigrad.adjoint.frontend.intrinsics import Group
-from minigrad.adjoint.frontend.items import SEVERAL
-from minigrad.adjoint.frontend.macros import with_constants
+from minigrad.adjoint.frontend.macros import SEVERAL, with_constants
 from minigrad.adjoint.frontend.structs import integer
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import BITS, Expr, Place, common_type, unused_name

@@ -361,8 +361,7 @@ class ExpressionParser(CallParser):
             return macros.sizeof(self)
         if token.kind == "string" and token.text.startswith("'"):
             return macros.character(self, tokens.take())
-        if token.text in ("nullptr", "NULL"):
-            tokens.take()
+        if tokens.accept("nullptr") or tokens.accept("NULL"):
             return Pointer(None)
         kind, length = self.type_length(tokens.at)
         if kind is not None and (tokens.peek(length).text in ("(", "{")):
@@ -375,6 +374,9 @@ class ExpressionParser(CallParser):
         if tokens.next.text == "std" and tokens.peek(2).text == "numeric_limits":
             return macros.limit(self)
         name = tokens.identifier("an operand")
+        if tokens.next.text == "<" and self.functions and name.text in self.functions.templates:
+            value, tokens.at = self.functions.instance(self, name.text, tokens.at)
+            return value
         if name.text in ast.BUILTINS:
             axes: dict[str, Value] = {a: ast.Name(f"{name.text}.{a}", "int", name.place) for a in "xyz"}
             return Struct(VECTORS["dim3"], axes)

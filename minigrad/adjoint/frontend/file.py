@@ -9,8 +9,8 @@ from minigrad.adjoint.frontend.assignments import by_name
 from minigrad.adjoint.frontend.declarations import STORAGE
 from minigrad.adjoint.frontend.expressions import ExpressionParser
 from minigrad.adjoint.frontend.inline import Functions
-from minigrad.adjoint.frontend.items import NO_POINTER, SEVERAL
-from minigrad.adjoint.frontend.macros import enumeration, evaluated, typed_macros, whole_numbers
+from minigrad.adjoint.frontend.items import NO_POINTER
+from minigrad.adjoint.frontend.macros import enumeration, table, typed_macros, whole_numbers
 from minigrad.adjoint.frontend.parser import StatementParser
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language.ast import TYPES, Declare, Expr, Function, Place
@@ -18,6 +18,7 @@ from minigrad.adjoint.language.dataflow import Budget, called, merge_copies, nam
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream, cut, template_parameters
 from minigrad.adjoint.language.preprocessor import Find, tokenize
 from minigrad.adjoint.language.values import VECTORS, Elements, Enum, FunctionItem, StructTemplate, StructType
+from minigrad.kernels.types import TRAITS
 
 QUALIFIERS = (
     "extern", "static", "inline", "__inline__", "__forceinline__", "__noinline__", "const", "constexpr",
@@ -64,6 +65,8 @@ def parse(
     parser.symbols.null, parser.symbols.formulas = null, formulas
     try:
         parser.items()
+        for trait in (t for t in TRAITS if not tokens.words.isdisjoint((t, f"{t}_t", f"{t}_v"))):
+            parser.read(TRAITS[trait]) if trait not in parser.functions.templates else None
         parser.parse_kernel(kernel, template)
     except RecursionError:
         raise tokens.error(tokens.next.place, TOO_DEEP) from None
@@ -146,9 +149,7 @@ class FileParser:
         elif tokens.next.text in ("typedef", "struct", "class", "using", "enum", "union") or self.is_template():
             self.type_item(start)
         elif self.tokens.is_declaration(start):
-            self.statements.skip_to_semicolon()
-            named = (a.text for a, b in pairwise(tokens.tokens[start : tokens.at]) if b.text == "(")
-            self.functions.declared.setdefault((self.functions.space, next(named, "")), start)
+            self.functions.declare(start)
         else:
             self.constants(start)
 
@@ -200,7 +201,7 @@ class FileParser:
             if tokens.tokens[tokens.at - 2].text in ("*", "&", "]"):
                 raise tokens.error(tokens.tokens[start].place, NO_POINTER.format(name))
             self.definitions[name] = text = tokens.since(start)
-            self.template(name, StructTemplate(parameters, brace, text, alias=True))
+            self.functions.template(name, StructTemplate(parameters, brace, text, alias=True))
             return
         if word == "enum":
             names = enumeration(self.statements, typedef, self.functions.twice)
@@ -232,13 +233,7 @@ class FileParser:
             if found.struct_bodies.setdefault(name, (brace, text))[1] != text or name in self.symbols.types[0]:
                 self.functions.twice(name, tokens.tokens[brace].place)
         else:
-            self.template(name, StructTemplate(parameters, brace, text, arguments))
-
-    def template(self, name: str, made: StructTemplate) -> None:
-        others = self.functions.templates.setdefault(name, [])
-        if not made.arguments and any(not t.arguments and t.text != made.text for t in others):
-            self.functions.twice(name, self.tokens.tokens[made.brace].place)
-        others.append(made)
+            self.functions.template(name, StructTemplate(parameters, brace, text, arguments))
 
     def is_template(self) -> bool:
         """True for the template of a type."""
@@ -259,53 +254,50 @@ class FileParser:
         tokens, place = self.tokens, self.tokens.next.place
         words = self.qualifiers()
         if tokens.next.text == "template":
-            why = "a template for some types alone is outside the subset; give it a name of its own."
-            raise tokens.error(place, why)
+            self.constant_template(start)
+            return
         if not words & {"const", "constexpr", "__constant__"}:
-            raise tokens.error(
-                place, f"{tokens.next.text!r} outside a function is outside the subset; make it a parameter of the "
-                "kernel, or a constant with its values."
-            )  # fmt: skip
-        kind = self.statements.expect_type()
+            what = f"{tokens.next.text!r} outside a function is outside the subset"
+            raise tokens.error(place, f"{what}; make it a parameter of the kernel, or a constant with its values.")
+        kind, constant = self.statements.expect_type(), "__constant__" in words
         while True:
             name = tokens.identifier("a constant's name")
             if isinstance(kind, StructType):
-                self.constant_structs(kind, name, "__constant__" in words)
-                if not tokens.accept(","):
-                    break
-                continue
-            if name.text in self.symbols.scopes[0]:
-                raise tokens.error(name.place, SEVERAL.format(name.text))
-            before = len(self.symbols.pending)
-            self.statements.variable(kind, name, False, True)
-            table = evaluated(self.symbols, self.symbols.pending[before:])
-            self.symbols.pending = []
-            given = isinstance(table, Declare) and (table.value, table.values) != (None, None)
-            if not (given or (table and "__constant__" in words)):
-                self.symbols.scopes[0].pop(name.text, None)
-                self.symbols.declared.pop(name.text, None)
-                why = f"{name.text} has no values here; write them, or pass it as a parameter."
-                raise tokens.error(name.place, why)
-            self.tables.append(table)
-            self.symbols.declared.pop(table.name, None)
+                self.tables.append(self.constant_structs(kind, name, constant or "constexpr" in words))
+            else:
+                self.tables.append(table(self.statements, kind, name, constant))
             if not tokens.accept(","):
                 break
         tokens.expect(";")
-        for table in self.tables:
-            table.text = table.text or tokens.since(start)
+        for made in self.tables:
+            made.text = made.text or tokens.since(start)
 
-    def constant_structs(self, kind: StructType, name: Token, constant: bool) -> None:
-        """`__constant__ float3 forces[4];`, whose values the launch has."""
+    def constant_template(self, start: int) -> None:
+        """`template <class T> constexpr T pi = T(3.14159);`"""
+        tokens = self.tokens
+        parameters, tokens.at = template_parameters(tokens.tokens, tokens.at + 1)
+        constant, brace = self.qualifiers() & {"const", "constexpr"}, tokens.at
+        while tokens.next.text not in ("=", "{", ";"):
+            tokens.take()
+        if not (constant and parameters and tokens.tokens[tokens.at - 1].kind == "name") or tokens.next.text == ";":
+            why = "a template for some types alone is outside the subset; give it a name of its own."
+            raise tokens.error(tokens.tokens[start].place, why)
+        name = tokens.tokens[tokens.at - 1].text
+        self.statements.skip_to_semicolon()
+        self.functions.template(name, StructTemplate(parameters, brace, tokens.since(start), alias=True))
+
+    def constant_structs(self, kind: StructType, name: Token, known: bool) -> Declare:
+        """`__constant__ float3 forces[4];`, whose values the launch has, or the text."""
         tokens, dims = self.tokens, list[Expr]()
         while tokens.accept("["):
             dims.append(self.statements.extent(name))
             tokens.expect("]")
-        if not constant or tokens.next.text == "=" or len(dims) > 1:
-            why = f"{kind} with values outside of functions is outside the subset; pass it as a parameter."
-            raise tokens.error(name.place, why)
-        array = Elements(f"{name.text}[]" if dims else name.text, kind, len(dims), ".", const=True)
+        if not known or len(dims) > 1:
+            raise tokens.error(name.place, f"write __constant__ {kind} {name.text}, with one axis or none.")
+        tokens.skip_value(self.functions.templates)
+        array = Elements(f"{name.text}[]" if dims else name.text, kind, len(dims), ".", const=True, dims=tuple(dims))
         self.symbols.scopes[0][name.text] = array if dims else by_name(array.element(name.place))
-        self.tables.append(Declare(name.text, "float", tuple(dims), const=True, place=name.place))
+        return Declare(name.text, "float", tuple(dims), const=True, place=name.place)
 
     def skip(self) -> list[str]:
         """Step over the item at the cursor; return the names that it may define."""
@@ -379,15 +371,25 @@ class FileParser:
             tokens.at = at + 1
             self.statements.function(found[at].place, name, "void")
 
-    def bind(self, item: FunctionItem, name: str, kind: str, value: str) -> None:
-        """A template's parameter, with its argument, whose tokens join those of the file."""
-        tokens, parser, start = self.tokens, self.statements, len(self.tokens.text) + 1
-        tokens.text += f"\n{value}"
-        tokens.at, end = len(tokens.tokens), tokens.tokens[-1]._replace(place=Place(1, len(value) + 1, file=value))
-        tokens.tokens += [t._replace(place=t.place._replace(file=value)) for t in cut(tokens, value, 1, start)]
+    def read(self, text: str) -> None:
+        """Find the items of a text that joins the file."""
+        self.join(text)
+        self.items()
+
+    def join(self, text: str) -> None:
+        """The tokens of a text join those of the file, with the cursor at them."""
+        tokens, start = self.tokens, len(self.tokens.text) + 1
+        tokens.text += f"\n{text}"
+        end, tokens.at = tokens.tokens[-1]._replace(place=Place(1, len(text) + 1, file=text)), len(tokens.tokens)
+        tokens.tokens += [t._replace(place=t.place._replace(file=text)) for t in cut(tokens, text, 1, start)]
         tokens.tokens += [end] * 4
         for known in ("closing", "named", "words", "around"):
             vars(tokens).pop(known, None)
+
+    def bind(self, item: FunctionItem, name: str, kind: str, value: str) -> None:
+        """A template's parameter, with its argument, whose tokens join those of the file."""
+        tokens, parser = self.tokens, self.statements
+        self.join(value)
         if kind.startswith("template"):  # its name in the kernel becomes that of the template which is given
             every, last = slice(item.start, parser.tokens.matching(item.body)), value.rpartition("::")[2]
             tokens.tokens[every] = [t._replace(text=last) if t.text == name else t for t in tokens.tokens[every]]

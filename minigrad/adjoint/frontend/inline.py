@@ -67,14 +67,15 @@ class Functions(ArgumentBinder):
         if not items and (special := self.special(parser, every, tuple(explicit))):
             return self.inline(parser, special, arguments, token, [])
         if item is None:
-            counts = sorted({str(len(self._commas(i))) for i in items})
+            counts = sorted({str(len(self.parameters(i.params))) for i in items})
             what = f"takes {' or '.join(counts)} arguments; got {len(arguments)}"
             what = "takes arguments of other types" if str(len(arguments)) in counts else what
             raise parser.error(token.place, f"{name} {what if items else 'is no template of this file; write it'}.")
         if item in self.stack and not item.template:
             raise parser.error(token.place, ITSELF.format(name))
         # The call of a function that has the name of one of CUDA's would have that one's rule.
-        alone = len(every) == 1 and not (explicit or item.template or item.owner or base_name(name))
+        whole = len(every) == 1 and item.counts == len(arguments)  # without a default
+        alone = whole and not (explicit or item.template or item.owner or base_name(name))
         plain = self.as_function(item, parser) if alone else None
         if plain and (call := self.plain_call(plain, arguments, token, parser)) is not None:
             return call
@@ -82,11 +83,10 @@ class Functions(ArgumentBinder):
 
     def plain_call(self, plain: ast.Function, arguments: list[Value], token: Token, parser: Any) -> Value | None:
         """The call of a function that has an adjoint of its own; None where an argument is a part of an array."""
-        given = []
+        given, known = [], parser.symbols.parameters.keys() - parser.symbols.null
         for p, a in zip(plain.params, arguments, strict=True):
             if p.pointer:
                 whole = isinstance(a, Elements) and (a.axes, a.indices, a.type, a.joint) == (1, (), p.type, "_")
-                known = parser.symbols.parameters.keys() - parser.symbols.null
                 if not whole or a.name not in known:  # type: ignore[union-attr]
                     return None
                 given.append(ast.Name(a.name, p.type, token.place))  # type: ignore[union-attr]
@@ -199,7 +199,7 @@ class Functions(ArgumentBinder):
             if len(self.stack) > DEEP or any(i is item and alike(own, given) for i, own in running):
                 raise parser.error(token.place, ITSELF.format(item.name))
             self.bind(parser, item, arguments, token)
-            parser.body_end = self._close(item.body)
+            parser.body_end = self.tokens.matching(item.body)
             if owner is not None and item.name == owner.type.short:
                 self.initialize(parser, item, owner)
             value = self.body(parser, item, token)
@@ -213,17 +213,17 @@ class Functions(ArgumentBinder):
     def closure(self, parser: Any, name: Token) -> FunctionItem:
         """The lambda at the cursor: a function that knows the variables around it."""
         tokens, start = self.tokens, self.tokens.at
-        params = self._close(start) + 1
+        params = self.tokens.matching(start) + 1
         found = tokens.tokens
-        body, returns = self._close(params) + 1 if found[params].text == "(" else params, 0
+        body, returns = self.tokens.matching(params) + 1 if found[params].text == "(" else params, 0
         while found[body].text not in ("{", ";"):
             returns = body + 1 if found[body].text == "->" else returns
             body += 1
-        tokens.at = self._close(body) + 1
+        tokens.at = self.tokens.matching(body) + 1
         symbols = parser.symbols
         scopes = [*symbols.scopes[:-1], dict(symbols.scopes[-1])], [*symbols.types]
-        if (found[params].text, found[body].text) != ("(", "{"):
-            raise parser.error(name.place, f"write the parameters of the lambda {name.text}: [&]() {{ ... }}.")
+        if found[body].text != "{":
+            raise parser.error(name.place, f"write the lambda {name.text} as [&](double v) {{ ... }}.")
         changes = [t for t in found[params:body] if t.text == "mutable"]
         own = {t.text for last, t in pairwise(found[params:body]) if last.kind == "name" or last.text in ("&", "*")}
         named = [t for t in found[body : tokens.at] if t.kind != "name" or t.text not in own]  # but its parameters
@@ -281,7 +281,7 @@ class Functions(ArgumentBinder):
     def initialize(self, parser: Any, item: FunctionItem, owner: Struct) -> None:
         """`: re(r), im(i)` of a constructor."""
         tokens = self.tokens
-        tokens.at = self._close(item.params) + 1
+        tokens.at = self.tokens.matching(item.params) + 1
         while tokens.next.text not in (":", "{"):  # noexcept
             tokens.take()
         places: dict[Any, int] = {}  # the brackets behind names of members and bases
@@ -292,7 +292,7 @@ class Functions(ArgumentBinder):
                 if kind is None and name.text not in owner.members:
                     raise parser.error(name.place, NO_BASE)
                 places[kind or name.text] = tokens.at
-                tokens.at = self._close(tokens.at) + 1
+                tokens.at = self.tokens.matching(tokens.at) + 1
                 tokens.accept(",")
         if owner.type in places:  # another constructor
             self.construct_part(parser, owner, places[owner.type])
@@ -349,7 +349,7 @@ class Functions(ArgumentBinder):
         tokens.at = item.returns or tokens.at
         kind = None if constructor or deduced else parser.accept_type()
         reference = tokens.next.text == "&"
-        stop = self._close(item.body)
+        stop = self.tokens.matching(item.body)
         jumps = tokens.returns(item.body, stop)
         single = len(jumps) == 1 and self.tokens.is_last(jumps[0], stop)
         if jumps and not single and kind is not None:

@@ -5,31 +5,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from minigrad.adjoint.frontend.macros import SEVERAL, enumeration
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.dataflow import inline
-from minigrad.adjoint.language.lexer import (
-    SPECIFIERS,
-    NotDifferentiable,
-    Token,
-    TokenStream,
-    behind_arguments,
-    template_parameters,
-)
+from minigrad.adjoint.language.lexer import SPECIFIERS, NotDifferentiable, Token, TokenStream, template_parameters
 from minigrad.adjoint.language.rewrite import folded
-from minigrad.adjoint.language.values import (
-    GROUP,
-    FunctionItem,
-    Kind,
-    Member,
-    StructTemplate,
-    StructType,
-    Value,
-    alike,
-    is_expression,
-)
+from minigrad.adjoint.language.values import GROUP, FunctionItem, Member, StructTemplate, StructType, alike
 
 NO_POINTER = "{} is a pointer or an array type; write it out where it is used."
-SEVERAL = "{} has several meanings in this file; give each a name of its own."
 
 
 class FileItems:
@@ -41,7 +24,7 @@ class FileItems:
         self.struct_bodies: dict[str, tuple[int, str]] = {}  # the token of the brace, and the text
         self.outside_bodies: dict[str, list[FunctionItem]] = {}  # of methods, by the struct
         self.space: tuple[str, ...] = ()  # the namespace around the cursor, and then that of the kernel
-        self.declared: dict[tuple, int] = {}  # functions whose bodies come later: namespace and name, and the token
+        self.declared: dict[tuple, list[int]] = {}  # functions without their bodies: the brackets of their parameters
         self.namespaces: dict[str, tuple[str, ...]] = {}  # those of the file, and other names of them
         # Namespaces, and names in them, that a `using` makes known, and the tokens between which it does.
         self.used: set[tuple[int, int, tuple[str, ...]]] = set()
@@ -87,8 +70,16 @@ class FileItems:
             (symbols.types, symbols.scopes), self.tokens.at = outer, at
         return made
 
-    def instance(self, parser: Any, name: str, start: int) -> tuple[Kind, int]:
-        """The type of a template with the arguments that begin at a token, and the token behind these."""
+    def template(self, name: str, made: StructTemplate) -> None:
+        others = self.templates.setdefault(name, [])
+        if not made.arguments and any(not t.arguments and t.text != made.text for t in others):
+            self.twice(name, self.tokens.tokens[made.brace].place)
+        others.append(made)
+
+    def instance(self, parser: Any, name: str, start: int) -> tuple[Any, int]:
+        """The type, or the variable, of a template with the arguments at a token, and the token behind these."""
+        if error := self.tokens.rejected(self.tokens.tokens[start - 1]):
+            raise error
         at, self.tokens.at = self.tokens.at, start
         try:
             given = self.template_arguments(parser)
@@ -96,8 +87,8 @@ class FileItems:
         finally:
             self.tokens.at = at
 
-    def instance_of(self, parser: Any, name: str, given: list, token: Token) -> Kind:
-        """The type of a template with these arguments, by the specialization that they fit, if any."""
+    def instance_of(self, parser: Any, name: str, given: list, token: Token) -> Any:
+        """The type or the variable of a template with these arguments, by the specialization that they fit, if any."""
         templates = self.templates[name]
         found = [(t, bound) for t in templates if (bound := self.specialized(parser, t, given)) is not None]
         general = next((t for t in templates if not t.arguments), None)
@@ -110,7 +101,11 @@ class FileItems:
                 bound[parameter[1]], given[n : n + 1] = found, [found]
         if template.alias:
             with self.known(parser, bound, template.brace):
-                return parser.expect_type()
+                kind = parser.expect_type()
+                if self.tokens.next.kind != "name":
+                    return kind
+                self.tokens.at += 1 + (self.tokens.peek().text == "=")
+                return folded(parser.convert(parser.argument(), kind, token.place))
         key = f"{name}<{', '.join(map(_shown, given))}>"
         if key not in self.structs:
             types = {own: v for own, v in bound.items() if isinstance(v, str | StructType)}
@@ -129,7 +124,7 @@ class FileItems:
             if given is None:
                 given = parser.value(ast.PRECEDENCE["<"]) if number else parser.expect_type()
             kind = parser.type_length(number)[0] if number else None
-        fits = isinstance(kind, str) and is_expression(given)
+        fits = isinstance(kind, str) and isinstance(given, ast.Expr)
         return folded(parser.convert(given, kind, token.place)) if fits else given
 
     @contextmanager
@@ -197,24 +192,24 @@ class FileItems:
                 known.setdefault(function.name, []).append(function)
                 tokens.at = parser.tokens.matching(function.body) + 1
                 continue
-            if tokens.next.text == "friend" or self.tokens.is_declaration(
-                start
-            ):  # of a method, or one that is defaulted
-                parser.skip_to_semicolon()
+            if tokens.next.text == "friend" or tokens.is_declaration(start):  # of a method, or one that is defaulted
+                self.declare(start, made)
                 continue
             tokens.at = self.tokens.specifiers(start)
             static = "static" in {t.text for t in tokens.tokens[start : tokens.at]}
-            if tokens.next.text in ("struct", "class", "enum") and "{" in (tokens.peek().text, tokens.peek(2).text):
-                why = f"a type within {made.name} is outside the subset; write it ahead of {made.name}, with a name."
+            if tokens.next.text in ("struct", "class", "enum") and tokens.has_brace():
+                if tokens.accept("enum"):
+                    enumeration(parser, False, self.twice)
+                if tokens.next.text == ";":
+                    continue
+                why = f"a type within {made} is outside the subset; write it ahead of {made}, with a name."
                 raise parser.error(tokens.next.place, why)
             kind, enum = parser.expect_type(), tokens.tokens[tokens.at - 1].text
             while True:
                 stars = 0
                 while tokens.next.text in ("*", "const", "__restrict__", "__restrict"):
                     stars += tokens.take().text == "*"
-                why = (
-                    f"{made.name} holds a reference or a pointer to pointers; pass the array as a parameter of its own."
-                )
+                why = f"{made} holds a reference or a pointer to pointers; pass the array as a parameter of its own."
                 tokens.forbid(why, "&", *(["*"] if stars < 2 else [tokens.next.text]))
                 name = tokens.identifier("a member's name")
                 tokens.forbid(f"{name.text} is a bit-field; make it a whole number, and take its bits by shifts.", ":")
@@ -228,12 +223,7 @@ class FileItems:
                 elif at and isinstance(kind, str) and not dims:
                     value, _ = parser.isolated(parser.argument)
                     made.values[name.text] = folded(parser.convert(value, kind, name.place))
-                while tokens.next.text not in (",", ";", "}") and tokens.next.kind != "end":
-                    tokens.at = (
-                        behind_arguments(tokens.tokens, tokens.at, self.templates)
-                        if tokens.next.kind == "name"
-                        else self._close(tokens.at) + 1
-                    )
+                tokens.skip_value(self.templates)
                 if not tokens.accept(","):
                     break
             tokens.expect(";")
@@ -254,9 +244,21 @@ class FileItems:
                 base.values | made.values,
             )
 
+    def declare(self, start: int, owner: StructType | None = None) -> None:
+        """Step over a function without its body."""
+        found, n = self.tokens.tokens, self.tokens.specifiers(start)
+        while found[n].text not in ("(", ";"):
+            n += 1
+        made = FunctionItem(found[n - 1].text, start, n, 0, owner=owner, space=owner.space if owner else self.space)
+        self.declared.setdefault(self.declared_as(made), []).append(n)
+        self.parser.skip_to_semicolon()
+
+    def declared_as(self, item: FunctionItem) -> tuple:
+        return item.space, item.owner.short if item.owner else "", item.name
+
     def copies_own(self, item: FunctionItem) -> bool:
         """True for a constructor that takes another object of its struct."""
-        return item.name in {t.text for t in self.tokens.tokens[item.params : self._close(item.params)]}
+        return item.name in {t.text for t in self.tokens.tokens[item.params : self.tokens.matching(item.params)]}
 
     def defined_outside(self, made: StructType, special: bool) -> None:
         """The methods of a struct whose bodies stand behind it: `double V::sq() const {`. special: of one template."""
@@ -285,13 +287,13 @@ class FileItems:
                 path = tuple(t.text for t in tokens.tokens[start : tokens.at] if t.kind == "name")
                 path = (*self.namespaces.get(path[0], path[:1]), *path[1:])
                 brace = tokens.around[start]
-                stop = self._close(brace) if brace >= 0 else len(tokens.tokens)
+                stop = self.tokens.matching(brace) if brace >= 0 else len(tokens.tokens)
                 self.used |= {(start, stop, path), (start, stop, (*self.space, *path))}
                 return ""
-            kind = GROUP if parser.accept_group_type() else parser.expect_type()
         else:
-            tokens.expect("typedef")
-            kind = GROUP if parser.accept_group_type() else parser.expect_type()
+            name = tokens.take()
+        kind = GROUP if parser.accept_group_type() else parser.expect_type()
+        if name.text == "typedef":
             pointer = tokens.accept("*") or tokens.accept("&")
             name = tokens.identifier("a type's name")
         if pointer or not tokens.accept(";"):
@@ -318,7 +320,7 @@ class FileItems:
             made.kernel |= text == "__global__"
             made.friend |= text == "friend"
             if (text in SPECIFIERS and after == "(") or text == after == "[":
-                n = self._close(n + (text != "[")) + 1
+                n = self.tokens.matching(n + (text != "[")) + 1
                 continue
             if text in (";", "}", "=", "{"):
                 return None
@@ -355,34 +357,31 @@ class FileItems:
         if path and (path[-1] in self.struct_bodies or path[-1] in self.templates):
             made.within = path.pop()
         made.params, made.space = params, made.owner.space if made.owner else (*self.space, *path)
-        n = self._close(params) + 1
+        n = self.tokens.matching(params) + 1
         while found[n].text in ("const", "noexcept", "override", "final", "&"):
-            n = self._close(n + 1) + 1 if found[n].text == "noexcept" and found[n + 1].text == "(" else n + 1
+            n = self.tokens.matching(n + 1) + 1 if found[n].text == "noexcept" and found[n + 1].text == "(" else n + 1
         if found[n].text == "->":
             made.returns = n + 1
             while found[n].text not in ("{", ";") and found[n].kind != "end":
-                n = (self._close(n) if found[n].text == "(" else n) + 1  # decltype(T{})
+                n = (self.tokens.matching(n) if found[n].text == "(" else n) + 1  # decltype(T{})
         if found[n].text == ":" and (made.owner is not None or made.within):  # members of a constructor
             while found[n].text != "{" or found[n - 1].kind == "name" or found[n - 1].text == ">":
-                n = self._close(n) if found[n].text in ("(", "{") else n
+                n = self.tokens.matching(n) if found[n].text in ("(", "{") else n
                 n += 1
                 if found[n].kind == "end":
                     return None
         if found[n].text != "{":
             return None
-        inside = found[params : self._close(params)]
+        inside = found[params : self.tokens.matching(params)]
         made.body, made.counts = n, sum(t.text == "," for t in inside) + (len(inside) > 1)
         made.template = made.templates[-1] if made.templates and not made.special else []
         return made
 
-    def _close(self, start: int) -> int:
-        return self.tokens.matching(start)
-
-    def template_arguments(self, parser: Any) -> list[Kind | Value]:
+    def template_arguments(self, parser: Any) -> list[Any]:
         """`<float, 32>` at the cursor."""
         tokens = self.tokens
         tokens.expect("<")
-        made: list[Kind | Value] = []
+        made: list[Any] = []
         while not tokens.accept(">"):
             kind, length = parser.type_length(tokens.at)
             if kind is not None and tokens.peek(length).text in (",", ">"):
@@ -390,7 +389,7 @@ class FileItems:
                 made.append(kind)
             else:
                 value = parser.value(ast.PRECEDENCE["<"])
-                made.append(folded(value) if is_expression(value) else value)
+                made.append(folded(value) if isinstance(value, ast.Expr) else value)
             if tokens.next.text != ">":
                 tokens.expect(",")
         return made

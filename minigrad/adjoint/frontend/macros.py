@@ -26,6 +26,7 @@ from minigrad.adjoint.language.rewrite import (
 from minigrad.adjoint.language.values import VECTORS, Elements, Enum, Kind, Pointer, StructType
 
 LAID_OUT = re.compile(r"\b(alignas|__align__|__attribute__|virtual)\b")  # otherwise than members follow one another
+SEVERAL = "{} has several meanings in this file; give each a name of its own."
 PACKED = re.compile(r"#\s*pragma\s+pack\b|\b_Pragma\b")
 
 
@@ -148,6 +149,24 @@ def evaluated(symbols: SymbolTable, made: list[Any]) -> Any:
         return None
     table.text = f"constexpr {table.type} {table.name} = {printer.expression(table.value)};"
     return table
+
+
+def table(parser: Any, kind: str, name: Token, constant: bool) -> ast.Declare:
+    """A constant of numbers outside of functions, entered into the scope. constant: a launch may have its values."""
+    symbols = parser.symbols
+    if name.text in symbols.scopes[0]:
+        raise parser.error(name.place, SEVERAL.format(name.text))
+    before = len(symbols.pending)
+    parser.variable(kind, name, False, True)
+    made = evaluated(symbols, symbols.pending[before:])
+    symbols.pending = []
+    given = isinstance(made, ast.Declare) and (made.value, made.values) != (None, None)
+    if not (given or (made and constant)):
+        symbols.scopes[0].pop(name.text, None)
+        symbols.declared.pop(name.text, None)
+        raise parser.error(name.place, f"{name.text} has no values here; write them, or pass it as a parameter.")
+    symbols.declared.pop(made.name, None)
+    return made
 
 
 def enumerator(value: int, kind: str) -> Expr:

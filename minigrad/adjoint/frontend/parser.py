@@ -150,8 +150,8 @@ class StatementParser(AssignmentParser):
             return body
         if token.text in JUMPS:
             return self.jump()
-        if token.text == tokens.peek().text == "[":  # an attribute, as [[fallthrough]]
-            tokens.at = self.tokens.matching(tokens.at) + 1
+        if token.text == tokens.peek().text == "[" or token.text == "_Pragma":  # an attribute, as [[fallthrough]]
+            tokens.at = self.tokens.matching(tokens.at + (token.text != "[")) + 1
             return self.one_statement()
         match token.text:
             case "if":
@@ -180,11 +180,7 @@ class StatementParser(AssignmentParser):
                 return []
         if token.kind == "pragma":
             tokens.take()
-            if "unroll" in token.text and tokens.next.text == "for":
-                return for_loop(self, token.text)
-            if "unroll" in token.text or "nv_" in token.text or "diag" in token.text:
-                return []
-            raise self.error(token.place, "of pragmas only #pragma unroll before a for is supported.")
+            return for_loop(self, token.text) if "unroll" in token.text and tokens.next.text == "for" else []
         if token.kind == "end":
             raise self.error(token.place, f"the file ends within {self.symbols.function}; a }} is missing.")
         if token.text in ("asm", "__asm__") and reads_clock(self):

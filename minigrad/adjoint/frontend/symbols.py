@@ -200,6 +200,7 @@ class TypeParser:
         at += 1
         if tokens[at].text == "<" and self.functions and name in self.functions.templates:
             kind, at = self.functions.instance(self, name, at)
+            kind = kind if isinstance(kind, str | StructType) else None  # of a variable
         while isinstance(kind, StructType) and tokens[at].text == "::" and tokens[at + 1].text in kind.types:
             kind, at = kind.types[tokens[at + 1].text], at + 2
         while kind is not None and tokens[at].text in IGNORED:
@@ -218,9 +219,8 @@ class TypeParser:
             return struct
         if self.functions and name in self.functions:
             return None
-        return (
-            TYPES.get(name) or VECTORS.get(name) or VECTORS.get(ALIASES.get(name, plain(name))) or _known(plain(name))
-        )
+        known = TYPES.get(name) or VECTORS.get(name)
+        return known or VECTORS.get(ALIASES.get(name, plain(name))) or _known(plain(name))
 
     def peek_type(self) -> Kind | None:
         """The type that begins at the cursor; None where no type does. The cursor stays."""

@@ -156,10 +156,17 @@ class TokenStream:
         """True for a function declared without a body, or with `= default`."""
         found, n, called = self.tokens, self.specifiers(start), False
         while found[n].text not in (";", "=", "{", "}", "[") and found[n].kind != "end":
-            called |= found[n].text == "("
+            called |= found[n].text == "(" and found[n - 1].text not in ("<", ",")
             n = self.matching(n) + 1 if found[n].text == "(" else n + 1 + (found[n].text == "operator")
         ends = found[n].text == ";" or (found[n].text == "=" and found[n + 1].text in ("default", "delete", "0"))
         return called and ends
+
+    def skip_value(self, templates: Container[str]) -> None:
+        """Step over a value, up to the comma or semicolon behind it."""
+        while self.next.text not in (",", ";", "}") and self.next.kind != "end":
+            self.at, named = self.matching(self.at) + 1, self.next.text in templates
+            if named and self.next.text == "<":
+                self.at = template_parameters(self.tokens, self.at)[1]
 
     def specifiers(self, at: int) -> int:
         """The token behind words such as static and __device__, and attributes."""
@@ -221,7 +228,7 @@ class TokenStream:
     def has_brace(self) -> bool:
         """True for `typedef struct { ... } X;`, and not for `typedef struct A B;`."""
         found, n = self.tokens, self.at
-        while found[n].text not in (";", "{") and found[n].kind != "end":
+        while found[n].text not in (";", "{", "=") and found[n].kind != "end":
             n += 1
         return found[n].text == "{"
 
@@ -337,19 +344,6 @@ def template_parameters(found: list[Token], n: int) -> tuple[list[tuple[int, str
             words.append(found[n])
         n += 1
     return made, n
-
-
-def behind_arguments(found: list[Token], at: int, templates: Container[str]) -> int:
-    """The token behind a name, and behind the arguments of a template."""
-    if found[at].text not in templates or found[at + 1].text != "<":
-        return at + 1
-    depth = 0
-    while found[at].kind != "end":
-        at += 1
-        depth += (found[at].text == "<") - (found[at].text == ">") - 2 * (found[at].text == ">>")
-        if depth <= 0:
-            break
-    return at + 1
 
 
 def written_out(texts: list[str], templates: Mapping[str, Any], tokens: TokenStream) -> list[str]:

@@ -275,7 +275,7 @@ class StructTemplate:
     """A template of a struct: its parameters, the token of its brace, and its text.
 
     arguments: the token of the < behind its name where it is a specialization, else 0. alias: of another name,
-    `template <class T> using V = Vec<T>;`, whose type begins at that token.
+    `template <class T> using V = Vec<T>;`, or of a constant, whose type begins at that token.
     """
 
     parameters: list[tuple[int, str, int]]
