@@ -119,7 +119,7 @@ def test_a_kernel_is_looked_for_once_in_headers_that_many_include(tmp_path, kern
     (tmp_path / "main.cu").write_text('#include "0a.h"\n#include "kernel.h"\n')
     mg.kernel(tmp_path / "main.cu", "k")(x := numbers(1, kernel_device), grid=1, block=1)
     assert x.numpy().tolist() == [7]
-    with pytest.raises(ValueError, match="main[.]cu has no kernel 'other'"):
+    with pytest.raises(ValueError, match=r"main[.]cu has no kernel 'other'"):
         mg.kernel(tmp_path / "main.cu", "other")
 
 
