@@ -60,6 +60,10 @@ class Param(NamedTuple):
     def __str__(self) -> str:
         return f"{'const ' if self.const else ''}{self.type}{'*' if self.pointer else ''} {self.name}"
 
+    def declared(self, kind: str) -> str:
+        """Its declaration with another type."""
+        return f"{'const ' * self.const}{kind} {'*' * self.pointer} {self.name}"
+
 
 @dataclass(frozen=True)
 class Signature:

@@ -133,7 +133,7 @@ class Source:
             text = f"{'const ' * param.const}{self.aliases[kind]} {'*' * param.pointer} "
             param = parameter(self.expanded(text) + param.name)
         if "::" in param.type and "<" not in param.type and not param.type.startswith("std::"):
-            return self._parameter(text.replace(param.type, param.type.rpartition("::")[2]), inside)
+            return self._parameter(param.declared(param.type.rpartition("::")[2]), inside)
         if "<" in kind:
             return self._of_template(param, inside)
         ours = kind in READ and (kind not in OWN_STRUCTS or any(CUDA in path.parents for path in self.included))
@@ -180,9 +180,7 @@ class Source:
         elif text and within:
             another = next((each["type"] for each in renamed(text) if each["name"] == within), "?")
         if another:
-            return self._parameter(
-                f"{'const ' * param.const}{another} {'*' * param.pointer} {param.name}", (*inside, kind)
-            )
+            return self._parameter(param.declared(another), (*inside, kind))
         if not text:
             return param
         return param._replace(members=self.struct_members(text, found[1], (*inside, kind)))
@@ -366,7 +364,7 @@ class Source:
 
     def find(self, name: str, here: Path) -> Path | None:
         """The file of an include: by the including text, by the source, or where a project keeps its headers."""
-        near = [self.folder, *self.folder.parents][:4] if self.folder != CUDA else []
+        near = [self.folder, *self.folder.parents[:3]] if self.folder != CUDA else []
         far = (f"{folder}/{each}" for folder in near for each in ("", *_HEADERS))
         folders = (str(here), *(str(each.folder) for each in reversed(self.chain)), *far)  # Paths join in fivefold time
         return next((Path(os.path.normpath(p)) for f in folders if os.path.isfile(p := os.path.join(f, name))), None)

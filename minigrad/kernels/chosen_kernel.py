@@ -254,7 +254,11 @@ def defining(source: Source, kernel: str, around: frozenset[Path] = frozenset())
         opened = sum(1 if word == "if" else -1 for word in _CONDITION.findall(ahead))
         before = replace(source, text=ahead + "#endif\n" * opened)
         text = path.read_text("utf-8-sig", "replace")
-        inner = defining(Source(text, path.name, path.parent, before, macros=source.macros), kernel, around | {path})
+        made = Source(text, path.name, path.parent, before, macros=source.macros)
+        named = re.compile(rf"\b{kernel}\b")
+        if not any(map(named.search, (text, *(each.read_text(errors="replace") for each in made.included)))):
+            continue  # of hundreds of headers each may be reached in hundreds of ways
+        inner = defining(made, kernel, around | {path})
         if kernel in inner.kernels:
             return inner
     return source

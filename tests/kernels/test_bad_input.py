@@ -77,6 +77,7 @@ MISTYPED = "has a sign that only looks like one of C++"
         (T, "t<blah, 3>", TypeError, "pointers to blah are not known here"),
         ("__global__ void k(float& x, int n) {}", "k", TypeError, "a reference is a pointer here."),
         ("__global__ void k(std::vector<float> x, int n) {}", "k", TypeError, "pass the address of the numbers"),
+        ("__global__ void k(HINT typename Foo::P const x, int n) {}", "k", TypeError, "If it is a struct"),
         ("__global__ void k(Foo x, int n) {}", "k", TypeError, "If it is a struct, put its text beside the kernel's"),
         (K.replace("x[i] = i;", "x[i] = 1\uff1b"), "k", CompileError, MISTYPED),
         (K.replace("x[i] = i;", "\u00a0x[i] = i;"), "k", CompileError, MISTYPED),

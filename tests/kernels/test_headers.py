@@ -130,6 +130,19 @@ def test_headers_in_a_folder_beside_the_file_are_found(tmp_path, kernel_device):
     assert x.numpy().tolist() == [4]
 
 
+def test_a_kernel_is_looked_for_once_in_headers_that_many_include(tmp_path, kernel_device):
+    """Of 2 ** 40 ways through them each would take another look."""
+    for n in range(40):
+        (tmp_path / f"{n}a.h").write_text(f'#pragma once\n#include "{n + 1}a.h"\n#include "{n + 1}b.h"\n')
+        (tmp_path / f"{n}b.h").write_text(f'#pragma once\n#include "{n + 1}a.h"\n#include "{n + 1}b.h"\n')
+    (tmp_path / "kernel.h").write_text("__global__ void k(float* x) { x[0] = 7; }\n")
+    (tmp_path / "main.cu").write_text('#include "0a.h"\n#include "kernel.h"\n')
+    mg.kernel(tmp_path / "main.cu", "k")(x := numbers(1, kernel_device), grid=1, block=1)
+    assert x.numpy().tolist() == [7]
+    with pytest.raises(ValueError, match=r"main[.]cu has no kernel 'other'"):
+        mg.kernel(tmp_path / "main.cu", "other")
+
+
 def test_a_function_with_a_head_and_two_bodies_under_conditions_is_one(tmp_path, kernel_device):
     """The second body has no head of its own, and would be a function of the host."""
     (tmp_path / "map.h").write_text("""#define HAS(x) HAS_##x()
