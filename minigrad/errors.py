@@ -76,14 +76,6 @@ class KernelError(RuntimeError):
         self.reason = self.reason or self.message
 
 
-def warn(message: str) -> None:
-    """A warning with the line that called this package."""
-    frame, level = sys._getframe(), 1
-    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] == "minigrad":
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, stacklevel=level)
-
-
 def require_resident(kernel: str, blocks: int, most: int, where: str) -> None:
     """Raise LaunchError where a cooperative launch has more blocks than the device runs at once."""
     if blocks > most:

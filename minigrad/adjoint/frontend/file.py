@@ -65,8 +65,10 @@ def parse(
     parser.symbols.null, parser.symbols.formulas = null, formulas
     try:
         parser.items()
-        for trait in (t for t in TRAITS if not tokens.words.isdisjoint((t, f"{t}_t", f"{t}_v"))):
-            parser.read(TRAITS[trait]) if trait not in parser.functions.templates else None
+        for trait in (t for t in TRAITS if t not in parser.functions.templates):
+            if not tokens.words.isdisjoint((trait, f"{trait}_t", f"{trait}_v")):
+                parser.join(TRAITS[trait])
+                parser.items()
         parser.parse_kernel(kernel, template)
     except RecursionError:
         raise tokens.error(tokens.next.place, TOO_DEEP) from None
@@ -370,11 +372,6 @@ class FileParser:
         if at is not None and found[at + 1].text == "(":
             tokens.at = at + 1
             self.statements.function(found[at].place, name, "void")
-
-    def read(self, text: str) -> None:
-        """Find the items of a text that joins the file."""
-        self.join(text)
-        self.items()
 
     def join(self, text: str) -> None:
         """The tokens of a text join those of the file, with the cursor at them."""
