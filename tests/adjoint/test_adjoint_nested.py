@@ -6,6 +6,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.adjoint import NotDifferentiable
+from minigrad.errors import LaunchError
 
 RNG = np.random.default_rng(4)
 HEAD = "__device__ double g(const double* v, int j) { return v[j] - 2 * v[j + 1]; }\n"
@@ -42,6 +43,17 @@ BODIES = {
     "for (int b = r; b < n; ++b) { int low = b - r; "
     "for (int j = low; j <= t + b; ++j) { if (s > 4) { break; } s = s * c[i + j % 4] + 0.1; } "
     "s += c[i + b]; } c[i + r] = s * 0.5; }",
+    "an unsigned triangle": "for (unsigned r = 0; r < n; ++r) { for (size_t j = r; j <= n; ++j) { s = s * c[i + j] "
+    "+ x[i]; } c[i + r] = s * 0.5; }",
+    "unsigned numbers downwards": "for (unsigned r = n; r > 0; --r) { unsigned b = r; for (unsigned j = b; j > 0; --j) "
+    "{ s = s * c[i + j] + x[i]; } c[i + r] = s * 0.5; }",
+    "unsigned numbers by threads, and doubled": "for (unsigned r = threadIdx.x; r < n; r += blockDim.x) { "
+    "for (unsigned j = 1; j < n; j *= 2) { s = s * c[i + j] + x[i]; } c[i + r] = s * 0.5; }",
+    "up and down to a number": "for (int r = 0; r != n; ++r) { for (int j = n; j != 0; --j) { s = s * c[i + j] + x[i]; "
+    "} c[i + r] = s * 0.5; }",
+    "a smaller bound of two, and a rest": "for (int r = 0; r < n; ++r) { for (int j = 0; j < min(n, r + 2); ++j) { "
+    "if (j > 8) { break; } s = s * c[i + j % 4] + x[i]; } for (int j = (r + 3) / 2; j >= 0; --j) { s = s * c[i + j]; } "
+    "for (int j = 0; j < (threadIdx.x + r) % 3; ++j) { s = s * c[i + j] + x[i]; } c[i + r] = s * 0.5; }",
     "a function that is linear": "for (int r = 0; r < n; ++r) { for (int j = 0; j < 2; ++j) { s = s + 0.5 * "
     "g(c, i + j) * x[i]; } c[i] = s * 0.5; }",
     "elements handed over": "for (int r = 0; r < n; ++r) { for (int j = 0; j < 2; ++j) { s = s * h(c[i + j], "
@@ -55,6 +67,21 @@ def test_arrays_that_an_outer_loop_overwrites(name):
     made = mg.adjoint(f"{HEAD}{BODIES[name]}\n{LAST}", wrt=["x", "c"])
     k = np.tile(np.int32([2, 1, 0, 1]), 4)
     oracle.check(made, [RNG.random(16) + 0.5, np.zeros(16), RNG.standard_normal(16), k, 3], 2, 2)
+
+
+@pytest.mark.parametrize("kind", ["unsigned", "size_t", "long long", "short"])
+def test_a_bound_of_any_type_of_whole_numbers(kind):
+    made = mg.adjoint(f"{HEAD.replace('int n', f'{kind} n')}{BODIES['an array in place']}\n{LAST}", wrt=["x", "c"])
+    oracle.check(made, [RNG.random(16) + 0.5, np.zeros(16), RNG.standard_normal(16), np.zeros(16, np.int32), 3], 2, 2)
+
+
+def test_a_bound_below_0_that_is_a_large_number():
+    body = "for (int r = 0; r < 3; ++r) { for (unsigned j = 0; j < n - 1; ++j) { if (j == 2) break; s *= c[i + j]; } "
+    made = mg.adjoint(f"{HEAD.replace('int n', 'unsigned n')}{body} c[i + r] = s; }}\n{LAST}", wrt=["x", "c"])
+    arrays = [RNG.random(16) + 0.5, np.zeros(16), RNG.standard_normal(16), np.zeros(16, np.int32)]
+    oracle.check(made, [*arrays, 4], 2, 2)
+    with pytest.raises(LaunchError, match="to an unsigned number that is below 0 in this launch"):
+        made.vjp(*arrays, 0, dy=[np.ones(16), np.ones(16)], grid=2, block=2)
 
 
 FACTORS = """

@@ -107,6 +107,8 @@ KERNELS = {
     "an atomic that a loop runs again": "__shared__ double s[8]; double q[2] = {x[i], 1}, v = 0.5; s[i] = x[7 - i]; "
     "__syncthreads(); for (int k = 0; k < 2; ++k) { atomicAdd(&q[i % 2], tanh(v - s[i])); v += tanh(q[0] * x[i]); } "
     "__syncthreads(); s[i] = tanh(v); y[i] = v * q[0] + s[i];",
+    "an unsigned index by a step that doubles": f"{TWO}for (unsigned h = 1; h < blockDim.x; h *= 2) {{ "
+    "unsigned k = 2 * h * i; if (k < blockDim.x) s[k] += s[k + h] * s[k]; __syncthreads(); } y[i] = s[0] * x[i];",
     "a loop of which only the start counts": "int k = 5; double v = 0; for (k = 2; v > 9;) v += x[i]; "
     "y[i] = x[k] * x[i];",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",

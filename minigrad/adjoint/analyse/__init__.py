@@ -10,12 +10,12 @@ from minigrad.adjoint.analyse.activity import check_clocks
 from minigrad.adjoint.analyse.indices import IndexFacts, Unwrapped, offsets, stride
 from minigrad.adjoint.analyse.phases import Divergence, check_barriers, check_shuffles, returns_ahead
 from minigrad.adjoint.analyse.polynomials import EXTENTS, Interval, interval
-from minigrad.adjoint.analyse.trip_counts import Count, evaluate, nests, trips_of
+from minigrad.adjoint.analyse.trip_counts import Count, evaluate, is_unsigned, nests, trips_of
 from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, dataflow
-from minigrad.adjoint.language.ast import Expr, Stmt
+from minigrad.adjoint.language.ast import Expr, Stmt, is_float
 from minigrad.adjoint.language.control_flow import structured
-from minigrad.adjoint.language.rewrite import ONE, bodies, flatten, with_header
+from minigrad.adjoint.language.rewrite import ONE, RANGES, bodies, flatten, with_header
 
 
 class Names:
@@ -64,6 +64,14 @@ class KernelFacts:
         return dataflow.assigned_once(self.function.body)
 
     @cached_property
+    def converted(self) -> dict[str, Expr]:
+        """The same, with a cast where a variable makes an int of an unsigned number, or the other way around."""
+        types = {name: self.function.declared[name].type for name in self.fixed}
+        other = {n for n, e in self.fixed.items() if is_unsigned(e) != (types[n] in ast.UNSIGNED)}
+        other -= {n for n in other if isinstance(self.fixed[n], ast.Number) or is_float(types[n])}
+        return {n: ast.Cast(types[n], e) if n in other else e for n, e in self.fixed.items()}
+
+    @cached_property
     def nests(self) -> dict[ast.Place, tuple[Count, ...]]:
         """The headers around each loop."""
         return nests(self.function.body)
@@ -86,9 +94,9 @@ class KernelFacts:
 
     def on_host(self, e: Expr) -> Expr | None:
         """An expression of parameters, macros and extents alone, which the host can evaluate; None for any other."""
-        e = dataflow.inline(e, self.fixed, self.budget)
-        known = {p.name: 1 for p in self.function.params if not p.pointer and p.type == "int"} | self.file.values
-        known |= dict.fromkeys(EXTENTS.values(), 1)  # the same for all threads
+        e = dataflow.inline(e, self.converted, self.budget)
+        whole = {p.name: 60 for p in self.function.params if not p.pointer and p.type in RANGES}
+        known = {**whole, **self.file.values, **dict.fromkeys(EXTENTS.values(), 1)}  # the same for all threads
         return e if self.function is self.file.kernel and evaluate(e, known) is not None else None
 
     def of_indices(self, body: list[Stmt], more: Iterable[str] = ()) -> IndexFacts:

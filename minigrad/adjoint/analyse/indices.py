@@ -87,6 +87,7 @@ class Unwrapped(NamedTuple):
 
 
 MOST_STEPS, STEP = 150, 150  # of the search for the thread of an index, and what one costs
+ANY = 1009  # in place of a number that a launch knows: of no special value, as a block of one thread is
 OFFSET = "@offset"  # the digit that counts the elements of a row
 
 
@@ -166,7 +167,7 @@ class IndexFacts:
             return p
         last = p + row.unit * variable(OFFSET) * constant(row.length) if row else p
         found = Unwrapped(expression(e), last, copy(self), bits)
-        if not isfinite(found.width(dict.fromkeys(self.uniform, 1))):
+        if not isfinite(found.width(dict.fromkeys(self.uniform, ANY))):
             return None
         where = self.guards, tuple(map(id, self.loops)), frozenset(self.assumed_uniform or self.uniform)
         self.unsigned.setdefault((found.text, str(last), where), found)

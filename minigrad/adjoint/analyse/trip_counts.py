@@ -10,13 +10,26 @@ import numpy as np
 from minigrad.adjoint.analyse.polynomials import EXTENTS, polynomial, variable
 from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, rewrite
-from minigrad.adjoint.language.ast import UNSIGNED, Expr, Stmt, children, is_float
+from minigrad.adjoint.language.ast import UNSIGNED, Expr, Stmt, children, common_type, is_float, walk
 from minigrad.adjoint.language.control_flow import leaves
 from minigrad.adjoint.language.dataflow import inline, target_name, written
-from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, minus, negative, over, plus, times
+from minigrad.adjoint.language.rewrite import (
+    ONE,
+    RANGES,
+    ZERO,
+    comparison,
+    conjuncts,
+    fits,
+    minus,
+    negative,
+    over,
+    plus,
+    times,
+)
 
 LOCAL_BYTES = 1024  # of a tape in a thread's local memory, at most
 HALVINGS = 32  # of a 32-bit integer, at most
+COUNTING = ("int", "unsigned", "long long", "unsigned long long", "size_t")
 COORDINATES = {*EXTENTS, *EXTENTS.values()}
 
 
@@ -82,19 +95,22 @@ def count(s: ast.For) -> Count | None:
     condition, step, var = s.condition, s.step, s.start.name
     if s.start.value is None or not isinstance(condition, ast.Binary) or target_name(step.target) != var:
         return None
-    if condition.left != ast.Name(var, "int") or condition.op not in ("<", "<=", ">", ">="):
+    op, exact = condition.op, not leaves(s.body)
+    if op == "!=" and exact and rewrite.is_number(step.value, 1):  # any other bound is passed by, or never met
+        op = "<" if step.op == "+=" else ">"
+    if condition.left != ast.Name(var, "int") or op not in ("<", "<=", ">", ">="):
         return None
     changed = written(s.body) | {var}
     if (condition.right.names | step.value.names) & changed or var in written(s.body):
         return None
     if s.start.value.names & changed or "size_t" in (condition.right.type, step.value.type):
         return None
-    down, bound = condition.op in (">", ">="), condition.right
+    down, bound = op in (">", ">="), condition.right
     if is_float(bound.type) or step.op != ("-=" if down else "+=") or isinstance(step.value, ast.Unary):
         return None  # there are 2 iterations below 1.5; a loop that steps away from its bound does not end
-    if condition.op in ("<=", ">="):
+    if op in ("<=", ">="):
         bound = minus(bound, ONE) if down else plus(bound, ONE)
-    return Count(var, s.start.value, bound, negative(step.value) if down else step.value, down, not leaves(s.body))
+    return Count(var, s.start.value, bound, negative(step.value) if down else step.value, down, exact)
 
 
 def capacity(file: KernelFile, s: ast.For, found: Count | None, around: Sequence[ast.For] = ()) -> Expr | None:
@@ -123,14 +139,15 @@ def _geometric(s: ast.For, values: Mapping[str, int], around: Sequence[ast.For])
         return None
     var, kind, (op, by) = target_name(s.step.target), s.step.target.type, way
     start = s.start.value if s.start and var in written([s.start]) else None
-    tests = [e for e in rewrite.conjuncts(s.condition) if isinstance(e, ast.Binary) and e.left == s.step.target]
+    tests = [e for e in conjuncts(s.condition) if isinstance(e, ast.Binary) and e.left == s.step.target]
     if op == "/" and kind in ("int", "unsigned"):
         ends = [
             n + (e.op == ">") for e in tests if e.op in (">", ">=") and (n := evaluate(e.right, values)) is not None
         ]
         most = _greatest(start, values, around) if start else None
         return _powers(by, max(ends), most) if max(ends, default=0) > 0 else None
-    first = evaluate(start, values) if start and op == "*" and kind == "int" else None
+    wraps = kind == "unsigned" and by & (by - 1) == 0  # to 0
+    first = evaluate(start, values) if start and op == "*" and (kind == "int" or wraps) else None
     if first is None or first < 1:
         return None
     bounds = [(_greatest(e.right, values, around), e.op == "<") for e in tests if e.op in ("<", "<=")]
@@ -153,7 +170,7 @@ def _greatest(e: Expr, values: Mapping[str, int], around: Sequence[ast.For]) -> 
             loop = next((s for s in reversed(around) if s.variable == e.name), None)
             if loop is None or e.name in written(loop.body):
                 return None
-            tests = [t for t in rewrite.conjuncts(loop.condition) if isinstance(t, ast.Binary) and t.left == e]
+            tests = [t for t in conjuncts(loop.condition) if isinstance(t, ast.Binary) and t.left == e]
             ends = [n - (t.op == "<") for t in tests
                     if t.op in ("<", "<=") and (n := _greatest(t.right, values, ())) is not None]  # fmt: skip
             return min(ends, default=None)
@@ -177,22 +194,33 @@ def shifted(s: ast.For, k: Expr) -> Expr | None:
 
 
 def evaluate(e: Expr, values: Mapping[str, int]) -> int | None:
-    """The value of an integer expression; None where a name in it is unknown."""
+    """The value of an integer expression; None where a name in it is unknown, or an unsigned number would wrap."""
     match e:
         case ast.Number():
             return e.int_value
         case ast.Name():
             return values.get(e.name)
+        case ast.Cast() if e.type in RANGES and not is_float(e.operand.type):
+            inner = evaluate(e.operand, values)
+            return None if inner is None or not fits(inner, e.type) else inner
         case ast.Unary():
             inner = evaluate(e.operand, values)
-            return None if inner is None or e.op != "-" else -inner
-        case ast.Binary():
-            left, right = evaluate(e.left, values), evaluate(e.right, values)
-            return None if left is None or right is None else apply_operator(e.op, left, right)
+            return None if inner is None or e.op != "-" else _of(e.type, -inner)
+        case ast.Binary() | ast.Call(function="min" | "max", arguments=(_, _)):
+            op, (a, b) = (e.op if isinstance(e, ast.Binary) else e.function), children(e)
+            both, kind = (evaluate(a, values), evaluate(b, values)), common_type(a.type, b.type)
+            if op not in ("+", "-", "*"):
+                both = _of(kind, both[0]), _of(kind, both[1])
+            return None if None in both else _of(e.type, apply_operator(op, *both))
         case ast.Ternary():
             chosen = evaluate(e.condition, values)
             return None if chosen is None else evaluate(e.yes if chosen else e.no, values)
     return None
+
+
+def _of(kind: str, value: int | None) -> int | None:
+    """The value; None of one that an unsigned number does not have."""
+    return None if value is None or (kind in UNSIGNED and not fits(value, kind)) else value
 
 
 def apply_operator(op: str, a: Any, b: Any) -> Any:
@@ -212,6 +240,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
     "&&": lambda a, b: (a != 0) & (b != 0), "||": lambda a, b: (a != 0) | (b != 0), "<<": operator.lshift,
     ">>": operator.rshift, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "min": lambda a, b: a - (a - b) * (a > b), "max": lambda a, b: a + (b - a) * (b > a),
 }  # fmt: skip
 
 
@@ -230,7 +259,7 @@ def trips_of(header: Count, values: Mapping[str, int], fixed: Mapping[str, Expr]
     begins = header.simple and (header.bound.type == "unsigned" or header.bound.names & {*EXTENTS.values()})
     if (signed and positive is not None and positive > 0) or begins or _distributed(header, fixed):
         return header.trips
-    return ast.Ternary(header.some, header.trips, ZERO, "int")
+    return ast.Ternary(header.some, rewrite.typed(header.trips, "int"), ZERO, "int")
 
 
 def _distributed(header: Count, fixed: Mapping[str, Expr]) -> bool:
@@ -246,11 +275,39 @@ def _distributed(header: Count, fixed: Mapping[str, Expr]) -> bool:
     return (start, step) in shares
 
 
+def bounding(s: ast.For) -> Count | None:
+    """A count with at least as many iterations: that of the loop itself, or of one with an unsigned or long counter."""
+    if (found := count(s)) or not isinstance(s.start, ast.Declare) or s.start.value is None or s.step is None:
+        return found
+    step, var, kind = s.step.value, ast.Name(s.start.name, s.start.type), s.start.type
+    up, changed = s.step.op == "+=", {*written(s.body), var.name}
+    by = rewrite.int_value(step) or int(up and step.names <= {*EXTENTS.values()})
+    if kind not in COUNTING or var.name in written(s.body) or s.step.op not in ("+=", "-="):
+        return None
+    if by < 1 or not (up or by == 1):  # 5 - 3 - 3 is a large unsigned number
+        return None
+    for e in (e for e in conjuncts(s.condition) if isinstance(e, ast.Binary) and e.left == var):
+        if e.op in (("<", "<=") if up else (">",)) and not is_float(e.right.type) and not e.right.names & changed:
+            bound = _long(e.right, common_type(kind, e.right.type))
+            bound = plus(bound, ONE) if e.op == "<=" else bound
+            return Count(
+                var.name, _long(s.start.value, kind), bound, step if up else negative(step), not up, exact=False
+            )
+    return None
+
+
+def _long(e: Expr, kind: str) -> Expr:
+    """A number as one of this type, and in a type in which its differences are no large numbers."""
+    if kind not in UNSIGNED or isinstance(e, ast.Number):
+        return e
+    return ast.Cast("long long", e if is_unsigned(e) else ast.Cast(kind, e))
+
+
 def nests(body: list[Stmt], around: tuple[Count, ...] = ()) -> dict[ast.Place, tuple[Count, ...]]:
     """The countable headers around each loop, the outermost first."""
     found: dict[ast.Place, tuple[Count, ...]] = {}
     for s in body:
-        header = count(s) if isinstance(s, ast.For) else None
+        header = bounding(s) if isinstance(s, ast.For) else None
         if isinstance(s, ast.For):
             found[s.place] = around
         for inner in rewrite.bodies(s):
@@ -262,15 +319,22 @@ def widest(header: Count, around: tuple[Count, ...], fixed: Mapping[str, Expr]) 
     """A header with at least as many iterations: outer variables and thread coordinates take extreme values."""
     ends = dict(THREADS)
     for outer in around:
-        first, last = outer.start, plus(outer.bound, ONE if outer.down else rewrite.int_literal(-1))
-        if not (_may_wrap(outer.start) or _may_wrap(outer.bound)):
+        bound = _long(outer.bound, outer.bound.type)
+        first, last = outer.start, plus(bound, ONE if outer.down else rewrite.int_literal(-1))
+        if not (_may_wrap(outer.start, ends) or _may_wrap(outer.bound, ends)):
             ends[outer.var] = (last, first) if outer.down else (first, last)
 
     def extreme(e: Expr, high: bool) -> Expr:
         """The lowest or highest value of an expression, as far as it is a sum of such variables."""
-        if _may_wrap(e):
+        match e := inline(e, fixed):
+            case ast.Call(function="min" | "max"):
+                return replace(e, arguments=tuple(extreme(a, high) for a in e.arguments))
+            case ast.Binary(op="%", right=divisor) if high and divisor.names.isdisjoint(ends):
+                return minus(divisor, ONE)
+            case ast.Binary(op="/" | ">>", right=ast.Number()):
+                return replace(e, left=extreme(e.left, high))
+        if _may_wrap(e, ends):
             return e
-        e = inline(e, fixed)
         for name, both in reversed(ends.items()):
             factor = None if (p := polynomial(e)) is None else p.coefficient(name)
             if factor is not None and set(factor) <= {()}:
@@ -280,6 +344,10 @@ def widest(header: Count, around: tuple[Count, ...], fixed: Mapping[str, Expr]) 
     return replace(header, start=extreme(header.start, header.down), bound=extreme(header.bound, not header.down))
 
 
-def _may_wrap(e: Expr) -> bool:
-    """True if unsigned arithmetic may make a large number of a negative value."""
-    return is_unsigned(e) and not (isinstance(e, ast.Name) and e.name in COORDINATES)
+def _may_wrap(e: Expr, varying: Mapping[str, Any]) -> bool:
+    """True if unsigned arithmetic with these names may make a large number of a negative value."""
+    inside = [x for x in walk(e) if is_unsigned(x) and not isinstance(x, ast.Name) and not x.names.isdisjoint(varying)]
+    sums = [x for x in inside if isinstance(x, ast.Binary) and x.op in ("+", "*")]
+    return len(sums) < len(inside) or not all(
+        is_unsigned(y) or isinstance(y, ast.Number) for x in sums for y in children(x)
+    )

@@ -154,7 +154,7 @@ class TapedLoop:
         kept = {n: self.of.fresh(f"{self.of.tapes[n].value}_near") for n in self.names}
         here = plus(times(NTH, part), near)
         free = repeatable(self.again, self.states, self.of.arrays)  # then the loads of all iterations can begin at once
-        last = ast.Call("min", (here, minus(self.trips, ONE)), "int")
+        last = ast.Call("min", (here, rewrite.typed(minus(self.trips, ONE), "int")), "int")
         number = ast.Declare(self.k.name, "int", value=last if free else here)
         inside = comparison("<", here if free else self.k, self.trips)
         values = {n: ast.Index(kept[n], (near,), self.of.tapes[n].type) for n in self.names}

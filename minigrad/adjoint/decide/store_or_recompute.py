@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.regions import Fill, filled
-from minigrad.adjoint.analyse.trip_counts import capacity, count, shifted, widest
+from minigrad.adjoint.analyse.trip_counts import bounding, capacity, count, shifted, widest
 from minigrad.adjoint.language.ast import Assign, Binary, Expr, For, If, Index, Name, Place, Stmt, Target
 from minigrad.adjoint.language.control_flow import structured
 from minigrad.adjoint.language.dataflow import declared, own_arrays, own_reads, read
@@ -188,8 +188,8 @@ def _loop(plan: StoragePlan, s: For, after: frozenset[str], outer: LoopPlan | No
     size = capacity(facts.file, known, header := count(known), outer.nest if outer else ())
     trips = facts.trips(header) if header and size is None else None
     most = size or trips
-    if most is None and header:
-        most = facts.trips(widest(header, facts.nests.get(s.place, ()), facts.fixed))
+    if most is None and (wide := bounding(known)):
+        most = facts.trips(widest(wide, facts.nests.get(s.place, ()), facts.converted))
     changed, filled_anew = facts.overwrites(s) - declared(s.body), set()
     for name in sorted(filter(facts.is_array, changed)):
         if (checks := filled(facts, s, name)) is not None:
