@@ -42,7 +42,7 @@ _HINTS = (
      "An array is flat, and has one index: element (row, column) is x[row * columns + column]."),
     ("ambiguous|more than one instance", "",
      "The two are of different types. Write 0.0f for a float, and real(0) for a real."),
-    (r"operands.*(?<!operator)\*['\")]|(convert|incompatible type|of type) ['\"][^'\"]*\*['\"]( to | cannot |$)[^*]*$",
+    (r"operands\b.*(?<!operator)\*['\")]|(convert|incompatible type|of type) ['\"][^'\"]*\*['\"]( to | cannot|$)[^*]*$",
      "", "The name of an array alone is its address: an element is x[i]."),
     ("read-only|modifiable lvalue", "", "An array with `const` is read-only. Write to the one without."),
     ("return", r"\breturn\b", "A kernel returns nothing: it writes its results to an array."),

@@ -59,7 +59,8 @@ class SourceKernel(Kernel):
         if self._modules:
             return
         known = {*ELEMENTS, *SCALARS, *BFLOATS, "real", "wide", "void"}
-        left = (p for p in self.signature.params if plain(p.type) not in known and p.type not in arguments.STRUCTS)
+        kinds = ((p, re.sub(r"[\s*]*(\[[^][]*\])*$", "", p.type)) for p in self.signature.params)
+        left = (p for p, kind in kinds if plain(kind) not in known and kind not in arguments.STRUCTS)
         param = next((p for p in left if not p.members), None)
         if param is not None and (missing := missing_files(self.source)):  # it reads every header: once
             raise TypeError(

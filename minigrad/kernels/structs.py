@@ -287,7 +287,8 @@ def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tup
         elif not member.pointer:
             put(within, made, own, array.numpy() if isinstance(array, Array) else value)
     if left := list(_unset(param, made.dtype, values)):
-        warn(f"{place}: nobody sets {', '.join(left)}, so {'they are' if len(left) > 1 else 'it is'} 0.")
+        names = ", ".join(f"{param.name}.{own}" for own in left)
+        warn(f"nobody sets {names}, so {'they are' if len(left) > 1 else 'it is'} 0.")
     return made
 
 

@@ -129,3 +129,38 @@ def test_an_index_of_64_bits_of_which_an_int_drops_bits_in_a_launch_is_named(m: 
     else:
         with pytest.raises(LaunchError, match=r"int\(k\) reaches 2\^32 in this launch"):
             adjoint.vjp(np.ones(10), np.zeros(10), dy=[np.ones(10)], grid=2, block=5)
+
+
+POINTS_TO_ROWS = {
+    "x[N][N]": "const double x[N][N], double y[N][N]) { y[i][j] = x[i][j] * x[j][i];",
+    "(*x)[N]": "const double (*x)[N], double y[]) { if (!j) y[i] = sum(x[i], N) * *x[i] + (*x)[i];",
+    "three axes": "double x[][2][4], double y[][4][2]) { if (i < 2 && j < 4) y[i][j][1] = x[j][i][j] * x[1][i][j];",
+    "by a pointer": "double x[N][N], double* y) { double* p = x[i] + 2; ++p; if (!j) y[i] = p[1] * p[-1] * x[i][0];",
+}
+
+
+@pytest.mark.parametrize("case", POINTS_TO_ROWS)
+def test_a_parameter_points_to_rows(case):
+    head = "#define N 8\n__device__ double sum(const double* p, int n) {\n"
+    head += "double s = 0; for (int k = 0; k < n; ++k) s += p[k] * p[k]; return s; }\n__global__ void f("
+    body = POINTS_TO_ROWS[case].replace("{", "{ int i = threadIdx.x, j = threadIdx.y;")
+    made, rng = mg.adjoint(f"{head}{body} }}", wrt=["x"], name="f"), np.random.default_rng(2)
+    oracle.check(made, [rng.random(64) + 0.2, rng.random(64)], 1, (8, 8))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("const double x[][4], double* y) { x++; y[i] = x[i][0] * x[i][1];",
+         "const double* x, double* y) { x += 4; y[i] = x[i * 4 + 0] * x[i * 4 + 1];"),
+        ("const V x[][4], double* y) { y[i] = x[i][0].a;", "const V* x, double* y) { y[i] = x[i * 4 + 0].a;"),
+    ],
+)  # fmt: skip
+def test_a_pointer_to_rows_that_is_refused(wrong, right):
+    head, text = "struct V { double a; };\n__global__ void f(", "{ int i = threadIdx.x;"
+    told = (
+        r"f\.cu:2:\d+: x points to rows, and changes or is no array of numbers; let it point to elements, x\[i \* width"
+    )
+    with pytest.raises(mg.adjoint.NotDifferentiable, match=told):
+        mg.adjoint(f"{head}{wrong.replace('{', text)} }}", name="f")
+    assert mg.adjoint(f"{head}{right.replace('{', text)} }}", name="f").wrt == ("x",)

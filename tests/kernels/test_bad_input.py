@@ -132,6 +132,16 @@ def test_files_that_are_no_text_or_have_no_end(tmp_path):
     assert x.numpy()[3] == 3
 
 
+def test_pointers_to_rows_and_to_pointers_need_no_header():
+    """A header that is missing is blamed for types alone that are not known."""
+    text = '#include "lost.h"\n__global__ void k(float x[2][2]) { x[threadIdx.x][0] = 3; }'
+    with pytest.warns(UserWarning, match=r"there is no file lost\.h"):
+        mg.kernel(text, "k")(x := mg.zeros(2, 2, device="sim"), grid=1, block=2)
+    assert x.numpy().tolist() == [[3, 0], [3, 0]]
+    with pytest.raises(TypeError, match=r"float\*\* x\): pointers to float\* are not known here"):
+        mg.kernel(text.replace("x[2][2]", "**x"), "k")(x, grid=1, block=2)
+
+
 def test_a_macro_that_the_text_defines_anyway_is_told_the_way():
     text = f"// N\n#define N 4 // of them\n{K.replace('= i', '= N')}"
     told = (

@@ -6,7 +6,7 @@ import pytest
 import minigrad as mg
 from minigrad.errors import LaunchError
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*nobody sets")
+pytestmark = pytest.mark.filterwarnings("ignore:nobody sets")
 NODES = """#define REAL float
 typedef struct { int id; double weight; REAL v[3]; char tag; } Node;
 struct Box { short kind; Node node; unsigned char flags[2]; __device__ int twice() const { return 2 * kind; } };

@@ -16,6 +16,7 @@ from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ZERO, assigned, constant, negative
 from minigrad.adjoint.language.values import (
     NOTHING,
+    ArrayView,
     Braces,
     Elements,
     Kind,
@@ -24,6 +25,7 @@ from minigrad.adjoint.language.values import (
     Struct,
     StructType,
     Value,
+    in_rows,
     is_expression,
     is_target,
 )
@@ -32,6 +34,9 @@ ONE_ARRAY = (
     "make them one, s[2][N], and let an index that changes, k = 1 - k, choose: s[k][i]; or choose between elements, "
     "k ? v[i] : w[i]"
 )
+
+
+TO_ROWS = "points to rows, and changes or is no array of numbers; let it point to elements"
 
 
 class AssignmentParser(DeclarationParser):
@@ -52,6 +57,8 @@ class AssignmentParser(DeclarationParser):
             if "." in p.name or "[" in p.name or not self.changes(p.name, self.tokens.at, self.body_end):
                 continue
             place = p.place
+            if isinstance(self.symbols.scopes[-2][p.name], ArrayView):
+                raise self.error(place, f"{p.name} {TO_ROWS}, {p.name}[i * width + j].")
             if p.pointer:
                 array = Elements(p.name, p.type, 1, const=p.const)
                 scope[p.name] = self.pointer_variable(p.name, p.type, Pointer(array), place)
@@ -77,19 +84,24 @@ class AssignmentParser(DeclarationParser):
             restrict |= tokens.take().text.startswith("__")
         why = "references and pointers to pointers are outside the subset as parameters of a kernel; pass an array."
         tokens.forbid(why, "*", "&", "**", "&&")
-        name = tokens.identifier("the parameter's name")
-        if tokens.accept("["):
-            pointer = True
-            if tokens.next.text != "]":
-                self.expression()
-            tokens.expect("]")
+        if to_rows := tokens.next.text == "(" and tokens.peek(4).text == "[":  # double (*x)[8]
+            tokens.at += 2
+        name, extents = tokens.identifier("the parameter's name"), list[Expr]()
+        tokens.at += to_rows
+        while tokens.accept("["):
+            extents.append(self.expression() if tokens.next.text != "]" else ZERO)
+            pointer = bool(tokens.expect("]"))
+        extents = extents if to_rows else extents[1:]
         if tokens.next.text == "=" and self.returns == "void":  # a kernel's default value, which is for the host
             tokens.at = min(n for n in range(tokens.at, len(tokens.tokens)) if self.ends_parameter(tokens.at, n))
         tokens.forbid(f"{name.text} has a default value; leave it out and pass it every time.", "=")
         own = ast.Parameter(name.text, str(kind), pointer, const, name.place, restrict)
         self.declared_parameter = own
+        if extents and not isinstance(kind, str):
+            raise self.error(place, f"{name.text} {TO_ROWS}, {name.text}[i * width + j].")
         if isinstance(kind, str):
-            scope[name.text] = own
+            array = Elements(name.text, kind, 1, const=const)
+            scope[name.text] = in_rows(array, extents) if extents else own
             return [own]
         return self.struct_parameter(own, kind, scope)
 
@@ -128,7 +140,7 @@ class AssignmentParser(DeclarationParser):
             made.append(ast.Parameter(name, member, pointer, own.const or not own.pointer, own.place, own.restrict))
         if kind.name not in GRADIENTS and any(p.type in HALVES for p in made):
             raise self.error(own.place, f"{kind} holds a {made[0].type}; pass it as float, or in an array of its own.")
-        if held := self.held_pointer(kind, own.pointer):
+        if held := kind.held_pointer(own.pointer):
             raise self.error(own.place, f"{held}; pass the array as a parameter of its own.")
         if name := self.enum_of_header(kind):
             why = f"{kind} holds a {name}, an enum of {self.symbols.enums[name].file}; make that member an int."
@@ -140,15 +152,6 @@ class AssignmentParser(DeclarationParser):
             value = by_name(scope[own.name])
             scope[own.name] = Struct(kind, value.members | self.pointed(own, kind, made))  # type: ignore[union-attr]
         return made
-
-    def held_pointer(self, kind: StructType, inside: bool) -> str:
-        """A sentence on a pointer in a struct of an array, or in one that is a member of another."""
-        for m in kind.members:
-            if m.pointer and inside:
-                return f"{kind} holds the pointer {m.name}"
-            if isinstance(m.type, StructType) and (found := self.held_pointer(m.type, True)):
-                return found
-        return ""
 
     def pointed(self, own: ast.Parameter, kind: StructType, made: list[ast.Parameter]) -> dict[str, Value]:
         """The pointers in a struct that is passed by value: each is a parameter of its own in the adjoint."""

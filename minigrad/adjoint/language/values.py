@@ -1,12 +1,13 @@
 """Values that are no numbers: structs, arrays, pointers and functions, which the parser writes as numbers; types."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import NamedTuple
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, is_float
-from minigrad.adjoint.language.rewrite import ZERO, constant, plus
+from minigrad.adjoint.language.rewrite import ZERO, constant, plus, times
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,15 @@ class StructType:
 
     def member(self, name: str) -> Member | None:
         return next((m for m in self.members if m.name == name), None)
+
+    def held_pointer(self, inside: bool) -> str:
+        """A sentence on a pointer in a struct of an array, or in one that is a member of another."""
+        for m in self.members:
+            if m.pointer and inside:
+                return f"{self} holds the pointer {m.name}"
+            if isinstance(m.type, StructType) and (found := m.type.held_pointer(True)):
+                return found
+        return ""
 
     def leaves(self, before: str, joint: str) -> Iterator[tuple[str, str, tuple[Expr, ...]]]:
         """The numbers in it: name, type and extents of each; those behind a pointer are in other arrays."""
@@ -187,6 +197,16 @@ class ArrayView(Elements):
 
     def at(self, index: Expr, place: ast.Place) -> "Value":
         return self.of(index, place)
+
+
+def in_rows(array: Elements, extents: Sequence[Expr], start: Expr = ZERO) -> "Value":
+    """The numbers from an element on as an array whose rows have these extents; without any the numbers themselves."""
+
+    def row(index: Expr, _: ast.Place) -> "Value":
+        return in_rows(array, extents[1:], plus(start, times(index, reduce(times, extents))))
+
+    view = ArrayView(array.name, array.type, 1, const=array.const, of=row)
+    return view if extents else Pointer(array, start)
 
 
 @dataclass(frozen=True, eq=False)
