@@ -109,6 +109,9 @@ KERNELS = {
     "__syncthreads(); s[i] = tanh(v); y[i] = v * q[0] + s[i];",
     "an unsigned index by a step that doubles": f"{TWO}for (unsigned h = 1; h < blockDim.x; h *= 2) {{ "
     "unsigned k = 2 * h * i; if (k < blockDim.x) s[k] += s[k + h] * s[k]; __syncthreads(); } y[i] = s[0] * x[i];",
+    "an array that a smaller type does not fill": "double q[4] = {1, 2, 3, x[i]}; double v = 0; "
+    "for (int k = 0; k < 3; ++k) { for (int j = 0; j < 4; ++j) q[(bool)j] = x[j + k] * x[i]; v += q[1] * q[3]; "
+    "q[3] = v * 0.1; } y[i] = v;",
     "a loop of which only the start counts": "int k = 5; double v = 0; for (k = 2; v > 9;) v += x[i]; "
     "y[i] = x[k] * x[i];",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",

@@ -18,7 +18,9 @@ from minigrad.adjoint.language.ast import Expr, Stmt, children, is_float, walk
 from minigrad.adjoint.language.control_flow import leaves
 from minigrad.adjoint.language.dataflow import accesses, inline, names_behind, thread_axis
 from minigrad.adjoint.language.rewrite import (
+    RANGES,
     conjuncts,
+    fits,
     flatten,
     guarded_bodies,
     int_literal,
@@ -147,8 +149,13 @@ class BlockNumbers:
                 if e.name in self.numbers or e.name not in self.fixed:
                     return self.numbers.get(e.name)
                 return None if is_float(e.type) else self.value(self.fixed[e.name])
-            case ast.Cast() if not is_float(e.type):
-                return self.value(e.operand)
+            case ast.Cast() if e.type in RANGES:
+                inner = self.value(e.operand)
+                return (
+                    inner
+                    if inner is not None and all(fits(n, e.type) for n in (inner.min(initial=0), inner.max(initial=0)))
+                    else None
+                )
             case ast.Unary(op="-" | "!"):
                 inner = self.value(e.operand)
                 return inner if inner is None else ~inner.astype(bool) if e.op == "!" else -inner
