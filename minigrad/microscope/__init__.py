@@ -80,7 +80,8 @@ def inspect(
 
     Problems that are `.harmless` come behind others of their kind: races of writes that all write the same value, and
     barriers that threads miss by a `return`, which no barrier waits for (`missed-barrier`); one that threads go around,
-    in a condition, is a fault.
+    in a condition, is a fault, as is a __syncwarp, a vote or a reduction that lanes of its mask go around. Of a shuffle
+    only a read from such a lane is a problem (`returned-lane`).
 
     The accesses of a function of CUDA's or C++'s headers have the reader's line that calls it, as have those of a copy
     constructor or an assignment of a struct.

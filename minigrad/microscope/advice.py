@@ -250,6 +250,14 @@ def skipped_barrier(call: str, count: int, thread: Dim3) -> str:
     )
 
 
+def skipped_by_lanes(call: str, count: int, thread: Dim3) -> str:
+    return (
+        f"{_threads_have(count)} gone around {call} to the end of the kernel, though its mask names them; the first is "
+        f"{thread}. What the call does is then undefined. Move it out of the condition, so that every lane of the mask "
+        "makes it, or give it the mask of those that do: __ballot_sync(0xffffffff, i < n), called ahead of if (i < n)."
+    )
+
+
 def returned_lane(call: str, thread: Dim3, source: Dim3 | None) -> str:
     if source is None:
         return (

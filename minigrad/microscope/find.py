@@ -116,7 +116,8 @@ class Finder:
         where, what = self.at(finding.block, finding.thread), finding.type.decode()
         if finding.kind in (ProblemKind.MISSED, ProblemKind.SKIPPED):
             returned, count = finding.kind == ProblemKind.MISSED, finding.count
-            message = (advice.missed_barrier if returned else advice.skipped_barrier)(what, finding.offset, where[1])
+            skipped = advice.skipped_by_lanes if finding.extent else advice.skipped_barrier
+            message = (advice.missed_barrier if returned else skipped)(what, finding.offset, where[1])
             return Problem("missed-barrier", message, *place, None, None, None, *where, count=count, harmless=returned)
         if finding.kind == ProblemKind.UNLIKE:
             message = advice.unlike(finding.value, what, finding.offset, bool(finding.differs))

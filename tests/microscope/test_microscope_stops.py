@@ -10,6 +10,8 @@ from watched_kernels import X, kernels, line_of, look, source
 import minigrad as mg
 from minigrad.devices import get
 
+NEWLINE = "\n"
+
 
 @pytest.mark.parametrize(
     "around",
@@ -19,6 +21,26 @@ def test_a_barrier_that_threads_go_around(around):
     problem, text = look("int t = threadIdx.x;\n" + around.replace("@", "__syncthreads();  // wrong"))
     assert (problem.kind, problem.line, problem.harmless) == ("missed-barrier", line_of(text, "wrong"), False)
     assert problem.thread == (48, 0, 0) and "16 threads have gone around __syncthreads" in problem.message
+
+
+LANES = [
+    "__syncwarp();",
+    "__syncwarp(0xffff);",
+    "y[t] = __ballot_sync(~0u, 1);",
+    "y[t] = __reduce_add_sync(~0u, t);",
+    "cooperative_groups::tiled_partition<16>(cooperative_groups::this_thread_block()).sync();",
+]
+
+
+@pytest.mark.parametrize("call", LANES)
+def test_a_call_of_a_warp_that_lanes_of_its_mask_go_around(call):
+    text = f"#include <cooperative_groups.h>\n{source(f'int t = threadIdx.x;{NEWLINE}@ {call}  // here')}"
+    (problem,) = mg.inspect(text.replace("@", "if (t < 8)"), X, X * 0, 1000, grid=1, block=32).problems
+    assert (problem.kind, problem.line, problem.thread) == ("missed-barrier", line_of(text, "here"), (8, 0, 0))
+    count = 8 if "16>" in call or "0xffff)" in call else 24
+    assert not problem.harmless and f"{count} threads have gone around" in problem.message
+    for right in ("if (t >= 8) return;", "if (t < 16)" if count == 8 else ""):
+        assert mg.inspect(text.replace("@", right), X, X * 0, 1000, grid=1, block=20).problems == []
 
 
 RETURNS = {

@@ -305,10 +305,23 @@ def test_one_thread_of_a_group_is_asked():
 __global__ void k(float* x) {
     auto tile = cooperative_groups::tiled_partition<32>(cooperative_groups::this_thread_block());
     cooperative_groups::invoke_one(tile, [&](float a) { x[threadIdx.x / 32] += a; }, 2.5f);
+    float old = cooperative_groups::invoke_one_broadcast(tile, [&] { return atomicAdd(&x[2], 1.0f); });
+    atomicAdd(&x[3], old);
 }"""
-    x = mg.zeros(2, device="sim")
+    x = mg.zeros(4, device="sim")
     mg.kernel(text, "k")(x, grid=1, block=64)
-    assert x.numpy().tolist() == [2.5, 2.5]
+    assert x.numpy().tolist() == [2.5, 2.5, 2, 32]
+
+
+def test_vectors_are_added_number_by_number():
+    text = """__global__ void k(float2* two, float4* four, float* y) {
+    float2 old = atomicAdd(two, make_float2(1, 2));
+    y[threadIdx.x] = old.y + atomicAdd_block(four, make_float4(1, 2, 3, 4)).w;
+}"""
+    two, four, y = mg.zeros(2, device="sim"), mg.zeros(4, device="sim"), mg.zeros(64, device="sim")
+    mg.kernel(text, "k")(two, four, y, grid=1, block=64)
+    assert two.numpy().tolist() == [64, 128] and four.numpy().tolist() == [64, 128, 192, 256]
+    assert sorted(y.numpy().tolist()) == [6 * i for i in range(64)]
 
 
 LOCAL_ARRAYS = """#include <cuda_fp16.h>

@@ -68,6 +68,17 @@ void watch_missed_barrier(Worker& worker) {
     }
 }
 
+// Lanes of the mask have gone around the call, to the end of the kernel; those that have returned do not count.
+void watch_skipped_lanes(Worker& worker, Warp& warp, unsigned lanes) {
+    unsigned leader = __builtin_ctz(lanes), first = 0, count = 0;
+    for (unsigned rest = warp.mask[leader] & ~lanes; rest; rest &= rest - 1) {
+        unsigned thread = (&warp - worker.warps) * WARP + __builtin_ctz(rest);
+        if (thread < worker.threads && watch.calls[thread] < 0 && !count++) first = thread;
+    }
+    Finding* finding = count ? find_call(SKIPPED, *warp.lane[leader]->site, first) : nullptr;
+    if (finding) finding->offset = count, finding->extent = WARP;
+}
+
 // The lane reads from one that its mask names and that is no more, or from one that is not in its mask: then it gets
 // NaN as of an absent lane, with the number of the finding, so that the result shows which shuffle it came from.
 void watch_shuffle(Worker& worker, Warp& warp, unsigned lanes) {

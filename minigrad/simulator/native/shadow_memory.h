@@ -199,6 +199,7 @@ void watch_turn(Worker& worker);
 void watch_barrier();
 void watch_missed_barrier(Worker& worker);
 void watch_shuffle(Worker& worker, Warp& warp, unsigned lanes);
+void watch_skipped_lanes(Worker& worker, Warp& warp, unsigned lanes);
 void end_doubts();
 void watch_warp(unsigned warp, unsigned lanes, const char* what);
 AtomicCell* make_atomics(Variable& variable);

@@ -24,7 +24,8 @@ static bool complete(Worker& worker, Warp& warp, unsigned mask) {
             disagree(warp, mask, first, i);
     }
     warp.finish[first](warp.value, warp.argument, lanes);
-    if (watch.on && !strncmp(warp.lane[first]->site->what, "__shfl", 6)) watch_shuffle(worker, warp, lanes);
+    bool shuffles = !strncmp(warp.lane[first]->site->what, "__shfl", 6);  // of which only what a lane reads is told
+    if (watch.on) (shuffles ? watch_shuffle : watch_skipped_lanes)(worker, warp, lanes);
     warp.waiting &= ~lanes;
     note_progress(worker);
     if (watch.on) watch_warp(&warp - worker.warps, lanes, warp.lane[first]->site->what);

@@ -100,7 +100,20 @@ MINIGRAD_SCOPES(MINIGRAD_UPDATE, float, atomicAdd, old + value)
 MINIGRAD_SCOPES(MINIGRAD_UPDATE, double, atomicAdd, old + value)
 MINIGRAD_SCOPES(MINIGRAD_SWAP, float)
 MINIGRAD_SCOPES(MINIGRAD_CAS, unsigned short)
+// Each number of a vector is added by itself.
+#define MINIGRAD_ADD_VECTOR(suffix, device, _)                                                            \
+    MINIGRAD_INLINE float2 atomicAdd##suffix(float2* address, float2 value, MINIGRAD_HERE) {              \
+        float x = atomicAdd##suffix(&address->x, value.x, file, line);                                    \
+        return {x, atomicAdd##suffix(&address->y, value.y, file, line)};                                  \
+    }                                                                                                     \
+    MINIGRAD_INLINE float4 atomicAdd##suffix(float4* address, float4 value, MINIGRAD_HERE) {              \
+        float2 low = atomicAdd##suffix((float2*)address, float2{value.x, value.y}, file, line);           \
+        float2 high = atomicAdd##suffix((float2*)address + 1, float2{value.z, value.w}, file, line);      \
+        return {low.x, low.y, high.x, high.y};                                                            \
+    }
+MINIGRAD_SCOPES(MINIGRAD_ADD_VECTOR, )
 
+#undef MINIGRAD_ADD_VECTOR
 #undef MINIGRAD_INTEGER_ATOMICS
 #undef MINIGRAD_CAS
 #undef MINIGRAD_SWAP

@@ -299,6 +299,11 @@ template <class Group> MINIGRAD_INLINE auto group_size(const Group& group) { ret
 template <class Group, class F, class... A> MINIGRAD_INLINE void invoke_one(const Group& group, F&& f, A&&... a) {
     if (group.thread_rank() == 0) f(static_cast<A&&>(a)...);
 }
+template <class Group, class F, class... A> MINIGRAD_INLINE auto invoke_one_broadcast(const Group& group, F&& f, A&&... a) {
+    decltype(f(static_cast<A&&>(a)...)) value{};
+    if (group.thread_rank() == 0) value = f(static_cast<A&&>(a)...);
+    return group.shfl(value, 0);
+}
 
 // The threads of a tile or a coalesced group with equal labels.
 template <class Group, class T>
