@@ -320,6 +320,26 @@ def test_an_enum_class_of_a_header_in_a_struct_is_refused(tmp_path):
         mg.adjoint(tmp_path / "k.cu")
 
 
+def test_constants_of_a_header_in_the_namespace_of_the_kernel(tmp_path):
+    (tmp_path / "sizes.h").write_text(
+        "namespace a::b { constexpr int TWICE = 2; }\nnamespace a { constexpr double RATE = 3; }\n"
+    )
+    text = """#include "sizes.h"
+namespace a::b {
+constexpr int LENGTH = TWICE * 2;
+__global__ void f(const double* x, double* y) {
+    double s[LENGTH] = {};
+    for (int k = 0; k < LENGTH; ++k) s[k] = RATE * x[k * TWICE] * x[k];
+    y[threadIdx.x] = s[0] * s[3];
+}
+}
+"""
+    (tmp_path / "k.cu").write_text(text)
+    x, y = (mg.tensor(np.arange(1.0, 9.0), device="sim") for _ in range(2))
+    (dx,) = mg.adjoint(tmp_path / "k.cu").vjp(x, y, dy=[mg.ones(8, dtype="float64", device="sim")], grid=1, block=1)
+    assert dx.numpy().tolist() == [2 * 9 * 28, 0, 0, 9 * 7, 0, 0, 9 * 4, 0]
+
+
 def test_braces_in_the_type_that_a_function_returns():
     ahead = """namespace lists { template <typename T> struct Wrap {};
 template <typename T> __device__ auto rest(T) -> decltype(Wrap<T>{}) { return Wrap<T>{}; } }

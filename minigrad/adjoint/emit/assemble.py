@@ -107,6 +107,9 @@ def with_head(file: KernelFile, named: list[tuple[str, str]], entries: list[Entr
     lines = needed_lines(file.tokens.head, words | words_of(*extents, *types))
     limits = [f"#include <{header}>" for header, own in LIMITS.items() if any(re.fullmatch(own, w) for w in words)]
     lines = [*(line for line in limits if line not in lines), *lines]
+    if any(re.match(r'#\s*include\s*"', line) for line in lines):  # the kernel's own namespaces may go on there
+        paths = ["::".join(file.space[: n + 1]) for n in range(len(file.space))]
+        lines += [f"namespace {path} {{}} using namespace {path};" for path in paths]
     head = [*sum_functions(text), "\n".join([*lines, *extents]), "\n".join(tables)]  # our macros come first
     parts = [*head, *functions, *kernels]
     return AdjointFile("\n\n".join(filter(None, parts)) + "\n", tuple(entries), tuple(functions))

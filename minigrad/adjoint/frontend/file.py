@@ -40,7 +40,8 @@ class KernelFile:
     definitions: dict[str, str] = field(default_factory=dict)  # the texts of types, by name
     dynamic: dict[str, str] = field(default_factory=dict)  # shared arrays whose extent the launch gives: its macro
     enums: dict[str, Enum] = field(default_factory=dict)
-    namespaces: set[str] = field(default_factory=set)
+    namespaces: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    space: tuple[str, ...] = ()  # the namespaces around the kernel
     text: str = ""  # without the files that the head includes, with those that include this one
     budget: Budget = field(default_factory=Budget)
 
@@ -80,14 +81,14 @@ def parse(
         if f"{f.name}_adjoint" in tokens.words:
             raise tokens.error(f.place, f"the name {f.name}_adjoint is taken in this file; the adjoint needs it.")
     values = whole_numbers({**formulas, **{t.name: t.value for t in parser.tables}})
-    definitions = parser.definitions | {s.short: s.text for s in parser.functions.structs.values()}
+    types = parser.definitions | {s.short: s.text for s in parser.functions.structs.values()}
     here = "\n".join([*(first for _, first in ahead), text])  # the head includes all others
-    definitions = {n: own for n, own in definitions.items() if own in here}
+    types = {n: own for n, own in types.items() if own in here}
     tables = [t for t in parser.tables if t.text in here or not t.place.file]
     formulas = {name: e for name, e in formulas.items() if name not in values and e.type == "int"}
-    dynamic, enums, spaces = parser.symbols.dynamic, parser.symbols.enums, {*parser.functions.namespaces}
+    of, dynamic, enums = parser.functions, parser.symbols.dynamic, parser.symbols.enums
     return KernelFile(
-        tokens, parser.kernel, functions, tables, values, formulas, definitions, dynamic, enums, spaces, here
+        tokens, parser.kernel, functions, tables, values, formulas, types, dynamic, enums, of.namespaces, of.space, here
     )  # fmt: skip
 
 
