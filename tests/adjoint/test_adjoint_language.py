@@ -1,5 +1,7 @@
 """Forms of CUDA C++ that students write have the right gradient; test_adjoint_refusals has the unsupported ones."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from test_adjoint_slopes import check
@@ -123,6 +125,45 @@ def test_a_template_is_given_a_template():
     for name, slope in (("f<double, own::Scaled, 3>", 10), ("g", 8)):
         (dx,) = mg.adjoint(text, name).vjp(np.arange(3.0), np.zeros(3), dy=[np.ones(3)], grid=1, block=3)
         assert dx.tolist() == [0, slope, 2 * slope]
+
+
+KNOWN = [  # what a template decides, the slope where R is true, and where it is false
+    ("if (R) v *= v; else v *= 5;", 4, 5),
+    ("v = R ? v * v : 5 * v;", 4, 5),
+    ("if (R) switch (n) { case 3: v *= v; break; default: v = 0; } else v *= 5;", 4, 5),
+    ("if (!R) for (int k = 0; k < 2; ++k) { v *= 2; } else if (R) v *= v; else v *= 7;", 4, 4),
+    ("if (R) v = [](double t) { double s = t; return s * t; }(v); else do { v *= 5; n = 0; } while (n > 2);", 4, 5),
+    ("if (!R) { do v *= 5; while (--n > 2); } else v *= v;", 4, 5),
+    ("if (R) v *= v; else y[0] = mystery(v);", 4, None),
+]
+
+
+@pytest.mark.parametrize(("body", "true", "false"), KNOWN)
+def test_a_branch_that_a_template_decides_is_none(body, true, false):
+    """The other side is not read, so it may have what no adjoint has, and its tokens end where C++ ends it."""
+    head = "template <bool R> __global__ void f(const double* x, double* y, int n) { double v = x[threadIdx.x]; "
+    for name, slope in (("f<true>", true), ("f<false>", false)):
+        make = partial(mg.adjoint, f"{head}{body} y[threadIdx.x] = v; }}", name)
+        if slope is None:
+            with pytest.raises(mg.adjoint.NotDifferentiable, match="mystery has no derivative rule here"):
+                make()
+            continue
+        assert "if (true" not in make().source
+        if "mystery" not in body:
+            (dx,) = make().vjp(np.array([2.0]), np.zeros(1), 3, dy=[np.ones(1)], grid=1, block=1)
+            assert dx.tolist() == [slope]
+
+
+def test_a_branch_that_a_template_decides_by_numbers_that_wrap_around():
+    """Where C++ takes 2 - 5 and -1 for large numbers, the branch is not decided here, and stays."""
+    head = "template <unsigned N, int M> __global__ void f(const double* x, double* y) { double v = x[threadIdx.x]; "
+    for condition in ("N - 5 > 2", "M < N", "M / 2 == 0", "N * 2 - 3 == 1"):
+        text = f"{head} if ({condition}) v *= v; else v *= 5; y[threadIdx.x] = v; }}"
+        (dx,) = mg.adjoint(text, "f<2, -1>").vjp(np.array([2.0]), np.zeros(1), dy=[np.ones(1)], grid=1, block=1)
+        assert dx.tolist() == [5 if condition == "M < N" else 4]
+        if condition in ("N - 5 > 2", "M < N"):
+            with pytest.raises(mg.adjoint.NotDifferentiable, match="if constexpr is not known here; write if"):
+                mg.adjoint(text.replace("if (", "if constexpr ("), "f<2, -1>")
 
 
 def test_assembly_that_reads_a_clock():

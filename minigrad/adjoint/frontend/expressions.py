@@ -154,10 +154,11 @@ class ExpressionParser(CallParser):
             condition = self.simple(condition, "chosen", place)
             both = self.zipped(yes, no, lambda a, b: ast.Ternary(condition, a, b, a.type))
             return replace(both, passing=yes.passing or no.passing)
+        holds = known(condition)  # w ? w + i : nullptr, or as of a template's parameter
+        if holds is not None and not (is_expression(yes) and is_expression(no) and yes.type != no.type):
+            self.symbols.pending += needed if holds else also
+            return yes if holds else no
         if isinstance(yes, Elements | Pointer) and isinstance(no, Elements | Pointer):
-            if (holds := known(condition)) is not None:  # w ? w + i : nullptr
-                self.symbols.pending += needed if holds else also
-                return yes if holds else no
             a, b = self.pointer(yes, place), self.pointer(no, place)
             if not (needed or also) and a.array and b.array and a.array.name == b.array.name:
                 kind = common_type(a.offset.type, b.offset.type)

@@ -276,31 +276,39 @@ class StatementParser(AssignmentParser):
         with self.symbols.scope():
             condition, needed = self.condition()
             text = tokens.line_since(start)
-            holds = known(condition) if constant else None
+            holds = known(condition)  # as of a template's parameter
             if constant and holds is None:
                 raise self.error(token.place, "the condition of this if constexpr is not known here; write if.")
-            then = self.block(known(condition) is not True) if holds is not False else self.skip_statement()
+            then = self.block(holds is None) if holds is not False else self.skip_statement()
             orelse: list[Stmt] = []
             if tokens.accept("else"):
-                orelse = self.block(known(condition) is not False) if holds is not True else self.skip_statement()
-        if constant:
+                orelse = self.block(holds is None) if holds is not True else self.skip_statement()
+        if holds is not None:
             return [*needed, *then, *orelse]
         return [*needed, ast.If(condition, then, orelse, token.place, text)]
 
     def skip_statement(self) -> list[Stmt]:
-        tokens = self.tokens
-        if tokens.next.text == "{":
-            tokens.at = self.tokens.matching(tokens.at) + 1
-        elif tokens.next.text in ("if", "for", "while"):
-            while tokens.take().text != "(":
-                pass
-            self.skip_arguments()
+        tokens, word = self.tokens, self.tokens.next.text
+        if word == "{":
+            self.skip_to("}")
+        elif word in ("if", "for", "while", "switch"):
+            tokens.at += 2 if tokens.peek().text == "constexpr" else 1
+            self.skip_to(")")
             self.skip_statement()
-            if tokens.accept("else"):
+            if word == "if" and tokens.accept("else"):
                 self.skip_statement()
         else:
-            self.skip_to_semicolon()
+            if tokens.accept("do"):
+                self.skip_statement()
+            self.skip_to(";")
         return []
+
+    def skip_to(self, last: str) -> None:
+        """Step over this sign and all ahead of it, such as the bodies of lambdas."""
+        tokens, done = self.tokens, False
+        while not done and tokens.next.kind != "end":
+            tokens.at = tokens.matching(tokens.at)
+            done = tokens.take().text == last
 
     def while_loop(self) -> list[Stmt]:
         tokens, start, token = self.tokens, self.tokens.at, self.tokens.take()

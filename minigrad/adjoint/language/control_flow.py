@@ -5,12 +5,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import JUMPS, NOWHERE, Expr, Place, Stmt, is_float, unused_name
+from minigrad.adjoint.language.ast import JUMPS, NOWHERE, UNSIGNED, Expr, Place, Stmt, is_float, unused_name
 from minigrad.adjoint.language.dataflow import assigned_once, names_used
 from minigrad.adjoint.language.rewrite import (
     ZERO,
     as_float,
     constant,
+    fits,
     flatten,
     int_value,
     logical_not,
@@ -314,7 +315,7 @@ def known(e: Expr) -> bool | None:
             return (left and right) if e.op == "&&" else (left or right)
         case ast.Binary(op="==" | "!=" | "<" | "<=" | ">" | ">="):
             a, b = _number(e.left), _number(e.right)
-            if a is None or b is None:
+            if a is None or b is None or (min(a, b) < 0 and {e.left.type, e.right.type}.intersection(UNSIGNED)):
                 return None
             return {"==": a == b, "!=": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[e.op]
     value = _number(e)
@@ -325,7 +326,8 @@ def _number(e: Expr) -> int | None:
     match e:
         case ast.Binary(op="+" | "-" | "*" | "/" | "%"):
             a, b = _number(e.left), _number(e.right)
-            if a is None or b is None or (e.op in "/%" and b <= 0):
+            if a is None or b is None or (e.op in "/%" and (a < 0 or b <= 0)):
                 return None
-            return {"+": a + b, "-": a - b, "*": a * b, "/": a // b if b else 0, "%": a % b if b else 0}[e.op]
+            made = {"+": a + b, "-": a - b, "*": a * b, "/": a // b if b else 0, "%": a % b if b else 0}[e.op]
+            return made if fits(made, e.type) else None
     return constant(e) if (value := int_value(e)) is None else value
