@@ -335,7 +335,8 @@ def meanings(texts: list[str]) -> dict[str, list[str]]:
     whole, own = dict[str, set[str]](), dict[str, set[str]]()
     for text in texts:
         for each in renamed(text):
-            if each["name"] in ("real", "wide") and f"#ifndef {each['name']}" in text:
+            given = each["type"].startswith("Wide<real>") or f"#ifndef {each['name']}" in text
+            if each["name"] in ("real", "wide") and given:
                 continue  # minigrad's own words, which a launch defines
             for found in (whole, own) if text is texts[-1] else (whole,):
                 found.setdefault(each["name"], set()).add(" ".join(each["type"].split()))

@@ -355,7 +355,7 @@ def has_c_name(code: str, at: int) -> bool:
     )
 
 
-_KIND = r"(?P<type>[\w\s:*]+?(?:<[^;{}()]*>[\w\s*]*?)?)"
+_KIND = r"(?P<type>[\w\s:*]+?(?:<[^;{}()]*>[\w\s:*]*?)?)"
 _ALIASES = (
     re.compile(rf"\btypedef\s+{_KIND}(?<![:])(?<=[\s*])(?P<name>\w+)\s*;"),
     re.compile(rf"\busing\s+(?P<name>\w+)\s*=\s*{_KIND}\s*;"),

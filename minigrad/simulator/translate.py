@@ -53,7 +53,7 @@ _HEAD = re.compile(rf"(?:{_ALIGNED.pattern}|[^(){{}}=\[;])*")  # of a declaratio
 _BARRIER = r'(?!\s*(?:volatile|__volatile__)?\s*\(\s*""[\s:]*(?:"[^"]*"\s*)?\))'
 _TOKEN = re.compile(rf"\b(?:asm|__asm__|__asm)\b{_BARRIER}|(?<!\()\b__noinline__\b")
 # A declaration of an array in a function. Its size may be less than 16 bytes, up to which g++ aligns it by its element.
-_TYPE = rf"(?!(?:{NO_TYPE}|do|extern|static)\b)(?:(?:un)?signed\s+)?[A-Za-z_][\w:]*(?:<[^<>;]*>)?"
+_TYPE = rf"(?!(?:{NO_TYPE}|do|extern|static)\b)(?:(?:un)?signed\s+)?[A-Za-z_]\w*(?:::\w+)*(?:<[^<>;]*>)?"
 _LOCAL_ARRAY = re.compile(rf"[;{{}}]\s*(?=(?:const\s+)?{_TYPE}\s+(?!auto\b)\w+\s*\[)")
 
 

@@ -113,6 +113,31 @@ NAMES = {
         "template <int N, int M> __device__ double trace(const double (&m)[N][M]) {\n"
         "  double s = 1; for (int k = 0; k < M; ++k) s *= m[k][k] * N; return s; }",
     ),
+    "names of members": (
+        "auto [a, b] = pair(x[i]); P p{x[0], 2}; auto& [u, v] = p; u *= a; v += b; auto [s, t] = p; p.a = 1; s *= 2;\n"
+        "const auto [tx, ty, tz] = threadIdx; y[tx] = a * b + p.a * p.b + s * t * v * (ty + 1); auto&& [k] = One{3};\n"
+        "k *= x[i]; y[i] *= k;",
+        "struct P { double a, b; };\nstruct One { double a; };\n__device__ P pair(double v) { return {v, v * v}; }",
+    ),
+    "iterators": (
+        "double q[]{x[i], x[0], 2}; Span<double> s{q + 1, 2}; for (double& v : s) v *= x[i];\n"
+        "double sum = 0; for (const auto& a : Span<const double>{x, 4}) for (double b : s) sum += a * b;\n"
+        "for (It at{0}, end{3}; at != end; ++at) sum += q[*at] * sum; Ref r{x[i]}; *r *= 2; y[i] = sum * *r;",
+        "template <class T> struct Span { T* at; int n; __device__ T* begin() const { return at; }\n"
+        "  __device__ T* end() const { return at + n; } };\n"
+        "struct It { int k; __device__ It& operator++() { ++k; return *this; }\n"
+        "  __device__ int operator*() { return k; }\n"
+        "  __device__ bool operator!=(const It& o) const { return k != o.k; } };\n"
+        "struct Ref { double v; __device__ double& operator*() { return v; } };",
+    ),
+    "dim3 of a uint3, and of a number": (
+        "uint3 u = threadIdx; dim3 d = u, e(2); d = u; y[d.x] = x[first(u)] * x[first(4)] * x[first(e)] * (e.y + d.y);",
+        "__device__ int first(dim3 at) { return at.x; }",
+    ),
+    "rounded to whole numbers": (
+        "int k = lround(x[i] * 3); long long l = llrintf((float)x[i] * 5); y[i] = x[i] * k + x[i] * x[i] * l;",
+        "",
+    ),
     "lambdas without parameters, and pragmas": (
         "double v = x[i]; auto twice = [&] { v *= x[0]; }; twice(); twice();\n"
         "const double all = [&] { double s = 0; UNROLL for (int k = 0; k < 3; ++k) s += x[k] * v; return s; }();\n"

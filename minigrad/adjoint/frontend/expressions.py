@@ -199,11 +199,11 @@ class ExpressionParser(CallParser):
         if token.text in ("++", "--"):
             self.tokens.take()
             return self.step(self.unary(), token)
-        if token.text == "*":
-            self.tokens.take()
-            return self.element(self.pointer(self.unary(), token.place), ZERO, token.place)
-        if token.text == "&":
-            self.tokens.take()
+        if self.tokens.accept("*"):
+            if self.has_operator("operator*", [value := self.unary()]):
+                return self.called("operator*", [value], token)
+            return self.element(self.pointer(value, token.place), ZERO, token.place)
+        if self.tokens.accept("&"):
             return self.address(self.unary(), token.place)
         if token.text == "(" and (cast := self.cast()) is not None:
             return cast
