@@ -327,7 +327,9 @@ def outside(code: str, sign: str, opening: str, closing: str) -> Iterator[int]:
 
 def parameter(text: str) -> Param:
     """`const real* __restrict__ x` -> Param("x", "real", pointer=True, const=True)."""
-    plain = re.sub(r"\b(?:__restrict__|__restrict|restrict|__grid_constant__)\b", " ", text).partition("=")[0]
+    plain = re.sub(r"\b(?:__restrict__|__restrict|restrict|__grid_constant__)\b|\[\[.*?\]\]", " ", text).partition("=")[
+        0
+    ]
     extent = r"\s*\[[^\]]*\]"
     plain = re.sub(rf"(\w+){extent}\s*$", r"* \1", plain)
     plain = re.sub(rf"(\w+){extent}((?:{extent})+)\s*$", r"(* \1)\2", plain)  # float x[][8]

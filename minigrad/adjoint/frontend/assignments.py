@@ -7,6 +7,7 @@ from itertools import count, repeat
 from typing import Any
 
 from minigrad.adjoint.frontend.declarations import DeclarationParser
+from minigrad.adjoint.frontend.macros import in_rows
 from minigrad.adjoint.frontend.structs import integer
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
@@ -62,6 +63,8 @@ class AssignmentParser(DeclarationParser):
     def parameter(self, scope: dict) -> list[ast.Parameter]:
         """`const real* __restrict__ x`, `int n`, `const Atom* atoms` or `Box box`: the numbers in it."""
         tokens, place = self.tokens, self.tokens.next.place
+        while tokens.next.text == tokens.peek().text == "[":  # an attribute
+            tokens.at = tokens.matching(tokens.at) + 1
         start = tokens.at
         kind = self.accept_type() or self.accept_void()
         if kind is None:
@@ -72,26 +75,32 @@ class AssignmentParser(DeclarationParser):
             why = f"a parameter of type {named!r} is outside the differentiable subset; "
             raise tokens.rejected(tokens.tokens[n]) or self.error(place, f"{why}pass arrays of numbers, and numbers.")
         const = any(t.text == "const" for t in tokens.tokens[start : tokens.at])
-        pointer, restrict = tokens.accept("*"), False
+        of_rows, pointer, restrict = tokens.accept("("), tokens.accept("*"), False
         while pointer and tokens.next.text in ("const", "volatile", "__restrict__", "__restrict"):
             restrict |= tokens.take().text.startswith("__")
         why = "references and pointers to pointers are outside the subset as parameters of a kernel; pass an array."
         tokens.forbid(why, "*", "&", "**", "&&")
-        name = tokens.identifier("the parameter's name")
-        if tokens.accept("["):
-            pointer = True
-            if tokens.next.text != "]":
-                self.expression()
+        name = Token("name", "unnamed", place) if tokens.next.text in (",", ")") else tokens.identifier("a name")
+        if of_rows:
+            tokens.expect(")")
+        extents = list[Expr]()
+        while tokens.accept("["):
+            extents.append(self.expression() if tokens.next.text != "]" else ZERO)
             tokens.expect("]")
+        pointer, rows = pointer or bool(extents), extents[not of_rows :]
+        if rows and self.returns != "void":
+            raise self.error(name.place, f"{name.text} is an array of rows.")  # each call is written out
         if tokens.next.text == "=" and self.returns == "void":  # a kernel's default value, which is for the host
-            tokens.at = min(n for n in range(tokens.at, len(tokens.tokens)) if self.ends_parameter(tokens.at, n))
+            tokens.skip_value(self.functions.templates)
         tokens.forbid(f"{name.text} has a default value; leave it out and pass it every time.", "=")
         own = ast.Parameter(name.text, str(kind), pointer, const, name.place, restrict)
         self.declared_parameter = own
-        if isinstance(kind, str):
-            scope[name.text] = own
-            return [own]
-        return self.struct_parameter(own, kind, scope)
+        made = [own] if isinstance(kind, str) else self.struct_parameter(own, kind, scope)
+        array = scope.setdefault(name.text, own)
+        if rows:
+            array = Elements(own.name, kind, 1, const=const) if isinstance(kind, str) else array
+            scope[name.text] = in_rows(array, ZERO, rows)
+        return made
 
     def accept_void(self) -> Kind | None:
         """Step over `const void` of a kernel's `const void* p`, whose type the casts in its body show."""
@@ -111,12 +120,6 @@ class AssignmentParser(DeclarationParser):
             cast = replace(p, type=str(kind)) if kind else p
             made += self.struct_parameter(cast, kind, {}) if isinstance(kind, StructType) else [cast]
         return made
-
-    def ends_parameter(self, start: int, at: int) -> bool:
-        """True for a comma or a bracket outside of those that open behind `start`, and for the end of the file."""
-        found = self.tokens.tokens
-        depth = sum((t.text == "(") - (t.text == ")") for t in found[start:at])
-        return found[at].kind == "end" or (not depth and found[at].text in (",", ")"))
 
     def struct_parameter(self, own: ast.Parameter, kind: StructType, scope: dict) -> list[ast.Parameter]:
         """The numbers in a struct, or in an array of structs: parameters x[].a, which are printed as x[i].a."""
@@ -220,8 +223,9 @@ class AssignmentParser(DeclarationParser):
 
         def whole(value: Any, own: Kind, inner: tuple[Expr, ...]) -> bool:
             """True for the value of one element or member, and not of the first number in it."""
-            if inner or not (isinstance(value, Struct) or is_expression(value)):
-                return not (isinstance(value, Struct) or is_expression(value))
+            single = isinstance(value, Struct) or is_expression(value)
+            if inner or not single:
+                return not single
             if isinstance(own, str) or not own.members or own.bases or self.converts_to(value, own):
                 return True
             return isinstance(value, Struct) and value.as_base(own).type is own

@@ -62,8 +62,6 @@ class ExpressionParser(CallParser):
         left = self.unary()
         while (op := tokens.next.text) in ast.PRECEDENCE and ast.PRECEDENCE[op] > rank:
             token = tokens.take()
-            if op == tokens.next.text == "*" and tokens.next.place.column == token.place.column + 1:
-                raise self.error(token.place, f"** is no operator of C++; {POWER}.")
             if op in ("&&", "||"):
                 test = self.truth(left, place)
                 other, needed = self.isolated(lambda: self.truth(self.value(ast.PRECEDENCE[op]), place), choice=True)
@@ -184,7 +182,7 @@ class ExpressionParser(CallParser):
 
     def unary(self) -> Value:
         """An operand, with its signs and negations."""
-        token = self.tokens.next
+        before, token = self.tokens.tokens[self.tokens.at - 1], self.tokens.next
         if token.text in ("-", "!", "~", "+"):
             self.tokens.take()
             value = self.unary()
@@ -202,6 +200,8 @@ class ExpressionParser(CallParser):
         if self.tokens.accept("*"):
             if self.has_operator("operator*", [value := self.unary()]):
                 return self.called("operator*", [value], token)
+            if is_expression(value) and (before.text, before.stop) == ("*", token.start):
+                raise self.error(before.place, f"** is no operator of C++; {POWER}.")
             return self.element(self.pointer(value, token.place), ZERO, token.place)
         if self.tokens.accept("&"):
             return self.address(self.unary(), token.place)

@@ -81,12 +81,18 @@ class StructType:
         for m in self.members:
             if m.pointer:
                 continue
-            name = f"{before}{joint}{m.name}"
+            name = member_name(before, joint, m)
             if isinstance(m.type, StructType):
                 for inner, kind, dims in m.type.leaves(name, joint):
                     yield inner, kind, (*m.dims, *dims)
             else:
                 yield name, m.type, m.dims
+
+
+def member_name(before: str, joint: str, m: Member) -> str:
+    """x.a, or x_a; of an array of structs in a parameter x.a[], which is printed as x.a[i]."""
+    inside = joint == "." and isinstance(m.type, StructType)
+    return f"{before}{joint}{m.name}{'[]' * len(m.dims) * inside}"
 
 
 Kind = str | StructType
@@ -172,7 +178,8 @@ class Elements:
         members: dict[str, Value] = {}
         for m in self.type.members:
             own = (*self.dims[: len(self.indices)], *m.dims)
-            inner = replace(self, name=f"{self.name}{self.joint}{m.name}", type=m.type, axes=len(m.dims), dims=own)
+            name = member_name(self.name, self.joint, m)
+            inner = replace(self, name=name, type=m.type, axes=len(m.dims), dims=own)
             members[m.name] = inner if m.dims else inner.element(place)
         return Struct(self.type, members)
 
