@@ -43,7 +43,7 @@ def of_struct(code: str, struct: str) -> list[tuple[str, str]]:
     if len(heads) > 1:
         return [("?", f"two structs {struct}")]  # in several namespaces
     head = heads[0] if heads else None
-    if not head and (alias := re.search(rf"\}}\s*{word}\s*;", code)):  # typedef struct { ... } Name;
+    if not head and (alias := re.search(rf"\}}\s*{word}\s*[;,]", code)):  # typedef struct { ... } Name;
         typedefs = re.finditer(
             r"\btypedef\s+(?P<key>struct|union)(?P<more>(?:\s+minigrad_align_\d+)?)(?P<base>)[^{};]*\{", code
         )
@@ -320,7 +320,7 @@ def extents(declarator: str, values: Mapping[str, int]) -> str:
 @lru_cache(64)
 def type_words(code: str) -> frozenset[str]:
     """The words in the heads of structs, classes, unions and enums, and those behind a closing brace."""
-    heads = re.findall(r"\b(?:struct|class|union|enum)\b([^{};]*)|\}\s*(\w+)\s*;", code)
+    heads = re.findall(r"\b(?:struct|class|union|enum)\b([^{};]*)|\}\s*(\w+)\s*[;,]", code)
     return frozenset(word for head in heads for text in head for word in _WORD.findall(text))
 
 
@@ -340,7 +340,8 @@ def meanings(texts: list[str]) -> dict[str, list[str]]:
     whole, own = dict[str, set[str]](), dict[str, set[str]]()
     for text in texts:
         for each in renamed(text):
-            if each["name"] in ("real", "wide") and f"#ifndef {each['name']}" in text:
+            given = each["type"].startswith("Wide<real>") or f"#ifndef {each['name']}" in text
+            if each["name"] in ("real", "wide") and given:
                 continue  # minigrad's own words, which a launch defines
             for found in (whole, own) if text is texts[-1] else (whole,):
                 found.setdefault(each["name"], set()).add(" ".join(each["type"].split()))

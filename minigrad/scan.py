@@ -338,7 +338,8 @@ def outside(code: str, sign: str, opening: str, closing: str) -> Iterator[int]:
 
 def parameter(text: str) -> Param:
     """`const real* __restrict__ x` -> Param("x", "real", pointer=True, const=True)."""
-    plain = re.sub(r"\b(?:__restrict__|__restrict|restrict|__grid_constant__)\b", " ", text).partition("=")[0]
+    words = r"\b(?:__restrict__|__restrict|restrict|__grid_constant__)\b|\[\[.*?\]\]"
+    plain = re.sub(words, " ", text).partition("=")[0]
     extent = r"\s*\[[^\]]*\]"
     plain = re.sub(rf"(\w+){extent}\s*$", r"* \1", plain)
     plain = re.sub(rf"(\w+){extent}((?:{extent})+)\s*$", r"(* \1)\2", plain)  # float x[][8]
@@ -366,7 +367,7 @@ def has_c_name(code: str, at: int) -> bool:
     )
 
 
-_KIND = r"(?P<type>[\w\s:*]+?(?:<[^;{}()]*>[\w\s*]*?)?)"
+_KIND = r"(?P<type>[\w\s:*]+?(?:<[^;{}()]*>[\w\s:*]*?)?)"
 _ALIASES = (
     re.compile(rf"\btypedef\s+{_KIND}(?<![:])(?<=[\s*])(?P<name>\w+)\s*;"),
     re.compile(rf"\busing\s+(?P<name>\w+)\s*=\s*{_KIND}\s*;"),

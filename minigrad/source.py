@@ -140,7 +140,7 @@ class Source:
         known = ours or not kind.isidentifier() or kind not in members.type_words(self._all)
         if not known and (base := members.enum_type(self._all, kind)):
             return param._replace(type=base)
-        struct = rf"\b(?:struct|class|union)\b[^{{}};<]*\b{kind}\b|\}}\s*{kind}\s*;"
+        struct = rf"\b(?:struct|class|union)\b[^{{}};<]*\b{kind}\b|\}}\s*{kind}\s*[;,]"
         if not known and kind not in inside and re.search(struct, self._all):
             return param._replace(members=self.struct_members(self._expanded, kind, inside))
         return param

@@ -137,7 +137,7 @@ def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype
     """Raise TypeError or LaunchError where the array does not match the pointer's type."""
     if param.members:
         return structs.check(_place(kernel, i, param), param, array.dtype)
-    kind = plain(re.sub(r"(?:\[\d+\])+$", "", param.type))  # a pointer to rows, `float (*x)[8]`
+    kind = plain(re.sub(r"(?:\[[^][]*\])+$", "", param.type))  # a pointer to rows, `float (*x)[8]`
     if kind in BFLOATS and not is_bfloat16(array.dtype):
         raise TypeError(f"{_place(kernel, i, param)} takes bfloat16; got {array.dtype}. Use .astype('bfloat16').")
     own = {"real": (real, 1), "wide": (wide(real), 1), **{c: (array.dtype, n) for c, n in BFLOATS.items()}}

@@ -131,9 +131,9 @@ ADVICE = {
         ("S a{x}, b{w}; S s = c > 1 ? a : b; y[i] = s.p[i];", "struct S { const double* p; };"),
         ("S a{x}, b{w}; y[i] = (c > 1 ? a.p[i] : b.p[i]) * a.p[i];", "struct S { const double* p; };"),
     ),
-    "write a variable for each member, and not auto [...] = ...": (
-        ("Pair p = {x[i], w[i]}; auto [a, b] = p; y[i] = a * b;", PAIR),
-        ("Pair p = {x[i], w[i]}; double a = p.a, b = p.b; y[i] = a * b;", PAIR),
+    "write a variable for each element, and not auto [...] = ...": (
+        ("double p[2] = {x[i], w[i]}; auto [a, b] = p; y[i] = a * b;",),
+        ("double p[2] = {x[i], w[i]}; double a = p[0], b = p[1]; y[i] = a * b;",),
     ),
     "holds pointers; write a variable for each element of": (
         ("S s[2] = {{x}, {w}}; y[i] = s[0].p[i] * s[1].p[i];", "struct S { const double* p; };"),

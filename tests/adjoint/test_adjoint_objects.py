@@ -112,7 +112,7 @@ REFUSED = {
     "y[i] = sum(x[i], x[0], 2.0);": (SUM, "sum takes any number of arguments; write a function for each number"),
     "__shared__ double s[2][4]; double (*p)[4] = s;": ("", "p is a pointer to an array; write auto& p = ...;"),
     "double (*p)(double) = sin; y[i] = p(x[i]);": ("", "p is a pointer to a function; call the function by its name"),
-    "double2 d = {x[i], 2}; auto [a, b] = d;": ("", "write a variable for each member, and not auto [...]"),
+    "double d[2] = {x[i], 2}; auto [a, b] = d;": ("", "write a variable for each element, and not auto [...]"),
     "double* q = (double*)malloc(16); q[0] = x[i];": ("", "malloc has .*; declare an array of fixed extent"),
 }
 

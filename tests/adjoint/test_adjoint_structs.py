@@ -113,6 +113,31 @@ NAMES = {
         "template <int N, int M> __device__ double trace(const double (&m)[N][M]) {\n"
         "  double s = 1; for (int k = 0; k < M; ++k) s *= m[k][k] * N; return s; }",
     ),
+    "names of members": (
+        "auto [a, b] = pair(x[i]); P p{x[0], 2}; auto& [u, v] = p; u *= a; v += b; auto [s, t] = p; p.a = 1; s *= 2;\n"
+        "const auto [tx, ty, tz] = threadIdx; y[tx] = a * b + p.a * p.b + s * t * v * (ty + 1); auto&& [k] = One{3};\n"
+        "k *= x[i]; y[i] *= k;",
+        "struct P { double a, b; };\nstruct One { double a; };\n__device__ P pair(double v) { return {v, v * v}; }",
+    ),
+    "iterators": (
+        "double q[]{x[i], x[0], 2}; Span<double> s{q + 1, 2}; for (double& v : s) v *= x[i];\n"
+        "double sum = 0; for (const auto& a : Span<const double>{x, 4}) for (double b : s) sum += a * b;\n"
+        "for (It at{0}, end{3}; at != end; ++at) sum += q[*at] * sum; Ref r{x[i]}; *r *= 2; y[i] = sum**r;",
+        "template <class T> struct Span { T* at; int n; __device__ T* begin() const { return at; }\n"
+        "  __device__ T* end() const { return at + n; } };\n"
+        "struct It { int k; __device__ It& operator++() { ++k; return *this; }\n"
+        "  __device__ int operator*() { return k; }\n"
+        "  __device__ bool operator!=(const It& o) const { return k != o.k; } };\n"
+        "struct Ref { double v; __device__ double& operator*() { return v; } };",
+    ),
+    "dim3 of a uint3, and of a number": (
+        "uint3 u = threadIdx; dim3 d = u, e(2); d = u; y[d.x] = x[first(u)] * x[first(4)] * x[first(e)] * (e.y + d.y);",
+        "__device__ int first(dim3 at) { return at.x; }",
+    ),
+    "rounded to whole numbers": (
+        "int k = lround(x[i] * 3); long long l = llrintf((float)x[i] * 5); y[i] = x[i] * k + x[i] * x[i] * l;",
+        "",
+    ),
     "lambdas without parameters, and pragmas": (
         "double v = x[i]; auto twice = [&] { v *= x[0]; }; twice(); twice();\n"
         "const double all = [&] { double s = 0; UNROLL for (int k = 0; k < 3; ++k) s += x[k] * v; return s; }();\n"
@@ -127,3 +152,56 @@ NAMES = {
 def test_names_and_what_they_stand_for(form):
     body, ahead = NAMES[form]
     check(f"{ahead}\n__global__ void f(const double* x, double* y) {{\nint i = threadIdx.x;\n{body}\n}}\n")
+
+
+ROWS = "const double {}, double {}) {{ int r = threadIdx.x / 4, c = threadIdx.x % 4; "
+MATRICES = {
+    "rows": ("x[][4]", "(*y)[4]", "y[r][c] = x[r][c] * x[1 - r][3 - c];"),
+    "extents": ("x[R][4]", "y[R][4]", "const double* row = x[r]; double* to = y[r] + c; *to = row[c] * *(*x + 1);"),
+    "three axes": ("x[2][2][2]", "(*__restrict__ y)[2][2]", "y[r][c / 2][c % 2] = x[r][c % 2][c / 2] * x[0][1][r];"),
+    "functions": ("(*x)[4]", "y[][4]", "add(y, r, c, dot(x[r], x[1 - r]) + at(x, r, c)); y[r][c] *= at(x, 0, c);"),
+    "a pointer": ("x[R][4]", "y[R][4]", "const double* p = &x[0][0]; y[r][c] = p[4 * r + c] * p[c];"),
+}
+
+
+@pytest.mark.parametrize("form", MATRICES)
+def test_parameters_of_several_axes(form):
+    x, y, body = MATRICES[form]
+    check(
+        "#define R 2\n__device__ double dot(const double* a, const double* b) { return a[0] * b[1] + a[2] * b[3]; }\n"
+        "__device__ double at(const double m[][4], int r, int c) { return m[r][c] * m[r][0]; }\n"
+        "__device__ void add(double (*m)[4], int r, int c, double v) { m[r][c] += v; }\n"
+        f"__global__ void f({ROWS.format(x, y)}{body} }}\n"
+    )
+
+
+def test_a_matrix_of_a_template():
+    text = "template <int N> __global__ void k(float a[N][N], float y[N][N]) { y[0][threadIdx.x] = a[threadIdx.x][1]; }"
+    a = mg.tensor(np.arange(4, dtype=np.float32), device="sim")
+    made, y, ones = mg.adjoint(text, "k<2>"), mg.zeros(4, device="sim"), mg.ones(4, device="sim")
+    assert made.vjp(a, y, dy=[ones], grid=1, block=2)[0].numpy().tolist() == [0, 1, 0, 1]
+
+
+def test_a_struct_by_value_may_hold_arrays_of_structs():
+    """Also one in an array of __constant__ structs."""
+    text = (
+        "struct A { double2 d; double v[2]; };\nstruct B { A a; A m[2]; double3 q[2]; int k; };\n"
+        "typedef struct { B b[2]; double s; } C, *Reference;\n__constant__ A TABLE[1] = {{{1, 2}, {3, 4}}};\n"
+        "__constant__ B ONE = {{{1, 2}, {3, 4}}, {{{5, 6}, {7, 8}}, {{9, 10}, {11, 12}}}, {{1, 2, 3}, {4, 5, 6}}, 2};\n"
+        "__global__ void k(const __grid_constant__ C p, [[maybe_unused]] const double* x, double* y, int) {\n"
+        "    int i = threadIdx.x;\n"
+        "    A a = p.b[1].m[i];\n    y[i] = x[i] * a.d.y * p.b[i].m[1].v[0] * p.b[0].a.d.x * p.b[i].q[1].z * p.s\n"
+        "        + x[i] * ONE.m[i].v[1] * ONE.q[1].y * ONE.k * TABLE[0].v[i];\n}\n"
+    )
+    members = [{"d": (n + 1, n + 2), "v": [n + 2, n + 3]} for n in range(6)]
+    b = [{"a": members[n], "m": members[n + 2 : n + 4], "q": [(1, 2, 3 + n), (4, 5, 6 + n)], "k": 0} for n in range(2)]
+    x = np.array([2.0, 3.0])
+    slope = np.array([m["d"][1] * b[i]["m"][1]["v"][0] * b[i]["q"][1][2] for i, m in enumerate(b[1]["m"])])
+    slope = slope * b[0]["a"]["d"][0] * 0.5
+    slope += np.array([8, 12]) * 5 * 2 * np.array([3, 4])
+    y = mg.zeros(2, device="sim", dtype="float64")
+    args = [{"b": b, "s": 0.5}, mg.tensor(x, device="sim"), y, 0]
+    mg.kernel(text, "k")(*args, grid=1, block=2)
+    np.testing.assert_allclose(y.numpy(), x * slope)
+    (dx,) = mg.adjoint(text, "k").vjp(*args, dy=[np.ones(2)], grid=1, block=2)
+    np.testing.assert_allclose(dx.numpy(), slope)

@@ -211,6 +211,8 @@ def test_integers_of_std_need_no_header(kernel_device):
         "#include <cmath>\ntemplate <class T> using Same = T;\nusing REAL = Same<float>;",
         "template <class T> struct Of { using type = T; };\ntemplate <class T> using To = typename Of<T>::type;\n"
         "typedef To<float> REAL;",
+        "template <class T> struct Of { using type = T; };\nusing REAL = Of<float>::type;",
+        "template <class T> struct Of { using type = T; };\ntypedef typename Of<float>::type REAL;",
     ],
 )
 def test_an_alias_of_a_type(alias):

@@ -58,7 +58,7 @@ def default(file: KernelFile) -> list[str]:
 
 def by_value(p: ast.Parameter) -> bool:
     """True for a number in a struct that is passed by value: it has no gradient."""
-    return "." in p.name and "[" not in p.name
+    return "." in p.name.partition("[")[0]
 
 
 def numbers(kernel: ast.Function, wrt: Iterable[str]) -> list[str]:

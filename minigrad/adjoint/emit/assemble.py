@@ -229,7 +229,8 @@ def merged(kernel: Function, params: list[Parameter], gradients: dict[str, str])
             continue
         kind = structs[name] if name in structs else gradient_type(structs[of[name]])
         const = p.const and (name not in made or made[name].const)
-        made[name] = replace(p, name=name, type=kind, pointer="[" in p.name, const=const and "[" in p.name)
+        pointer = p.name[len(name)] == "["
+        made[name] = replace(p, name=name, type=kind, pointer=pointer, const=const and pointer)
     return list(made.values())
 
 

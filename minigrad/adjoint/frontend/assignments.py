@@ -7,6 +7,7 @@ from itertools import count, repeat
 from typing import Any
 
 from minigrad.adjoint.frontend.declarations import DeclarationParser
+from minigrad.adjoint.frontend.macros import in_rows
 from minigrad.adjoint.frontend.structs import integer
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
@@ -25,7 +26,6 @@ from minigrad.adjoint.language.values import (
     Struct,
     StructType,
     Value,
-    in_rows,
     is_expression,
     is_target,
 )
@@ -34,9 +34,6 @@ ONE_ARRAY = (
     "make them one, s[2][N], and let an index that changes, k = 1 - k, choose: s[k][i]; or choose between elements, "
     "k ? v[i] : w[i]"
 )
-
-
-TO_ROWS = "points to rows, and changes or is no array of numbers; let it point to elements"
 
 
 class AssignmentParser(DeclarationParser):
@@ -58,7 +55,8 @@ class AssignmentParser(DeclarationParser):
                 continue
             place = p.place
             if isinstance(self.symbols.scopes[-2][p.name], ArrayView):
-                raise self.error(place, f"{p.name} {TO_ROWS}, {p.name}[i * width + j].")
+                why = f"{p.name} points to rows, and changes; let it point to elements, {p.name}[i * width + j]."
+                raise self.error(place, why)
             if p.pointer:
                 array = Elements(p.name, p.type, 1, const=p.const)
                 scope[p.name] = self.pointer_variable(p.name, p.type, Pointer(array), place)
@@ -69,6 +67,8 @@ class AssignmentParser(DeclarationParser):
     def parameter(self, scope: dict) -> list[ast.Parameter]:
         """`const real* __restrict__ x`, `int n`, `const Atom* atoms` or `Box box`: the numbers in it."""
         tokens, place = self.tokens, self.tokens.next.place
+        while tokens.next.text == tokens.peek().text == "[":  # an attribute
+            tokens.at = tokens.matching(tokens.at) + 1
         start = tokens.at
         kind = self.accept_type() or self.accept_void()
         if kind is None:
@@ -79,31 +79,32 @@ class AssignmentParser(DeclarationParser):
             why = f"a parameter of type {named!r} is outside the differentiable subset; "
             raise tokens.rejected(tokens.tokens[n]) or self.error(place, f"{why}pass arrays of numbers, and numbers.")
         const = any(t.text == "const" for t in tokens.tokens[start : tokens.at])
-        pointer, restrict = tokens.accept("*"), False
+        of_rows, pointer, restrict = tokens.accept("("), tokens.accept("*"), False
         while pointer and tokens.next.text in ("const", "volatile", "__restrict__", "__restrict"):
             restrict |= tokens.take().text.startswith("__")
         why = "references and pointers to pointers are outside the subset as parameters of a kernel; pass an array."
         tokens.forbid(why, "*", "&", "**", "&&")
-        if to_rows := tokens.next.text == "(" and tokens.peek(4).text == "[":  # double (*x)[8]
-            tokens.at += 2
-        name, extents = tokens.identifier("the parameter's name"), list[Expr]()
-        tokens.at += to_rows
+        name = Token("name", "unnamed", place) if tokens.next.text in (",", ")") else tokens.identifier("a name")
+        if of_rows:
+            tokens.expect(")")
+        extents = list[Expr]()
         while tokens.accept("["):
             extents.append(self.expression() if tokens.next.text != "]" else ZERO)
-            pointer = bool(tokens.expect("]"))
-        extents = extents if to_rows else extents[1:]
+            tokens.expect("]")
+        pointer, rows = pointer or bool(extents), extents[not of_rows :]
+        if rows and self.returns != "void":
+            raise self.error(name.place, f"{name.text} is an array of rows.")  # each call is written out
         if tokens.next.text == "=" and self.returns == "void":  # a kernel's default value, which is for the host
-            tokens.at = min(n for n in range(tokens.at, len(tokens.tokens)) if self.ends_parameter(tokens.at, n))
+            tokens.skip_value(self.functions.templates)
         tokens.forbid(f"{name.text} has a default value; leave it out and pass it every time.", "=")
         own = ast.Parameter(name.text, str(kind), pointer, const, name.place, restrict)
         self.declared_parameter = own
-        if extents and not isinstance(kind, str):
-            raise self.error(place, f"{name.text} {TO_ROWS}, {name.text}[i * width + j].")
-        if isinstance(kind, str):
-            array = Elements(name.text, kind, 1, const=const)
-            scope[name.text] = in_rows(array, extents) if extents else own
-            return [own]
-        return self.struct_parameter(own, kind, scope)
+        made = [own] if isinstance(kind, str) else self.struct_parameter(own, kind, scope)
+        array = scope.setdefault(name.text, own)
+        if rows:
+            array = Elements(own.name, kind, 1, const=const) if isinstance(kind, str) else array
+            scope[name.text] = in_rows(array, ZERO, rows)
+        return made
 
     def accept_void(self) -> Kind | None:
         """Step over `const void` of a kernel's `const void* p`, whose type the casts in its body show."""
@@ -123,12 +124,6 @@ class AssignmentParser(DeclarationParser):
             cast = replace(p, type=str(kind)) if kind else p
             made += self.struct_parameter(cast, kind, {}) if isinstance(kind, StructType) else [cast]
         return made
-
-    def ends_parameter(self, start: int, at: int) -> bool:
-        """True for a comma or a bracket outside of those that open behind `start`, and for the end of the file."""
-        found = self.tokens.tokens
-        depth = sum((t.text == "(") - (t.text == ")") for t in found[start:at])
-        return found[at].kind == "end" or (not depth and found[at].text in (",", ")"))
 
     def struct_parameter(self, own: ast.Parameter, kind: StructType, scope: dict) -> list[ast.Parameter]:
         """The numbers in a struct, or in an array of structs: parameters x[].a, which are printed as x[i].a."""
@@ -223,8 +218,9 @@ class AssignmentParser(DeclarationParser):
 
         def whole(value: Any, own: Kind, inner: tuple[Expr, ...]) -> bool:
             """True for the value of one element or member, and not of the first number in it."""
-            if inner or not (isinstance(value, Struct) or is_expression(value)):
-                return not (isinstance(value, Struct) or is_expression(value))
+            single = isinstance(value, Struct) or is_expression(value)
+            if inner or not single:
+                return not single
             if isinstance(own, str) or not own.members or own.bases or self.converts_to(value, own):
                 return True
             return isinstance(value, Struct) and value.as_base(own).type is own

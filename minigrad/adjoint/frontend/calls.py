@@ -28,6 +28,7 @@ from minigrad.adjoint.language.values import (
     Struct,
     StructType,
     Value,
+    is_expression,
 )
 
 CHANGES = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--")
@@ -175,6 +176,8 @@ class CallParser(StructParser):
 
     def converts_to(self, value: Value, kind: StructType, explicit: bool = False) -> str:
         """The method by which C++ makes this struct of a value, which for a constructor has its name; or ""."""
+        if kind is VECTORS["dim3"] and (is_expression(value) or value.type is VECTORS["uint3"]):
+            return kind.name
         if self.functions is None:
             return ""
         constructed = any(self.functions.converts(i, value, self, explicit) for i in kind.methods.get(kind.short, ()))
@@ -306,6 +309,8 @@ class CallParser(StructParser):
         return self.method(own or kind, name.text, [self.argument() for _ in self.tokens.items(")")], name)
 
     def construct(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
+        if kind is VECTORS["dim3"]:
+            return self.filled(kind, arguments, token.place)
         assert self.functions is not None
         return self.functions.construct(self, kind, arguments, token)
 

@@ -9,7 +9,7 @@ from minigrad.adjoint.frontend.intrinsics import Group
 from minigrad.adjoint.frontend.macros import SEVERAL, with_constants
 from minigrad.adjoint.frontend.structs import integer
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import BITS, Expr, Place, common_type, unused_name
+from minigrad.adjoint.language.ast import BITS, Expr, Place, common_type
 from minigrad.adjoint.language.lexer import Token
 from minigrad.adjoint.language.rewrite import ONE, ZERO, chosen_number, constant, is_number, replace_parts
 from minigrad.adjoint.language.values import (
@@ -122,7 +122,9 @@ class DeclarationParser(ExpressionParser):
             stars += word == "*"
             reference |= word in ("&", "&&")
         at, before = tokens.at, len(self.symbols.pending)
-        tokens.forbid("write a variable for each member, and not auto [...] = ...", *["["] * (kind is None))
+        if kind is None and tokens.accept("["):
+            self.bindings(reference)
+            return
         tokens.forbid_brackets()
         name = tokens.identifier("a variable's name")
         if stars > 1 or (stars and tokens.next.text == "["):
@@ -136,6 +138,17 @@ class DeclarationParser(ExpressionParser):
             s.text = s.text or f"{kind or 'auto'}{'*' * stars}{'&' * reference} {tokens.line_since(at)};"
         if tokens.uses(name.text, at + 1, tokens.at):
             raise self.error(name.place, f"{name.text} is read in its own initial value, before it has one.")
+
+    def bindings(self, reference: bool) -> None:
+        """`auto [a, b] = v;`: names for the members of a copy of v, or with & of v itself."""
+        tokens, place = self.tokens, self.tokens.next.place
+        names = [tokens.identifier("a name").text for _ in tokens.items("]")]
+        tokens.expect("=")
+        value = self.argument()
+        if not isinstance(value, Struct) or len(value.members) != len(names):
+            raise self.error(place, "write a variable for each element, and not auto [...] = ...")
+        whole: Any = self.frozen(value, place) if reference else self.copy("bound", value.type, value, place)
+        self.symbols.scopes[-1] |= dict(zip(names, whole.members.values(), strict=True))
 
     def initialized(self, name: Token, kind: Kind | None, stars: int, reference: bool, const: bool) -> None:
         """`auto v = e;`, `float* p = e;` or `float& v = e;`."""
@@ -270,7 +283,7 @@ class DeclarationParser(ExpressionParser):
                 self.symbols.scopes[-1][name.text] = known  # the same memory in another function
                 return
             dims = [self.dynamic_extent(name), *dims]
-        elif unknown and tokens.next.text != "=":
+        elif unknown and tokens.next.text not in ("=", "{"):
             raise self.error(name.place, f"write the extent of {name.text}.")
         if isinstance(kind, StructType):
             self.struct_variable(kind, name, dims, shared, unknown and not extern)
@@ -334,12 +347,7 @@ class DeclarationParser(ExpressionParser):
             dims = [integer(len(rows.values)), *dims]
         elif unknown:
             raise self.error(place, f"write the values of {name.text} in braces.")
-        whole, base = (tuple(dims) or (ONE,)), self.unused_base(name.text, kind)
-        for leaf, member, own in kind.leaves(base, "_"):
-            made = ast.Declare(leaf, member, (*whole, *own), shared=shared, place=place)
-            self.symbols.declared[leaf] = made
-            self.symbols.pending.append(made)
-        array = Elements(base, kind, len(whole), dims=whole)
+        array = self.arrays(name.text, kind, tuple(dims) or (ONE,), place, shared)
         scope[name.text] = array if dims else array.at(ZERO, place)
         if rows is not None:
             self.set_member(array, rows, place)
@@ -350,26 +358,23 @@ class DeclarationParser(ExpressionParser):
             for part in array.parts(place):
                 self.store(part, self.constructor(kind, [], name), place)
 
-    def unused_base(self, base: str, kind: StructType) -> str:
-        """The first of base, base_2, ... with which no name of a number of the struct is taken."""
-        bases = chain([base], (f"{base}_{n}" for n in count(2)))
-        return next(b for b in bases if not any(leaf in self.symbols for leaf, _, _ in kind.leaves(b, "_")))
+    def arrays(self, name: str, kind: Kind, dims: tuple[Expr, ...], place: Place, shared: bool = False) -> Elements:
+        """An array; of structs one for each of their numbers, whose names begin with name, name_2 or so on."""
+
+        def leaves(base: str) -> list[tuple[str, str, tuple[Expr, ...]]]:
+            return [(base, kind, ())] if isinstance(kind, str) else [*kind.leaves(base, "_")]
+
+        bases = chain([name], (f"{name}_{n}" for n in count(2)))
+        base = next(b for b in bases if not any(leaf in self.symbols for leaf, _, _ in leaves(b)))
+        for leaf, member, own in leaves(base):
+            made = ast.Declare(leaf, member, (*dims, *own), shared=shared, place=place)
+            self.symbols.declared[leaf] = made
+            self.symbols.pending.append(made)
+        return Elements(base, kind, len(dims), dims=dims)
 
     def copy_array(self, name: str, m: Member, own: Value | None, place: Place) -> Elements:  # type: ignore[override]
         """An array that is a member of a struct variable."""
-        if isinstance(m.type, StructType):
-            name = self.unused_base(name, m.type)
-            for leaf, member, dims in m.type.leaves(name, "_"):
-                made = ast.Declare(leaf, member, (*m.dims, *dims), place=place)
-                self.symbols.declared[leaf] = made
-                self.symbols.pending.append(made)
-            array = Elements(name, m.type, len(m.dims), dims=m.dims)
-        else:
-            name = unused_name(name, self.symbols)
-            made = ast.Declare(name, m.type, m.dims, place=place)
-            self.symbols.declared[made.name] = made
-            self.symbols.pending.append(made)
-            array = Elements(made.name, m.type, len(m.dims), dims=m.dims)
+        array = self.arrays(name, m.type, m.dims, place)
         if own is not None:
             if any(constant(d) is None or constant(d) > MOST_COPIED for d in m.dims):  # type: ignore[operator]
                 raise self.error(place, f"the member {m.name} is an array; copy it element by element.")

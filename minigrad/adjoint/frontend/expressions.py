@@ -62,8 +62,6 @@ class ExpressionParser(CallParser):
         left = self.unary()
         while (op := tokens.next.text) in ast.PRECEDENCE and ast.PRECEDENCE[op] > rank:
             token = tokens.take()
-            if op == tokens.next.text == "*" and tokens.next.place.column == token.place.column + 1:
-                raise self.error(token.place, f"** is no operator of C++; {POWER}.")
             if op in ("&&", "||"):
                 test = self.truth(left, place)
                 other, needed = self.isolated(lambda: self.truth(self.value(ast.PRECEDENCE[op]), place), choice=True)
@@ -185,7 +183,7 @@ class ExpressionParser(CallParser):
 
     def unary(self) -> Value:
         """An operand, with its signs and negations."""
-        token = self.tokens.next
+        before, token = self.tokens.tokens[self.tokens.at - 1], self.tokens.next
         if token.text in ("-", "!", "~", "+"):
             self.tokens.take()
             value = self.unary()
@@ -197,14 +195,15 @@ class ExpressionParser(CallParser):
             if token.text == "+":
                 return ast.Cast(common_type(self.symbols.type_of(operand)), operand)
             return ast.Unary(token.text, operand, "bool" if token.text == "!" else common_type(operand.type))
-        if token.text in ("++", "--"):
-            self.tokens.take()
+        if self.tokens.accept("++") or self.tokens.accept("--"):
             return self.step(self.unary(), token)
-        if token.text == "*":
-            self.tokens.take()
-            return self.element(self.pointer(self.unary(), token.place), ZERO, token.place)
-        if token.text == "&":
-            self.tokens.take()
+        if self.tokens.accept("*"):
+            if self.has_operator("operator*", [value := self.unary()]):
+                return self.called("operator*", [value], token)
+            if is_expression(value) and (before.text, before.stop) == ("*", token.start):
+                raise self.error(before.place, f"** is no operator of C++; {POWER}.")
+            return self.element(self.pointer(value, token.place), ZERO, token.place)
+        if self.tokens.accept("&"):
             return self.address(self.unary(), token.place)
         if token.text == "(" and (cast := self.cast()) is not None:
             return cast

@@ -229,7 +229,7 @@ class FileParser:
         tokens.at = self.tokens.matching(brace) + 1
         if typedef and tokens.next.kind == "name":
             name = tokens.take().text
-        tokens.expect(";")
+        self.statements.skip_to_semicolon()
         text, found = tokens.since(start), self.functions
         found.struct_spaces[name] = found.space
         if parameters is None:

@@ -261,6 +261,8 @@ INTRINSICS: dict[str, Make] = {
     **{f"__{a}2{b}_{mode}": _rounded("", b)
        for a in ("int", "uint", "ll") for b in ("float", "double") for mode in ("rn", "rz", "rd", "ru")},
     "__int2double_rn": _rounded("", "double"), "__double2float_rn": _rounded("", "float"),
+    **{f"{kind}{name}{end}": _rounded(name, "long long") for kind in ("l", "ll") for name in ("rint", "round")
+       for end in ("", "f")},
 }  # fmt: skip
 
 

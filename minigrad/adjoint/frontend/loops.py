@@ -18,7 +18,7 @@ from minigrad.adjoint.language.rewrite import (
     own_expressions,
     substitute,
 )
-from minigrad.adjoint.language.values import Elements
+from minigrad.adjoint.language.values import ArrayView, Elements, Pointer, Struct
 
 
 def for_loop(parser: Any, pragma: str = "") -> list[Stmt]:
@@ -73,6 +73,8 @@ def _over_elements(parser: Any, pragma: str, place: Place, start: int) -> ast.Fo
     name = tokens.identifier("a variable's name")
     tokens.expect(":")
     array = parser.frozen(parser.full(), place, name.text)  # bound once, before the first turn
+    if isinstance(array, Struct) and {"begin", "end"} <= array.type.methods.keys():
+        array = _between(parser, array, name)
     if not isinstance(array, Elements) or not array.left:
         raise parser.error(place, "a for over all elements takes an array of known extent; count with an int.")
     tokens.expect(")")
@@ -92,6 +94,17 @@ def _over_elements(parser: Any, pragma: str, place: Place, start: int) -> ast.Fo
     condition = ast.Binary("<", number, array.left[0], "bool")
     body = [*ahead, *parser.block(True)]
     return ast.For(counter, condition, ast.Assign(number, "+=", ONE), body, pragma, place, text)
+
+
+def _between(parser: Any, of: Struct, name: Any) -> Elements | None:
+    """The elements from where `begin()` points up to where `end()` does; None where these are no pointers."""
+    found = [parser.method(of, method, [], name) for method in ("begin", "end")]
+    if not all(isinstance(each, Elements | Pointer) for each in found):
+        return None
+    first, last = (parser.pointer(each, name.place) for each in found)
+    count = ast.Cast("int", parser.pointers(name._replace(text="-"), last, first))
+    extent = parser.simple(count, f"{name.text}_count", name.place)
+    return ArrayView(name.text, first.type, 1, dims=(extent,), of=lambda n, place: parser.element(first, n, place))
 
 
 def _starts(parser: Any, place: Place) -> list[Stmt]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -19,11 +20,13 @@ from minigrad.adjoint.language.rewrite import (
     folded,
     int_literal,
     int_value,
+    plus,
     replace_parts,
     rescaled,
+    times,
     typed,
 )
-from minigrad.adjoint.language.values import VECTORS, Elements, Enum, Kind, Pointer, StructType
+from minigrad.adjoint.language.values import VECTORS, ArrayView, Elements, Enum, Kind, Pointer, StructType
 
 LAID_OUT = re.compile(r"\b(alignas|__align__|__attribute__|virtual)\b")  # otherwise than members follow one another
 SEVERAL = "{} has several meanings in this file; give each a name of its own."
@@ -280,6 +283,18 @@ def whole_numbers(named: Mapping[str, Expr | None]) -> dict[str, int]:
 
 
 # --- numbers in memory ---
+
+
+def in_rows(array: Elements, before: Expr, rows: list[Expr]) -> Any:
+    """`double m[][3]`, whose row m[i] begins at its number 3 * i. before: the numbers ahead of it."""
+    if not rows:
+        return Pointer(array, before)
+    size = reduce(times, rows)
+
+    def row(n: Expr, _: Place) -> Any:
+        return in_rows(array, plus(before, times(n, size)), rows[1:])
+
+    return ArrayView(array.name, array.type, 1, const=array.const, of=row)
 
 
 def shared_as(parser: Any, kind: Kind, pointer: Pointer, place: Place) -> Pointer:

@@ -30,7 +30,8 @@ from minigrad.kernels.types import plain
 
 ALLOWED_TYPES = "whole numbers, bool, float, double, half, real and structs of these are allowed"
 INTEGER_WORDS = ("unsigned", "signed", "char", "short", "int", "long")
-IGNORED = ("const", "volatile", "register", "struct", "typename", "__restrict__", "__restrict", "enum", "class")
+IGNORED = ("const", "volatile", "register", "struct", "typename", "__restrict__", "__restrict", "enum", "class",
+           "__grid_constant__")  # fmt: skip
 ALIASES = {"__half2": "half2", "nv_bfloat162": "__nv_bfloat162"}
 CHARS = ("signed char", "unsigned char")
 FLOATS_AS = {"int": ("float",), "unsigned": ("float",), "long long": ("double",), "unsigned char": ("float",)}
@@ -200,12 +201,11 @@ class TypeParser:
         at += 1
         if tokens[at].text == "<" and self.functions and name in self.functions.templates:
             kind, at = self.functions.instance(self, name, at)
-            kind = kind if isinstance(kind, str | StructType) else None  # of a variable
         while isinstance(kind, StructType) and tokens[at].text == "::" and tokens[at + 1].text in kind.types:
             kind, at = kind.types[tokens[at + 1].text], at + 2
         while kind is not None and tokens[at].text in IGNORED:
             at += 1
-        return kind, at - start if kind is not None else 0
+        return (kind, at - start) if isinstance(kind, str | StructType) else (None, 0)
 
     def named_type(self, name: str) -> Kind | None:
         alias = self.symbols.macros.get(name)

@@ -162,8 +162,8 @@ class TokenStream:
         return called and ends
 
     def skip_value(self, templates: Container[str]) -> None:
-        """Step over a value, up to the comma or semicolon behind it."""
-        while self.next.text not in (",", ";", "}") and self.next.kind != "end":
+        """Step over a value, up to the comma, semicolon or bracket behind it."""
+        while self.next.text not in (",", ";", "}", ")") and self.next.kind != "end":
             self.at, named = self.matching(self.at) + 1, self.next.text in templates
             if named and self.next.text == "<":
                 self.at = template_parameters(self.tokens, self.at)[1]

@@ -43,10 +43,10 @@ def _expression(e: Expr) -> tuple[str, int]:
 
 def _element(e: ast.Index) -> str:
     """`x[i]`; of x[].a, the member of an array of structs, x[i].a."""
-    indices = [f"[{expression(i)}]" for i in e.indices]
-    if "[]" in e.array:
-        return e.array.replace("[]", indices[0], 1) + "".join(indices[1:])
-    return e.array + "".join(indices)
+    text, *more = e.array.split("[]")
+    for n, index in enumerate(e.indices):
+        text += f"[{expression(index)}]" + (more[n] if n < len(more) else "")
+    return text
 
 
 def parameter(p: ast.Parameter) -> str:

@@ -1,13 +1,12 @@
 """Values that are no numbers: structs, arrays, pointers and functions, which the parser writes as numbers; types."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import NamedTuple
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, is_float
-from minigrad.adjoint.language.rewrite import ZERO, constant, plus, times
+from minigrad.adjoint.language.rewrite import ZERO, constant, plus
 
 
 @dataclass(frozen=True)
@@ -91,12 +90,18 @@ class StructType:
         for m in self.members:
             if m.pointer:
                 continue
-            name = f"{before}{joint}{m.name}"
+            name = member_name(before, joint, m)
             if isinstance(m.type, StructType):
                 for inner, kind, dims in m.type.leaves(name, joint):
                     yield inner, kind, (*m.dims, *dims)
             else:
                 yield name, m.type, m.dims
+
+
+def member_name(before: str, joint: str, m: Member) -> str:
+    """x.a, or x_a; of an array of structs in a parameter x.a[], which is printed as x.a[i]."""
+    inside = joint == "." and isinstance(m.type, StructType)
+    return f"{before}{joint}{m.name}{'[]' * len(m.dims) * inside}"
 
 
 Kind = str | StructType
@@ -182,7 +187,8 @@ class Elements:
         members: dict[str, Value] = {}
         for m in self.type.members:
             own = (*self.dims[: len(self.indices)], *m.dims)
-            inner = replace(self, name=f"{self.name}{self.joint}{m.name}", type=m.type, axes=len(m.dims), dims=own)
+            name = member_name(self.name, self.joint, m)
+            inner = replace(self, name=name, type=m.type, axes=len(m.dims), dims=own)
             members[m.name] = inner if m.dims else inner.element(place)
         return Struct(self.type, members)
 
@@ -197,16 +203,6 @@ class ArrayView(Elements):
 
     def at(self, index: Expr, place: ast.Place) -> "Value":
         return self.of(index, place)
-
-
-def in_rows(array: Elements, extents: Sequence[Expr], start: Expr = ZERO) -> "Value":
-    """The numbers from an element on as an array whose rows have these extents; without any the numbers themselves."""
-
-    def row(index: Expr, _: ast.Place) -> "Value":
-        return in_rows(array, extents[1:], plus(start, times(index, reduce(times, extents))))
-
-    view = ArrayView(array.name, array.type, 1, const=array.const, of=row)
-    return view if extents else Pointer(array, start)
 
 
 @dataclass(frozen=True, eq=False)
