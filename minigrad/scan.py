@@ -338,8 +338,8 @@ def outside(code: str, sign: str, opening: str, closing: str) -> Iterator[int]:
 
 def parameter(text: str) -> Param:
     """`const real* __restrict__ x` -> Param("x", "real", pointer=True, const=True)."""
-    words = r"\b(?:__restrict__|__restrict|restrict|__grid_constant__)\b|\[\[.*?\]\]"
-    plain = re.sub(words, " ", text).partition("=")[0]
+    left = r"\b(?:__restrict__|__restrict|restrict|__grid_constant__)\b|\[\[.*?\]\]"
+    plain = re.sub(left, " ", text).partition("=")[0]
     extent = r"\s*\[[^\]]*\]"
     plain = re.sub(rf"(\w+){extent}\s*$", r"* \1", plain)
     plain = re.sub(rf"(\w+){extent}((?:{extent})+)\s*$", r"(* \1)\2", plain)  # float x[][8]
