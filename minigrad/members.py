@@ -270,6 +270,7 @@ def constants(code: str) -> Iterator[NamedValue]:
             number += 1
 
 
+@lru_cache(8)
 def with_constants(code: str) -> str:
     """The text with the values of constants of which there are several of a name, each where C++ finds it by its scope.
 
