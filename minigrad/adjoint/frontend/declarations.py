@@ -366,7 +366,7 @@ class DeclarationParser(ExpressionParser):
                 self.symbols.pending.append(made)
             array = Elements(name, m.type, len(m.dims), dims=m.dims)
         else:
-            name = unused_name(name, self.symbols)
+            name = unused_name(name, self.symbols, numbers=self.symbols.numbers)
             made = ast.Declare(name, m.type, m.dims, place=place)
             self.symbols.declared[made.name] = made
             self.symbols.pending.append(made)

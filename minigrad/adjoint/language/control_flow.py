@@ -91,8 +91,11 @@ Flagged = Callable[[ast.If | ast.For], list[Stmt]]
 def normalize_jumps(function: ast.Function, words: Set[str]) -> None:
     """Change the body of a function into a form that `structured` can take. words: the names of its file."""
 
+    numbers: dict[str, int] = {}
+
     def declared(base: str, kind: str, value: Expr) -> ast.Declare:
-        variable = ast.Declare(unused_name(base, {*words, *function.declared}), kind, value=value)
+        name = unused_name(base, words, function.declared, numbers=numbers)
+        variable = ast.Declare(name, kind, value=value)
         function.declared[variable.name] = variable
         return variable
 
