@@ -193,7 +193,7 @@ class Store:
 
     @property
     def constant(self) -> int:
-        return (self.whole or {}).get((), 0)
+        return self.whole.get((), 0) if self.whole else 0
 
     def differs(self, other: "Store") -> bool:
         """True for a store on another side of a branch, or with an index that is never equal."""

@@ -393,9 +393,8 @@ class Functions(ArgumentBinder):
             return as_temporary(parser.symbols.fresh(f"{name}_value", kind, value, place))
         if isinstance(value, Struct):
             arrays = {m.name for m in value.members.values() if isinstance(m, Elements)}
-            own = {*arrays, *(n for e in numbers(value) for n in e.names)}
             before = chain(islice(parser.symbols.declared, self.outside[-1]), parser.symbols.parameters)
-            if arrays and own.isdisjoint(before):  # a variable of the function alone
+            if arrays and arrays.union(*(e.names for e in numbers(value))).isdisjoint(before):  # of the function alone
                 return replace(value, temporary=True)
             return as_temporary(parser.copy("result", value.type, value, place))
         return value
