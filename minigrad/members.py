@@ -146,18 +146,24 @@ def _declarators(kind: str, declared: str) -> Iterator[tuple[str, str]]:
 
 
 _STRUCT = re.compile(r"\btemplate\s*<(?P<parameters>[^{};]*?)>\s*(?P<key>struct|class)\b(?P<name>[^{};=]*)\{")
-
-
 _ALIAS = re.compile(r"\btemplate\s*<(?P<parameters>[^{};]*?)>\s*using\s+(?P<name>\w+)\s*=\s*(?P<type>[^;{}]+);")
+
+
+@lru_cache(8)
+def templates(code: str) -> dict[str, list[re.Match[str]]]:
+    """The heads of templates of structs and classes by the words in their names, and of other names of types."""
+    found: dict[str, list[re.Match[str]]] = {}
+    plain = ATTRIBUTE.sub(lambda found: found[0].replace("=", " "), code)
+    for each in (*_STRUCT.finditer(plain), *_ALIAS.finditer(code)):
+        for word in {*re.findall(r"\w+", each["name"].partition(":")[0])}:
+            found.setdefault(word, []).append(each)
+    return found
 
 
 def instance(code: str, name: str, arguments: list[str]) -> str:
     """A struct or class template as the text of a struct, with these arguments in place of its parameters; or ""."""
-    plain = ATTRIBUTE.sub(lambda found: found[0].replace("=", " "), code)
-    given = ["".join(a.split()) for a in arguments]
-    found = [
-        each for each in _STRUCT.finditer(plain) if re.search(rf"\b{re.escape(name)}\b", each["name"].partition(":")[0])
-    ]
+    given, found = ["".join(a.split()) for a in arguments], templates(code).get(name, [])
+    found = [each for each in found if each.re is _STRUCT]
     for head in found:  # template <> struct Pack<half, 2>
         own = re.search(rf"\b{re.escape(name)}\s*<(.*)>", head["name"], re.S)
         if not head["parameters"].strip() and own and ["".join(a.split()) for a in split(own[1])] == given:
@@ -172,7 +178,7 @@ def instance(code: str, name: str, arguments: list[str]) -> str:
 
 def meant(code: str, name: str, arguments: list[str]) -> str:
     """The type for which a template gives another name, `template <class T> using Name = Pack<T, 4>;`; or ""."""
-    found = (each for each in _ALIAS.finditer(code) if each["name"] == name)
+    found = (each for each in templates(code).get(name, []) if each.re is _ALIAS)
     kinds = {_with_arguments(each["type"], each["parameters"], arguments) for each in found}
     return kinds.pop() if len(kinds) == 1 else ""
 
@@ -264,6 +270,7 @@ def constants(code: str) -> Iterator[NamedValue]:
             number += 1
 
 
+@lru_cache(8)
 def with_constants(code: str) -> tuple[str, set[str]]:
     """The text with the values of constants of which there are several of a name, each where C++ finds it by its scope.
 

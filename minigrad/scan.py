@@ -357,14 +357,20 @@ def parameter(text: str) -> Param:
 _EXTERN_C = re.compile(r'\bextern\s*" "\s*{?')  # extern "C" after `blank`
 
 
+_ENDS_ITEM = re.compile("[{};]")
+
+
+@lru_cache(8)
+def _c_names(code: str) -> list[tuple[int, int]]:
+    """The end of each extern "C", and that of its braces; 0 where it has none."""
+    found = ((each.end(), each[0].endswith("{")) for each in _EXTERN_C.finditer(code))
+    return [(end, matching(code, end - 1, "{}") if braces else 0) for end, braces in found]
+
+
 def has_c_name(code: str, at: int) -> bool:
     """True if extern "C" precedes this offset, or the braces around it."""
-    return any(
-        matching(code, found.end() - 1, "{}") > at
-        if found.group().endswith("{")
-        else not re.search("[{};]", code[found.end() : at])
-        for found in _EXTERN_C.finditer(code, 0, at)
-    )
+    ahead = ((end, close) for end, close in _c_names(code) if end <= at)
+    return any(close > at if close else not _ENDS_ITEM.search(code, end, at) for end, close in ahead)
 
 
 _KIND = r"(?P<type>[\w\s:*]+?(?:<[^;{}()]*>[\w\s:*]*?)?)"

@@ -185,14 +185,15 @@ class Source:
             return param
         return param._replace(members=self.struct_members(text, found[1], (*inside, kind)))
 
-    def expanded(self, text: str, names: Collection[str] = ()) -> str:
+    def expanded(self, text: str, names: Collection[str] = (), depth: int = 5) -> str:
         """The text with the values of macros and constants, but for those of a launch, and of parameters' `names`."""
-        values, own = self._compiled[1], {name for name in ("real", "wide") if f"#ifndef {name}" in self._all}
-        own |= {name for name in names if values.get(name, "")[:1] in {*"(-0123456789"}}
-        for _ in range(5):
-            text = _WORD.sub(lambda found: found[0] if found[0] in own else values.get(found[0], found[0]), text)
-        return text
+        values, own = self._compiled[1], self._of_launch
+        own = own | {name for name in names if values.get(name, "")[:1] in {*"(-0123456789"}}
+        here = (values.keys() & {*_WORD.findall(text)}) - own if depth else ()
+        known = {name: self.expanded(values[name], names, depth - 1) for name in here}
+        return _WORD.sub(lambda found: known.get(found[0], found[0]), text) if known else text
 
+    _of_launch = cached_property(lambda self: {name for name in ("real", "wide") if f"#ifndef {name}" in self._all})
     _all = cached_property(lambda self: "\n".join(self._compiled[0]))
     _expanded = cached_property(lambda self: self.expanded(*members.with_constants(self._all)))
 
@@ -295,15 +296,15 @@ class Source:
         return Source(text, name, self.folder, Source(rest, self.name, self.folder, self.before))
 
     @property
-    def included(self) -> list[Path]:
-        """The files that the text includes, directly or through others."""
-        found: list[Path] = []
+    def included(self) -> dict[Path, str]:
+        """The files that the text includes, directly or through others, with their texts."""
+        found: dict[Path, str] = {}
 
         def follow(text: str, here: Path) -> None:
             for each in INCLUDE.finditer(text):
                 if (path := self.find(asked(each), here)) and path not in found:
-                    found.append(path)
-                    follow(path.read_text(errors="replace"), path.parent)
+                    found[path] = path.read_text(errors="replace")
+                    follow(found[path], path.parent)
 
         for source in self.chain if not self.words else []:
             follow(source.text, source.folder)
@@ -321,11 +322,7 @@ class Source:
         """The sources compiled ahead of this one, and this one."""
         return [*(self.before.chain if self.before else []), self]
 
-    @cached_property
-    def _texts(self) -> list[str]:
-        """The reader's texts and those that they include, without comments and strings."""
-        included = (path.read_text(errors="replace") for path in self.included)
-        return [blank(text) for text in (*(each.text for each in self.chain), *included)]
+    _texts = cached_property(lambda self: [blank(text) for text in self.texts])  # without comments and strings
 
     @property
     def _name(self) -> str:  # of the kernel whose template has arguments
@@ -360,14 +357,18 @@ class Source:
     @property
     def texts(self) -> list[str]:
         """All that a compiler reads: the texts and the files that they include."""
-        return [*(each.text for each in self.chain), *(path.read_text(errors="replace") for path in self.included)]
+        return [*(each.text for each in self.chain), *self.included.values()]
 
     def find(self, name: str, here: Path) -> Path | None:
         """The file of an include: by the including text, by the source, or where a project keeps its headers."""
-        near = [self.folder, *self.folder.parents[:3]] if self.folder != CUDA else []
-        far = (f"{folder}/{each}" for folder in near for each in ("", *_HEADERS))
-        folders = (str(here), *(str(each.folder) for each in reversed(self.chain)), *far)  # Paths join in fivefold time
+        folders = (str(here), *self._around)  # Paths join in fivefold time
         return next((Path(os.path.normpath(p)) for f in folders if os.path.isfile(p := os.path.join(f, name))), None)
+
+    @cached_property
+    def _around(self) -> list[str]:
+        near = [self.folder, *self.folder.parents][:4] if self.folder != CUDA else []
+        far = [f"{folder}/{each}" for folder in near for each in ("", *_HEADERS)]
+        return list(dict.fromkeys([*(str(each.folder) for each in reversed(self.chain)), *far]))
 
     def signature(self, kernel: str) -> Signature:
         """The kernel's signature. Raises ValueError if the text lacks it, or C++ would change its name."""

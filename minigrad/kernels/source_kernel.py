@@ -167,8 +167,9 @@ def missing_files(source: Source) -> list[str]:
 def wanted(source: Source, kernel: str, template: str = "") -> Source:
     """The same text for one of its kernels. The scans of the text are kept, but for those that know a template."""
     made = replace(source, kernel=kernel, template=template)
-    kept = ("code", "_compiled", "_kernel", "_texts", "_all", *(() if template else ("kernels", "aliases")))
-    made.__dict__.update((name, source.__dict__[name]) for name in kept if name in source.__dict__)
+    kept = {"code", "_compiled", "_kernel", "_texts", "_all", "_expanded", "_around"}
+    kept |= set() if template else {"kernels", "aliases"}
+    made.__dict__.update((name, known) for name, known in source.__dict__.items() if name in kept)
     return made
 
 

@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations, pairwise, product
+from math import gcd
 
 from minigrad.adjoint.analyse.activity import check_clocks
-from minigrad.adjoint.analyse.indices import IndexFacts, Unwrapped, offsets, stride
+from minigrad.adjoint.analyse.indices import IndexFacts, Unwrapped
 from minigrad.adjoint.analyse.phases import Divergence, check_barriers, check_shuffles, returns_ahead
-from minigrad.adjoint.analyse.polynomials import EXTENTS, Interval, interval
+from minigrad.adjoint.analyse.polynomials import EXTENTS, Interval, Polynomial, Term, interval, polynomial
 from minigrad.adjoint.analyse.trip_counts import Count, evaluate, is_unsigned, nests, trips_of
 from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, dataflow
@@ -178,39 +179,75 @@ class Store:
 
     target: ast.Index
     facts: IndexFacts
-    sides: dict[int, int]
+    sides: frozenset[tuple[int, int]]  # the id of each branch, and the number of the side
 
     @cached_property
     def interval(self) -> Interval:
         return interval(self.target.indices[0], self.facts)
 
+    @cached_property
+    def others(self) -> frozenset[tuple[int, int]]:
+        """The other sides of the branches."""
+        return frozenset((branch, 1 - side) for branch, side in self.sides)
+
+    @cached_property
+    def terms(self) -> frozenset[tuple[Term, int]]:
+        """Those of the first index that are no constant; none for an index that is no sum of products."""
+        return frozenset((term, n) for term, n in (polynomial(self.target.indices[0]) or {}).items() if term)
+
+    @cached_property
+    def whole(self) -> Polynomial | None:
+        return self.facts.whole(self.target.indices[0])
+
+    @property
+    def constant(self) -> int:
+        return self.whole.get((), 0) if self.whole else 0
+
     def differs(self, other: "Store") -> bool:
         """True for a store on another side of a branch, or with an index that is never equal."""
-        if any(other.sides.get(branch, side) != side for branch, side in self.sides.items()):
+        if not self.others.isdisjoint(other.sides):
             return True
-        (x, *more), (y, *_) = self.target.indices, other.target.indices
-        if more:
+        if len(self.target.indices) > 1:
             return False
-        found = None if None in (self.facts.whole(x), other.facts.whole(y)) else offsets([x, y])
-        if found and set(found[0]) == {()} and 0 < abs(found[1][1]) < stride(x):
-            return True
-        return self.interval[1] < other.interval[0] or other.interval[1] < self.interval[0]
+        return spread([self, other]) or self.interval[1] < other.interval[0] or other.interval[1] < self.interval[0]
 
 
-def stores(body: list[Stmt], facts: IndexFacts, sides: dict[int, int] | None = None) -> Iterator[Store]:
+def stores(body: list[Stmt], facts: IndexFacts, sides: frozenset[tuple[int, int]] = frozenset()) -> Iterator[Store]:
     """The stores of a body into arrays."""
     for s in body:
         if isinstance(s, ast.Assign | ast.AtomicAdd) and isinstance(s.target, ast.Index):
-            yield Store(s.target, facts, sides or {})
+            yield Store(s.target, facts, sides)
         for side, (inner, inside) in enumerate(facts.within(s)):
             once = isinstance(s, ast.If) and not facts.loops
-            yield from stores(inner, inside, {**(sides or {}), id(s): side} if once else sides)
+            yield from stores(inner, inside, sides | {(id(s), side)} if once else sides)
 
 
 def stored_apart(body: list[Stmt], facts: IndexFacts, arrays: set[str]) -> set[str]:
     """Those of the arrays of which no two statements store the same element in a thread."""
-    found = {name: [s for s in stores(body, facts) if s.target.array == name] for name in arrays}
-    return {name for name, own in found.items() if all(a.differs(b) for a, b in combinations(own, 2))}
+    found: dict[str, list[Store]] = {name: [] for name in arrays}
+    for s in stores(body, facts):
+        if s.target.array in found:
+            found[s.target.array].append(s)
+    return {name for name, own in found.items() if apart(own)}
+
+
+def apart(own: list[Store]) -> bool:
+    """True where no two of the stores store the same element. Those whose indices differ by constants go together."""
+    near: dict[tuple, list[Store]] = {}
+    for s in own:
+        near.setdefault((s.sides, s.terms), []).append(s)
+    groups = [*near.values()]
+    pairs = chain.from_iterable(product(a, b) for a, b in combinations(groups, 2))
+    within = chain.from_iterable(combinations(group, 2) for group in groups if not (group[1:] and spread(group)))
+    return all(a.differs(b) for a, b in chain(within, pairs))
+
+
+def spread(own: list[Store]) -> bool:
+    """True where all indices differ, by constants that are less than the distance of other elements."""
+    if any(len(s.target.indices) > 1 or s.whole is None or s.terms != own[0].terms for s in own):
+        return False
+    constants, stride = sorted(s.constant for s in own), gcd(*(n for _, n in own[0].terms))
+    return constants[-1] - constants[0] < stride and all(a < b for a, b in pairwise(constants))
 
 
 def first_stores(body: list[Stmt], names: set[str]) -> set[int]:

@@ -18,9 +18,9 @@ from minigrad.adjoint.analyse.polynomials import (
 )
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Stmt
-from minigrad.adjoint.language.dataflow import Budget, has_barrier, written
+from minigrad.adjoint.language.dataflow import Budget, has_barrier, own_writes
 from minigrad.adjoint.language.printer import expression
-from minigrad.adjoint.language.rewrite import ONE, conjuncts, guarded_bodies
+from minigrad.adjoint.language.rewrite import ONE, bodies, conjuncts, guarded_bodies, with_header
 
 Offsets = tuple[Polynomial, list[int]] | None
 
@@ -111,6 +111,7 @@ class IndexFacts:
     assumed_uniform: set[str] = field(default_factory=set)  # the names taken as uniform in the current query
     budget: Budget = field(default_factory=Budget)
     steps: int = 0  # of the search for the thread of the last index
+    writes: dict[int, set[str]] = field(default_factory=dict)  # by id of a branch or loop: the names that it writes
 
     def determined(self, p: Polynomial, depth: int = 0) -> set[str] | None:
         """The thread and block coordinates that a value determines; None where it mixes them.
@@ -274,8 +275,8 @@ class IndexFacts:
         if isinstance(s, ast.For):
             inside = self.copied(loops=(*self.loops, s))
             if not has_barrier([s]):
-                inside.block_uniform -= written([s])  # threads may be in different iterations
-            if s.variable not in written(s.source.body):
+                inside.block_uniform -= self.written([s])  # threads may be in different iterations
+            if s.variable not in self.written(s.source.body):
                 inside.enter(s.source)
             return [(s.body, inside)]
         made = []
@@ -284,6 +285,16 @@ class IndexFacts:
             inside.assume(condition, side)
             made.append((side, inside))
         return made
+
+    def written(self, body: list[Stmt]) -> set[str]:
+        """The names that statements write or declare."""
+        found = set[str]()
+        for s in body:
+            if id(s) not in self.writes and bodies(s):
+                own = (own_writes(one) for one in with_header(s))
+                self.writes[id(s)] = set[str]().union(*own, *map(self.written, bodies(s)))
+            found |= self.writes[id(s)] if bodies(s) else own_writes(s)
+        return found
 
     def copied(self, **new: Any) -> "IndexFacts":
         """A copy that can be extended; `limits` stays shared."""
@@ -302,7 +313,7 @@ class IndexFacts:
         if e.op == "&&":
             self.assume(e.left, body)
             self.assume(e.right, body)
-        if (e.names - self.fixed.keys()) & written(body):
+        if (e.names - self.fixed.keys()) & self.written(body):
             return
         bound, left = polynomial(e.right), polynomial(e.left)
         if bound is not None and wraps_at(e.right) and min(bound.values(), default=0) < 0:

@@ -62,6 +62,7 @@ class Checkpoints:
         self.tapes, self.arrays, self.fresh = tapes, arrays, fresh  # arrays: those that several threads see
         self.costs: dict[str, TapeCost] = {}  # by tape
         self.obstacle: dict[str, str] = {}  # by tape: why its iterations cannot be run again
+        self.writes: dict[Stmt, set[str]] = {}  # by statement: what it and those in it write
 
     def __call__(self, body: list[Stmt]) -> list[Stmt]:
         """The body with checkpoints where they pay."""
@@ -79,6 +80,11 @@ class Checkpoints:
                 if found.cost.pays and all(self.tapes[n].size is None for n in names):
                     body = found.changed()
         return body
+
+    def written(self, s: Stmt) -> set[str]:
+        if s not in self.writes:
+            self.writes[s] = dataflow.written([s])
+        return self.writes[s]
 
 
 class TapedLoop:
@@ -121,7 +127,9 @@ class TapedLoop:
         between = self.body[self.body.index(self.forward) + 1 : self.body.index(self.back)]
         inside = flatten([*self.forward.body, *self.back.body])
         new = dataflow.declared(self.again) | {s.name for s in self.head} | {self.k.name}
-        changed = dataflow.written([*between, *self.forward.body, *self.back.body]) - self.states - new
+        reads = dataflow.read(self.again) - self.states - new
+        changes = not all(reads.isdisjoint(self.of.written(s)) for s in between)
+        changes |= not reads.isdisjoint(dataflow.written([*self.forward.body, *self.back.body]))
         apart = {*self.pulls.values()} <= {*self.names} == {name for name, _ in self.pushes.values()}
         apart = apart and len(self.pushes) == len(self.names)
         apart = apart and dataflow.names_used([s for s in self.back.body if s not in self.pulls]).isdisjoint(self.names)
@@ -134,7 +142,7 @@ class TapedLoop:
             "the tape holds more than the state at the start of a round": not apart,
             "the loop contains a barrier": dataflow.has_barrier(inside),
             "a round adds to memory, which must happen only once": adds,
-            "a round run twice would find changed values": bool(shares or dataflow.read(self.again) & changed),
+            "a round run twice would find changed values": bool(shares or changes),
             "a round has a loop or a call": any(isinstance(s, ast.CallStmt | ast.For) for s in flatten(self.again)),
         }
         return next((why for why, holds in reasons.items() if holds), "")

@@ -5,7 +5,7 @@ overwrites a name in it afterwards (the to-be-recorded analysis). Each loop iter
 is taken, so that what the iteration computes is recomputed; its state at the start of the iteration is on a tape.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -83,11 +83,23 @@ class LoopPlan:
 
 
 @dataclass(frozen=True)
+class Overwritten:
+    """The names that the last `count` statements of a body overwrite, and those that are overwritten behind it."""
+
+    since: dict[str, int]  # by name: the first statement that overwrites it, counted from the last, which is 0
+    count: int
+    behind: Container[str]
+
+    def __contains__(self, name: object) -> bool:
+        return self.since.get(name, self.count) < self.count or name in self.behind  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True)
 class Point:
     """The names that the forward sweep overwrites after a statement (`after`), and in or after it (`overwritten`)."""
 
-    after: frozenset[str]
-    overwritten: frozenset[str]
+    after: Container[str]
+    overwritten: Container[str]
     loop: LoopPlan | None  # the innermost around it
 
 
@@ -110,7 +122,7 @@ class StoragePlan:
         """False where nothing that an expression names has another value in the backward sweep."""
         point = self.points[id(s)]
         lost = point.loop is not None and any(map(point.loop.loses, e.names))
-        return lost or not point.overwritten.isdisjoint(e.names)
+        return lost or any(name in point.overwritten for name in e.names)
 
     def saved_in(self, s: Stmt, value: Expr) -> Storage:
         """A register; a tape if an iteration that runs again would read a changed array; LOST if it has no bound."""
@@ -169,10 +181,14 @@ def _last(plan: StoragePlan, body: list[Stmt], loop: LoopPlan | None) -> None:
         _last(plan, side, loop)
 
 
-def _body(plan: StoragePlan, body: list[Stmt], after: frozenset[str], loop: LoopPlan | None) -> None:
-    """Plan statements. after: the names that the forward sweep overwrites later."""
-    for s in reversed(body):
-        before = after | plan.facts.overwrites(s)
+def _body(plan: StoragePlan, body: list[Stmt], behind: Container[str], loop: LoopPlan | None) -> None:
+    """Plan statements. behind: the names that the forward sweep overwrites later."""
+    since: dict[str, int] = {}
+    after: Container[str] = behind
+    for n, s in enumerate(reversed(body)):
+        for name in plan.facts.overwrites(s):
+            since.setdefault(name, n)
+        before = Overwritten(since, n + 1, behind)
         plan.points[id(s)] = Point(after, before, loop)
         if isinstance(s, For):
             plan.loops[id(s)] = inner = _loop(plan, s, after, loop)
@@ -183,7 +199,7 @@ def _body(plan: StoragePlan, body: list[Stmt], after: frozenset[str], loop: Loop
         after = before
 
 
-def _loop(plan: StoragePlan, s: For, after: frozenset[str], outer: LoopPlan | None) -> LoopPlan:
+def _loop(plan: StoragePlan, s: For, after: Container[str], outer: LoopPlan | None) -> LoopPlan:
     facts, known = plan.facts, _known_header(plan, s, outer)
     size = capacity(facts.file, known, header := count(known), outer.nest if outer else ())
     trips = facts.trips(header) if header and size is None else None
@@ -196,7 +212,8 @@ def _loop(plan: StoragePlan, s: For, after: frozenset[str], outer: LoopPlan | No
             plan.fills += checks
             filled_anew.add(name)
     memory = facts.function.memory
-    lost = frozenset(read([known]) & (memory - facts.dropped - filled_anew) & (after | changed))
+    kept = read([known]) & (memory - facts.dropped - filled_anew)
+    lost = frozenset(name for name in kept if name in changed or name in after)
     by_formula = {s.variable} if header or shifted(known, ZERO) else set()
     state = sorted(changed - filled_anew - memory - by_formula)
     flow = structured(s.body, ("break", "continue"))

@@ -3,7 +3,7 @@
 Derivatives of maths functions follow: of one operand by a table of formulas, of several operands case by case.
 """
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Container
 from functools import cache
 
 from minigrad.adjoint.analyse import KernelFacts, Names
@@ -170,7 +170,7 @@ class Rules:
 
     # --- statements ---
 
-    def adjoint(self, s: Stmt, after: Set[str]) -> list[Stmt]:
+    def adjoint(self, s: Stmt, after: Container[str]) -> list[Stmt]:
         """The backward sweep of an assignment."""
         if not own_writes(s) & self.facts.active:
             return []
@@ -192,7 +192,7 @@ class Rules:
                 return [*part, *self.pull(s.value, given)]
         return []
 
-    def assignment(self, s: ast.Assign, after: Set[str]) -> list[Stmt]:
+    def assignment(self, s: ast.Assign, after: Container[str]) -> list[Stmt]:
         """Of `target = a * target + b`: add to the gradients of a and b, then d_target *= a."""
         value, d = assigned_value(s), self.gradient_of(s.target)
         again, added = coefficient(value, s.target), remainder(s)

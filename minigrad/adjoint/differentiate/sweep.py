@@ -213,7 +213,8 @@ class Sweep:
     def outside(self, s: ast.For, back: list[Stmt]) -> Pair:
         """Save variables that the iterations read and that change after the loop, and restore them."""
         facts = self.facts
-        names = read(back) & self.plan.points[id(s)].after - facts.overwrites(s) - declared(back)
+        after, own = self.plan.points[id(s)].after, facts.overwrites(s) | declared(back)
+        names = {name for name in read(back) - own if name in after}
         saved: list[Stmt] = []
         again: list[Stmt] = []
         for name in sorted(names - facts.function.memory):

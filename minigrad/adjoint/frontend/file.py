@@ -327,7 +327,7 @@ class FileParser:
                 raise tokens.unsupported[name]
             self.broken(name)
             return
-        parser.symbols.declared, parser.symbols.joined = {}, set()
+        parser.symbols.declared, parser.symbols.numbers, parser.symbols.joined = {}, {}, set()
         shared = self.shared_arrays(item)
         parser.symbols.scopes.append({})
         parser.symbols.types.append({})

@@ -7,7 +7,7 @@ parameters bound to the arguments.
 
 import re
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import Any
 
 from minigrad.adjoint.frontend.arguments import BY_USER, ArgumentBinder, storage
@@ -183,7 +183,7 @@ class Functions(ArgumentBinder):
         if self.tried:
             raise NotPlain
         self.stack.append(item)
-        self.outside.append({*symbols.declared, *symbols.parameters})
+        self.outside.append(len(symbols.declared))
         own = {**owner.members, "this": Pointer(None, target=owner)} if owner else {}
         inside = item.owner or StructType("", ())
         scopes, types = item.scopes or ([symbols.scopes[0]], [symbols.types[0]])
@@ -393,8 +393,8 @@ class Functions(ArgumentBinder):
             return as_temporary(parser.symbols.fresh(f"{name}_value", kind, value, place))
         if isinstance(value, Struct):
             arrays = {m.name for m in value.members.values() if isinstance(m, Elements)}
-            own = {*arrays, *(n for e in numbers(value) for n in e.names)}
-            if arrays and not own & self.outside[-1]:  # a variable of the function alone
+            before = chain(islice(parser.symbols.declared, self.outside[-1]), parser.symbols.parameters)
+            if arrays and arrays.union(*(e.names for e in numbers(value))).isdisjoint(before):  # of the function alone
                 return replace(value, temporary=True)
             return as_temporary(parser.copy("result", value.type, value, place))
         return value

@@ -33,7 +33,7 @@ class FileItems:
         self.templates: dict[str, list[StructTemplate]] = {}
         self.stack: list[FunctionItem] = []
         self.running: list[tuple] = []  # for each call on the stack, the arguments of its template
-        self.outside: list[set[str]] = []  # for each call on the stack, the variables from before it
+        self.outside: list[int] = []  # for each call on the stack, the number of variables from before it
         self.plain: dict[str, ast.Function | None] = {}
         self.shared: set[str] = set()  # the arrays in shared memory of the file
         self.tried = False  # whether a function is read as one that has an adjoint of its own

@@ -79,7 +79,7 @@ def _over_elements(parser: Any, pragma: str, place: Place, start: int) -> ast.Fo
         raise parser.error(place, "a for over all elements takes an array of known extent; count with an int.")
     tokens.expect(")")
     text = tokens.line_since(start)
-    own = unused_name(f"{name.text}_number", parser.symbols)
+    own = unused_name(f"{name.text}_number", parser.symbols, numbers=parser.symbols.numbers)
     number, counter = ast.Name(own, "int"), ast.Declare(own, "int", value=ZERO, place=place)
     parser.symbols.declared[own] = counter
     element, scope = array.at(number, place), parser.symbols.scopes[-1]

@@ -50,6 +50,7 @@ class SymbolTable:
         self.types: list[dict[str, Kind | Pointer]] = [{}]  # typedefs and templates' arguments; the innermost last
         self.scopes: list[dict[str, Symbol]] = [{}]  # the innermost last
         self.declared: dict[str, ast.Declare] = {}  # all variables of the function
+        self.numbers: dict[str, int] = {}  # of their names, as unused_name needs them
         self.in_header, self.counters = False, set[str]()  # in the start of a loop; the names declared there
         self.joined: set[str] = set()  # those of blocks on their own, whose statements join those around them
         self.bare = 0  # such blocks around the cursor
@@ -75,7 +76,7 @@ class SymbolTable:
         """The numbers of one more type in the shared memory of a launch, as an array of their own."""
         for name in (n for n, of in self.parts.items() if of == whole.name and self.declared[n].type == kind):
             return self.declared[name]
-        name = unused_name(f"{whole.name}_{kind.replace(' ', '_')}", self)
+        name = unused_name(f"{whole.name}_{kind.replace(' ', '_')}", self, numbers=self.numbers)
         made = ast.Declare(name, kind, (self.extent(name),), shared=True, place=whole.place)
         self.declared[name], self.parts[name] = made, whole.name
         self.pending.append(made)
@@ -111,8 +112,7 @@ class SymbolTable:
 
     def fresh(self, name: str, kind: str, value: Expr | None = None, place: Place = ast.NOWHERE) -> ast.Name:
         """A new variable, declared ahead of the current statement."""
-        made = ast.Declare(name, kind, value=value, place=place)
-        made.name = unused_name(name, self)
+        made = ast.Declare(unused_name(name, self, numbers=self.numbers), kind, value=value, place=place)
         self.declared[made.name] = made
         self.pending.append(made)
         return ast.Name(made.name, kind, place)
@@ -135,7 +135,7 @@ class SymbolTable:
         twice = other and (self.bare or name in self.joined or not alike or apart)
         taken = base_name(name) or name in self.functions or name in self.macros
         if taken or twice or name in self.parameters or self.lookup(name) is not None:
-            variable.name = unused_name(name if not taken else f"{name}_2", self)
+            variable.name = unused_name(name if not taken else f"{name}_2", self, numbers=self.numbers)
         if self.bare:
             self.joined.add(name)
         if self.in_header:

@@ -1,10 +1,10 @@
 """The syntax tree of the CUDA C++ subset: types, math functions with derivatives, expressions, statements."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, count
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 HALVES = ("half", "__nv_bfloat16")  # numbers of 16 bits, whose gradients are float
 FLOATS = (*HALVES, "float", "real", "double")
@@ -15,8 +15,7 @@ RANKS = ("bool", *SMALL, "int", "unsigned", "long long", "unsigned long long", "
 TYPES = {kind: kind for kind in RANKS} | {"unsigned int": "unsigned", "wide": "real"}
 TYPES |= {"__half": "half", "nv_bfloat16": "__nv_bfloat16"}
 BYTES = {"real": 4, "float": 4, "double": 8, "int": 4, "unsigned": 4, "bool": 1, "long long": 8, "size_t": 8}
-BYTES |= {"unsigned long long": 8, "signed char": 1, "unsigned char": 1, "short": 2, "unsigned short": 2}
-BYTES |= dict.fromkeys(HALVES, 2)
+BYTES |= {"unsigned long long": 8} | dict.fromkeys(SMALL[:2], 1) | dict.fromkeys((*SMALL[2:], *HALVES), 2)
 PAIRS = {"half2": "half", "__nv_bfloat162": "__nv_bfloat16"}  # of halves, by name
 GRADIENTS = dict.fromkeys(HALVES, "float") | dict.fromkeys(PAIRS, "float2")
 UNSIGNED = ("unsigned", "size_t", "unsigned long long")
@@ -50,14 +49,12 @@ TESTS = ("isnan", "isinf", "isfinite", "signbit")
 COUNTS = ("__popc", "__clz", "__ffs", "__popcll", "__clzll", "__ffsll", "__brev")  # functions of whole numbers
 CLOCKS = ("clock()", "clock64()")  # names of variables that the hardware changes; no derivative may depend on them
 BITS = {"int": "__float_as_int", "unsigned": "__float_as_uint", "long long": "__double_as_longlong"}  # of a float
+MATH = {*DERIVATIVES, *BINARY, *TERNARY, *TESTS, *COUNTS, *BITS.values()}
 
 
 def base_name(function: str) -> str:
     """`expf` -> `exp`: the name of a math function in the tables above; empty where no table has it."""
-    known = (*DERIVATIVES, *BINARY, *TERNARY, *TESTS, *COUNTS, *BITS.values())
-    if function in known:
-        return function
-    return function[:-1] if function.endswith("f") and function[:-1] in known else ""
+    return function if function in MATH else function[:-1] if function[-1:] == "f" and function[:-1] in MATH else ""
 
 
 def arity(function: str) -> int:
@@ -212,32 +209,34 @@ Expr = Number | Name | Index | Unary | Binary | Ternary | Call | Cast
 Target = Name | Index
 
 
-def unused_name(base: str, taken: Container[str]) -> str:
-    """The first of base, base_2, base_3, ... that is not taken."""
-    return next(name for name in chain([base], (f"{base}_{n}" for n in count(2))) if name not in taken)
+def unused_name(base: str, *taken: Container[str], numbers: dict[str, int] | None = None) -> str:
+    """The first of base, base_2, base_3, ... that is not taken. numbers: by base, that of the last name given out."""
+    numbers = {} if numbers is None else numbers
+    n = numbers.get(base, 1)
+    while any((name := base if n == 1 else f"{base}_{n}") in names for names in taken):
+        n += 1
+    numbers[base] = n
+    return name
+
+
+CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+    Number: lambda e: (), Name: lambda e: (), Index: attrgetter("indices"), Call: attrgetter("arguments"),
+    Unary: lambda e: (e.operand,), Cast: lambda e: (e.operand,), Binary: attrgetter("left", "right"),
+    Ternary: attrgetter("condition", "yes", "no"),
+}  # fmt: skip
 
 
 def children(e: Expr) -> tuple[Expr, ...]:
     """The direct operands of an expression, in the order of evaluation."""
-    match e:
-        case Index():
-            return e.indices
-        case Unary() | Cast():
-            return (e.operand,)
-        case Binary():
-            return (e.left, e.right)
-        case Ternary():
-            return (e.condition, e.yes, e.no)
-        case Call():
-            return e.arguments
-    return ()
+    return CHILDREN[type(e)](e)
 
 
 def walk(e: Expr) -> Iterator[Expr]:
     """An expression and all its parts, the whole first."""
-    yield e
-    for child in children(e):
-        yield from walk(child)
+    left = [e]
+    while left:
+        yield (e := left.pop())
+        left += children(e)[::-1]
 
 
 @dataclass(eq=False)

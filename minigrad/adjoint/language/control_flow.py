@@ -1,5 +1,6 @@
 """Jumps and switches turned into branches, jumps at their ends; branches whose condition is known resolved."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
@@ -92,8 +93,11 @@ Flagged = Callable[[ast.If | ast.For], list[Stmt]]
 def normalize_jumps(function: ast.Function, words: Set[str]) -> None:
     """Change the body of a function into a form that `structured` can take. words: the names of its file."""
 
+    numbers: dict[str, int] = {}
+
     def declared(base: str, kind: str, value: Expr) -> ast.Declare:
-        variable = ast.Declare(unused_name(base, {*words, *function.declared}), kind, value=value)
+        name = unused_name(base, words, function.declared, numbers=numbers)
+        variable = ast.Declare(name, kind, value=value)
         function.declared[variable.name] = variable
         return variable
 
@@ -179,9 +183,11 @@ def groups_of(cases: list[SwitchCase]) -> list[list[SwitchCase]]:
 def variables_of_several(cases: list[SwitchCase]) -> list[Stmt]:
     """The declarations of variables without a value that other cases use, too, taken out of theirs."""
     found: list[Stmt] = []
-    for case in cases:
-        used = set[str]().union(*(names_used(other.body) for other in cases if other is not case))
-        found += (own := [s for s in case.body if isinstance(s, ast.Declare) and s.value is None and s.name in used])
+    names = [names_used(case.body) for case in cases]
+    uses = Counter(name for here in names for name in here)
+    for case, here in zip(cases, names, strict=True):
+        free = [s for s in case.body if isinstance(s, ast.Declare) and s.value is None]
+        found += (own := [s for s in free if uses[s.name] > (s.name in here)])
         case.body = [s for s in case.body if s not in own]
     return found
 

@@ -146,22 +146,24 @@ def merge_copies(body: list[Stmt], temporary: Callable[[str], bool]) -> None:
 
 def _merged(body: list[Stmt], once: set[str]) -> list[Stmt]:
     """The statements of a body with copies merged."""
-    made: list[Stmt] = []
     waiting: dict[str, tuple[ast.Declare, Expr]] = {}  # temporaries whose values have not changed since
+    users: dict[str, list[str]] = {}  # by name: those in whose values it is
+    merged = set[int]()  # ids of those that are gone
     for s in body:
         copied = s.value if isinstance(s, ast.Declare | ast.Assign) else None
         if isinstance(s, ast.Declare | ast.Assign) and isinstance(copied, ast.Name) and copied.name in waiting:
             temporary, value = waiting[copied.name]
             if temporary.type == (s.type if isinstance(s, ast.Declare) else s.target.type):
                 s.value = value
-                made = [t for t in made if t is not temporary]
+                merged.add(id(temporary))
         if waiting:
-            changed = written([s])
-            waiting = {} if has_barrier([s]) else {n: w for n, w in waiting.items() if not w[1].names & changed}
+            for name in [*waiting] if has_barrier([s]) else (n for w in written([s]) for n in users.pop(w, ())):
+                waiting.pop(name, None)
         if isinstance(s, ast.Declare) and s.name in once and s.value is not None and not has_shuffle([s]):
             waiting[s.name] = s, s.value
-        made.append(s)
-    return made
+            for name in s.value.names:
+                users.setdefault(name, []).append(s.name)
+    return [s for s in body if id(s) not in merged]
 
 
 # --- expressions ---

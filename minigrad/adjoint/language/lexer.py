@@ -15,7 +15,7 @@ _TOKEN = re.compile(
     r"|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<string>\"[^\"\n]*\"|'[^'\n]*')"
     r"|(?P<op><<=|>>=|\+\+|--|->|::|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>=!&|^~?:;,.(){}\[\]])"
-    r"|(?P<space>\s+)|(?P<bad>.)"
+    r"|(?P<bad>\S)"
 )
 # names that the adjoint declares itself
 RESERVED = {"tape_thread", "tape_threads", "tape_slots", "tape_needed", "warp_add", "warp_total", "block_add"}
@@ -274,19 +274,20 @@ class TokenStream:
         return self.bad.get(token.start) if token.kind == "bad" or word else self.unsupported.get(token.text)
 
 
-def joined(directive: re.Match[str]) -> str:
-    """A directive over several lines as one line, with empty lines behind it: same length, same lines after it."""
-    return directive.group().replace("\\\n", " ") + "\n" * directive.group().count("\\\n")
-
-
 def cut(stream: TokenStream, line: str, number: int, start: int, column: int = 0) -> list[Token]:
     """The tokens of a line. A piece that is none, or an octal number, is rejected where the kernel comes to it."""
-    pieces, file, new = _pieces(line, column), stream.file, tuple.__new__  # for headers have 200,000 tokens
-    for _, _, at, _, why in pieces:
+    for _, _, at, _, why in _pieces(line, column):
         if why:
-            stream.bad[start + at] = stream.error(Place(number, at + 1, 0, file), why)
+            stream.bad[start + at] = stream.error(Place(number, at + 1, 0, stream.file), why)
+    return _tokens(line, number, start, column, stream.file)
+
+
+@lru_cache(maxsize=1 << 15)
+def _tokens(line: str, number: int, start: int, column: int, file: str) -> list[Token]:
+    """The tokens of a line at its place: the kernels of a file have the same headers, of up to 200,000 tokens."""
+    new = tuple.__new__
     return [new(Token, (kind, text, new(Place, (number, at + 1, 0, file)), start + at, start + end))
-            for kind, text, at, end, _ in pieces]  # fmt: skip
+            for kind, text, at, end, _ in _pieces(line, column)]  # fmt: skip
 
 
 @lru_cache(maxsize=1 << 15)
@@ -294,9 +295,7 @@ def _pieces(line: str, column: int) -> tuple[tuple[str, str, int, int, str], ...
     """The pieces of a line: kind, text, where they begin and end, and why one is no token. Kernels share headers."""
     pieces = []
     for match in _TOKEN.finditer(line, column):
-        if (kind := match.lastgroup) == "space":
-            continue
-        text, at, why = match[0], match.start(), ""
+        kind, text, at, why = match.lastgroup, match[0], match.start(), ""
         if kind == "bad":
             why = f"{text!r} is outside the differentiable subset."
         elif kind == "number":
@@ -309,8 +308,7 @@ def _pieces(line: str, column: int) -> tuple[tuple[str, str, int, int, str], ...
 
 def _not_decimal(line: str, number: str) -> str:
     """The reason why a literal is not accepted: 010 is 8 in C++, 0b11 is 3. Empty for decimal and hexadecimal ones."""
-    literal = re.match(r"[\w.]*", line[len(number) :]).group()  # type: ignore[union-attr]
-    literal = number + literal
+    literal = number + re.match(r"[\w.]*", line[len(number) :]).group()  # type: ignore[union-attr]
     if len(literal) > len(number):
         return f"the literal {literal} is outside the differentiable subset; write it in decimal."
     octal = re.fullmatch(r"0\d+[uUlL]*", number)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from minigrad.adjoint.language.ast import CONSTANTS, PRECEDENCE, Place, base_name
-from minigrad.adjoint.language.lexer import CONTINUED, Token, TokenStream, cut, joined
+from minigrad.adjoint.language.lexer import CONTINUED, Token, TokenStream, cut
 from minigrad.scan import INCLUDE, asked, blank
 
 _DEFINE = re.compile(r"#\s*define\s+(\w+)(\(([^)]*)\))?")
@@ -104,7 +104,9 @@ def tokenize(
 
 def lines(text: str, start: int) -> Iterator[TextLine]:
     """The lines of a file without comments."""
-    found = CONTINUED.sub(joined, blank(text)).split("\n")
+    # a directive over several lines as one, with empty lines behind it: same length, same lines after it
+    whole = CONTINUED.sub(lambda m: m[0].replace("\\\n", " ") + "\n" * m[0].count("\\\n"), blank(text))
+    found = whole.split("\n")
     words = [match[1] if "#" in line and (match := re.match(r"\s*#\s*(\w*)", line)) else "" for line in found]
     for number, (line, word) in enumerate(zip(found, words, strict=True), 1):
         following = next((found[n] for n in range(number, len(found)) if words[n]), "") if word == "ifndef" else ""
@@ -137,11 +139,12 @@ class Preprocessor:
         return all(here for here, _ in self.branches)
 
     def file(self, text: str, start: int = 0) -> None:
-        depth = len(self.branches)
+        depth, active = len(self.branches), self.active
         for line in lines(text, start):
             if line.directive:
                 self.directive(line)
-            elif self.active:
+                active = self.active
+            elif active:
                 self.waiting += cut(self.stream, line.text.removesuffix("\\"), line.number, line.start)
         self.flush()
         if len(self.branches) > depth:
@@ -324,12 +327,11 @@ class Preprocessor:
         """The tokens with macros replaced. names: also those that keep their names."""
         made: list[Token] = []
         n = 0
-        while n < len(tokens):
-            token = tokens[n]
-            n += 1
-            if token.text not in self.macros:  # most tokens
-                made.append(token)
+        for at in [at for at, token in enumerate(tokens) if token.text in self.macros]:  # few tokens
+            if at < n:  # among the arguments of the last one
                 continue
+            made += tokens[n:at]
+            token, n = tokens[at], at + 1
             macro = self.macros[token.text] if token.kind == "name" and token.text not in hidden else None
             called = n < len(tokens) and tokens[n].text == "("
             if macro is None or (macro.kept and not names) or (macro.params is not None and not called):
@@ -343,7 +345,7 @@ class Preprocessor:
             body = [t if t.kind == "bad" else Token(t.kind, t.text, token.place, token.start, last.stop)
                     for t in body if t.text != "#"]  # fmt: skip
             made += self.expand(body, hidden | {token.text}, names)
-        return made
+        return made + tokens[n:]
 
     def arguments(self, tokens: list[Token], n: int, name: Token) -> tuple[list[list[Token]], int]:
         """The arguments of a macro's call, and the number of the token behind it."""
@@ -363,7 +365,8 @@ class Preprocessor:
     def substitute(self, macro: Macro, arguments: list[list[Token]], name: Token, names: bool) -> list[Token]:
         params = macro.params or ()
         if params and params[-1] == "...":
-            rest = [t for n, a in enumerate(arguments[len(params) - 1 :]) for t in ([_comma(name)] * (n > 0) + a)]
+            comma = name._replace(kind="op", text=",")
+            rest = [t for n, a in enumerate(arguments[len(params) - 1 :]) for t in ([comma] * (n > 0) + a)]
             params, arguments = (*params[:-1], "__VA_ARGS__"), [*arguments[: len(params) - 1], rest]
         if not params and arguments == [[]]:
             arguments = []
@@ -394,7 +397,3 @@ def _pastes(body: list[Token], n: int) -> bool:
         [body[k].text for k in (n, n + 1) if 0 <= k < len(body)],
     )
     return ["#", "#"] in pair
-
-
-def _comma(token: Token) -> Token:
-    return token._replace(kind="op", text=",")

@@ -161,25 +161,30 @@ def keep_rolled(body: list[Stmt], values: Mapping[str, int]) -> None:
     """
     everything = flatten(body)
     local = {s.name for s in everything if isinstance(s, ast.Declare) and s.dims and not s.shared}
+    trips = {id(s): _trips(s, values) for s in everything if isinstance(s, ast.For)}
+    unrolled: dict[int, int] = {}  # the statements of each loop
+    _count(body, trips, unrolled)
     for s in everything:
-        if not isinstance(s, ast.For) or s.pragma or not 1 < _trips(s, values) <= UNROLLED_TRIPS:
+        if not isinstance(s, ast.For) or s.pragma or not 1 < trips[id(s)] <= UNROLLED_TRIPS:
+            continue
+        if unrolled[id(s)] < MOST_UNROLLED:
             continue
         changed, uses = written([s]), [x for t in flatten(s.body) for _, x in accesses(t)]
-        counts = any(isinstance(x, ast.Index) and x.array in local and names_in(x.indices) & changed for x in uses)
-        if not counts and _statements([s], values) >= MOST_UNROLLED:
+        if not any(isinstance(x, ast.Index) and x.array in local and names_in(x.indices) & changed for x in uses):
             s.pragma = "#pragma unroll 1"
 
 
-def _trips(s: Stmt, values: Mapping[str, int]) -> int:
+def _trips(s: ast.For, values: Mapping[str, int]) -> int:
     """The trip count of a loop that the compiler knows; else 1."""
-    header = count(s) if isinstance(s, ast.For) else None
+    header = count(s)
     return (evaluate(header.trips, values) or 1) if header and header.exact else 1
 
 
-def _statements(body: list[Stmt], values: Mapping[str, int]) -> int:
-    """The statements of a body with its loops unrolled."""
+def _count(body: list[Stmt], trips: Mapping[int, int], unrolled: dict[int, int]) -> int:
+    """The statements of a body with its loops unrolled; those of each loop, too, by its id."""
     found = 0
     for s in body:
-        inside = sum(_statements(inner, values) for inner in bodies(s))
-        found += inside * _trips(s, values) + (not isinstance(s, ast.Comment | ast.For))
+        inside = sum(_count(inner, trips, unrolled) for inner in bodies(s)) * trips.get(id(s), 1)
+        unrolled[id(s)] = inside
+        found += inside + (not isinstance(s, ast.Comment | ast.For))
     return found

@@ -55,6 +55,7 @@ class Prune:
         self.after: dict[str, set[str]] = {}  # the names live where a break or continue leads
         self.following: dict[int, set[str]] = {}  # those live after an iteration, by id of the loop, as known so far
         self.staying = set[int]()  # ids of the loops that are known to stay
+        self.inside: dict[int, tuple[set[str], bool]] = {}  # by id of a loop: what it writes, and whether it has a jump
 
     def body(self, body: list[Stmt], live: Live) -> list[Stmt]:
         """The statements that stay; a comment stays with the statement after it."""
@@ -149,7 +150,9 @@ class Prune:
         """
         following = live | self.following.get(id(s), set())
         self.after = {"break": live, "continue": following}
-        has_jump = any(isinstance(t, ast.Jump) for t in flatten(s.body))
+        if id(s) not in self.inside:
+            self.inside[id(s)] = written(s.body), any(isinstance(t, ast.Jump) for t in flatten(s.body))
+        changed, has_jump = self.inside[id(s)]
         if not (has_jump and id(s) in self.staying):
             self.jumps = self.jumps and not has_jump
             kept = self.body(s.body, before := Live(following))
@@ -160,7 +163,7 @@ class Prune:
             self.jumps = True
             kept = self.body(s.body, before := Live(following))
         filled = s.reversal.filled if s.reversal else frozenset()
-        changed, more = written(s.body), {*own_reads(s), *(own_reads(s.step) if s.step else ()), *(before - filled)}
+        more = {*own_reads(s), *(own_reads(s.step) if s.step else ()), *(before - filled)}
         while (more - following) & changed:
             following |= more
             kept = self.body(s.body, before := Live(following))
