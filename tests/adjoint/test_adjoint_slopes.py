@@ -112,6 +112,8 @@ KERNELS = {
     "an array that a smaller type does not fill": "double q[4] = {1, 2, 3, x[i]}; double v = 0; "
     "for (int k = 0; k < 3; ++k) { for (int j = 0; j < 4; ++j) q[(bool)j] = x[j + k] * x[i]; v += q[1] * q[3]; "
     "q[3] = v * 0.1; } y[i] = v;",
+    "an array larger than the block, which a loop only stores": f"{TWO}double v = x[i]; "
+    "for (int k = 0; k < 3; ++k) { s[i] = v * x[k]; __syncthreads(); v = v * 0.5 + x[i]; } y[i] = s[7 - i] * s[i + 8];",
     "a loop of which only the start counts": "int k = 5; double v = 0; for (k = 2; v > 9;) v += x[i]; "
     "y[i] = x[k] * x[i];",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",

@@ -151,11 +151,8 @@ class BlockNumbers:
                 return None if is_float(e.type) else self.value(self.fixed[e.name])
             case ast.Cast() if e.type in RANGES:
                 inner = self.value(e.operand)
-                return (
-                    inner
-                    if inner is not None and all(fits(n, e.type) for n in (inner.min(initial=0), inner.max(initial=0)))
-                    else None
-                )
+                known = () if inner is None else (inner.min(initial=0), inner.max(initial=0))
+                return inner if all(fits(n, e.type) for n in known) else None
             case ast.Unary(op="-" | "!"):
                 inner = self.value(e.operand)
                 return inner if inner is None else ~inner.astype(bool) if e.op == "!" else -inner
@@ -330,21 +327,25 @@ def filled(facts: KernelFacts, s: ast.For, array: str) -> list[Fill] | None:
 
     None where no block is known in which it does. Extents of the block that the indices imply become conditions of the
     launch, which needs no check then. Where a smaller block fills the array as well, or where nothing implies an extent
-    and the largest block that stays inside the array fills it, each launch is checked.
+    and the largest block that stays inside the array fills it, each launch is checked. An array that the loop only
+    stores is worth no new condition.
     """
     found = touches(s.body, array) if array in facts.function.declared else []
     of_warp = any(isinstance(t, ast.Barrier) and t.warp for t in flatten([s]))
     if not found or not found[0].stores or (facts.function.declared[array].shared and (of_warp or facts.returned)):
         return None  # other threads of the block may not store
     fill = Fill(facts.function.declared[array], s.place.words, tuple(found), facts.fixed, facts.file.values)
-    implied = {a: _implied(facts, fill, a) for a in fill.axes}
+    implied, only = {a: _implied(facts, fill, a) for a in fill.axes}, all(t.stores for t in found)
     for wanted in _blocks(facts, implied):
         if fill.holds(_extents(facts, wanted)):
             if _holds_in_smaller(facts, fill, wanted):
                 return [fill]
-            facts.conditions |= {f"blockDim.{a}": e for a, e in wanted.items()}
+            relied = {f"blockDim.{a}": e for a, e in wanted.items()}
+            if only and not relied.items() <= facts.conditions.items():
+                return None
+            facts.conditions |= relied
             return []
-    if not fill.array.shared or all(t.stores for t in found):
+    if not fill.array.shared or only:
         return None
     values, numbers = facts.file.values, _numbers(facts)
     for a, extents in implied.items():
