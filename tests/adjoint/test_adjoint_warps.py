@@ -24,6 +24,13 @@ template <typename T> __device__ T block_sum(T v) {
     if (warp == 0) v = warp_sum(v);
     return v;
 }
+#define LOG 5
+#define WIDTH (1 << LOG)
+constexpr unsigned LANES = 32u;
+template <typename T> __device__ T lanes_sum(T v) {
+    for (int step = WIDTH / 2; step > 0; step /= 2) v += __shfl_down_sync(0xffffffffu, v, step);
+    return v;
+}
 """
 TILE = "cg::thread_block block = cg::this_thread_block(); auto tile = cg::tiled_partition<32>(block);\n"
 FORMS = {
@@ -32,6 +39,8 @@ FORMS = {
     "tile8 s = cg::tiled_partition<8>(block); auto q = cg::tiled_partition(block, 4);\n"
     "y[i] = with(s, x[i]) * t.shfl_down(x[i], 1) * q.thread_rank() * q.size();",
     "down": "double v = warp_sum(x[i] * x[i]); if (i % 32 == 0) y[i] = v * v; else y[i] = x[i];",
+    "some warps, by names for 32": "double v = lanes_sum(x[i]); if (i / LANES == 0) v *= lanes_sum(x[i] * x[i]);\n"
+    "if (threadIdx.x <= WIDTH - 1) v += lanes_sum(v); if (i >> LOG == 1) v = lanes_sum(v * x[i]); y[i] = v * x[i];",
     "up": "double v = x[i]; for (int d = 1; d < 32; d *= 2) { double w = __shfl_up_sync(~0u, v, d); "
     "if (i % 32 >= d) v += w; } y[i] = v * x[i];",
     "xor beyond a group": "double v = sin(x[i]); v *= 2 + __shfl_xor_sync(~0u, v, 9, 8); "

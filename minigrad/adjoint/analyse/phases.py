@@ -18,6 +18,7 @@ from minigrad.adjoint.language.ast import (
     Function,
     If,
     Name,
+    Number,
     Stmt,
     Target,
     walk,
@@ -28,6 +29,7 @@ from minigrad.adjoint.language.dataflow import (
     assigned_once,
     has_barrier,
     has_shuffle,
+    inline,
     names_used,
     own_reads,
     own_updates,
@@ -295,7 +297,9 @@ class WarpDivergence(Divergence):
     There is no such number where a block has several axes.
     """
 
-    def __init__(self, function: Function):
+    def __init__(self, file: KernelFile):
+        numbers = {name: Number(str(n), "int") for name, n in file.values.items()}
+        function, self.known = file.kernel, {t.name: t.value for t in file.tables if t.value} | file.formulas | numbers
         self.flat = not any(f"threadIdx.{a}" in names for a in "yz" for names in map(own_reads, flatten(function.body)))
         super().__init__(function)
 
@@ -306,7 +310,9 @@ class WarpDivergence(Divergence):
         return replace_parts(e, lambda x: ZERO if self.flat and self.is_warp(x) else None).names
 
     def is_warp(self, e: Expr) -> bool:
-        if not isinstance(e, Binary) or thread_axis(self.fixed, e.left) != "x" or (n := constant(e.right)) is None:
+        if not isinstance(e, Binary) or thread_axis(self.fixed, e.left) != "x":
+            return False
+        if (n := constant(inline(e.right, self.known))) is None:
             return False
         if e.op in ("<", ">=", "<=", ">"):
             return (n + (e.op in ("<=", ">"))) % 32 == 0
@@ -322,7 +328,7 @@ def check_shuffles(file: KernelFile) -> None:
     body = file.kernel.body
     if not has_shuffle(body):
         return
-    divergence = WarpDivergence(file.kernel)
+    divergence = WarpDivergence(file)
 
     def visit(body: list[Stmt]) -> None:
         for s in body:
@@ -368,7 +374,7 @@ def check_barriers(file: KernelFile, divergence: Divergence) -> None:
                 advice, of_warp = advice or ahead, of_warp or (ahead if _returns_apart(s, warps) else "")
 
     if has_barrier(kernel.body):
-        warps = WarpDivergence(kernel)
+        warps = WarpDivergence(file)
         visit(kernel.body, "", "")
 
 
