@@ -89,14 +89,18 @@ class Adjoint:
     def _included(self, name: str, path: str) -> tuple[str, str] | None:
         """The text and the path of a file that the one at a path, or the kernel's own, includes.
 
-        Of CUDA's only the one of complex numbers is read, whose functions are made of others.
+        Of CUDA's only those of complex numbers and of constants are read, which are made of others.
         """
         from minigrad.simulator.translate import NATIVE
 
         found = self.primal.source.find(name, Path(path).parent if path else self.primal.source.folder)
         if found is None:
             own = NATIVE / name
-            return (own.read_text() if name == "cuComplex.h" else "", name) if own.is_file() else None
+            return (
+                (own.read_text() if name in ("cuComplex.h", "math_constants.h") else "", name)
+                if own.is_file()
+                else None
+            )
         return found.read_text(errors="replace"), str(found)
 
     @property

@@ -184,6 +184,11 @@ FORMS = {
         "y[i] = cuCreal(z) * cuCimag(w) + cuCabs(z);",
         "#include <cuComplex.h>",
     ),
+    "constants of CUDA": kernel(
+        "double m = -CUDART_INF_F, least = CUDART_INF; for (int k = 0; k < 8; k++) { m = fmax(m, x[k]); }\n"
+        "for (int k = 0; k < 8; k++) least = min(least, x[k] * CUDART_PIO2); y[i] = m * least * CUDART_SQRT_TWO;",
+        "#include <math_constants.h>",
+    ),
 }  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 // CUDA's names for numbers, as far as kernels use them.
 #pragma once
 
-#define CUDART_INF_F __builtin_inff()
-#define CUDART_NAN_F __builtin_nanf("")
+#define CUDART_INF_F INFINITY
+#define CUDART_NAN_F NAN
 #define CUDART_MAX_NORMAL_F 3.402823466e38f
 #define CUDART_PI_F 3.141592654f
 #define CUDART_PIO2_F 1.570796327f
@@ -10,8 +10,8 @@
 #define CUDART_SQRT_HALF_F 0.707106781f
 #define CUDART_L2E_F 1.442695041f
 #define CUDART_LN2_F 0.693147181f
-#define CUDART_INF __builtin_inf()
-#define CUDART_NAN __builtin_nan("")
+#define CUDART_INF ((double)INFINITY)
+#define CUDART_NAN ((double)NAN)
 #define CUDART_PI 3.1415926535897931e+0
 #define CUDART_PIO2 1.5707963267948966e+0
 #define CUDART_SQRT_TWO 1.4142135623730951e+0
