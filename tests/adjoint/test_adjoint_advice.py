@@ -81,15 +81,9 @@ ADVICE = {
         ("const double* p = x; if (c > 1) p = w; y[i] = p[i] * p[i];",),
         ("double p = c > 1 ? w[i] : x[i]; y[i] = p * p;",),
     ),
-    "or begin at the whole, (T*)&v": (
-        ("double3 v = make_double3(x[i], w[i], 1.0); double* e = &v.x; double s = 0; "
-         "for (int k = 0; k < 3; k++) s += e[k] * e[k] * (k + 1); y[i] = s;",),
-        ("double3 v = make_double3(x[i], w[i], 1.0); double* e = (double*)&v; double s = 0; "
-         "for (int k = 0; k < 3; k++) s += e[k] * e[k] * (k + 1); y[i] = s;",),
-    ),
     "[ after one variable: write v.y": (
-        ("double3 v = make_double3(x[i], w[i], 1.0); double* e = &v.x; y[i] = e[1] * e[0];",),
-        ("double3 v = make_double3(x[i], w[i], 1.0); y[i] = v.y * v.x;",),
+        ("V v = {x[i], w[i], 1}; double* e = &v.x; y[i] = e[1] * e[0];", "struct V { double x, y; int k; };"),
+        ("V v = {x[i], w[i], 1}; y[i] = v.y * v.x;", "struct V { double x, y; int k; };"),
     ),
     "inclusive_scan takes a tile, a number, and plus, greater or less; write another operator as shuffles: "
     "u = tile.shfl_up(v, d); if (tile.thread_rank() >= d) v = f(u, v); for d = 1, 2, 4 and so on": (

@@ -138,6 +138,18 @@ NAMES = {
         "int k = lround(x[i] * 3); long long l = llrintf((float)x[i] * 5); y[i] = x[i] * k + x[i] * x[i] * l;",
         "",
     ),
+    "members by their number": (
+        "V v(x[i], x[0], 1); v[1] *= 2; v[i % 3] += x[1];\n"
+        "double3 u = make_double3(x[i], 2, 3); (&u.x)[1] *= v.last();\n"
+        "double s = 0; for (int k = 0; k < 3; ++k) s += v[k] * v[k] * (&u.x)[k]; y[i] = s * *(&u.y + 1);",
+        "struct V { double x, y, z; __device__ V(double a, double b, double c) : x(a), y(b), z(c) {}\n"
+        "  __device__ double& operator[](int k) { return (&x)[k]; } __device__ double last() { return *(&x + 2); } };",
+    ),
+    "lambdas of the device": (
+        "auto f = [=] __device__ (double v) { return v * v * x[0]; };\n"
+        "auto g = [&] __host__ __device__ { return f(x[i]) * x[i]; }; y[i] = g() * f(x[1]);",
+        "",
+    ),
     "lambdas without parameters, and pragmas": (
         "double v = x[i]; auto twice = [&] { v *= x[0]; }; twice(); twice();\n"
         "const double all = [&] { double s = 0; UNROLL for (int k = 0; k < 3; ++k) s += x[k] * v; return s; }();\n"

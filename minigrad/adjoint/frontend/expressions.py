@@ -122,8 +122,8 @@ class ExpressionParser(CallParser):
         null = [known(self.given(p)) is False for p in (left, right)]
         if op.text in ("==", "!=") and any(null):
             return ast.Number("true" if (op.text == "!=") != all(null) else "false", "bool")
-        same = left.array and right.array and left.array.name == right.array.name
-        same = same and left.array.indices == right.array.indices  # type: ignore[union-attr]
+        a, b = left.array, right.array
+        same = a and b and (a.name, a.indices) == (b.name, b.indices)
         if op.text not in ("-", *COMPARISONS[2:]) or not same:
             why = f"{op.text} of these pointers is outside the subset; compare indices of one array."
             raise self.error(op.place, why)
@@ -205,9 +205,8 @@ class ExpressionParser(CallParser):
             return self.element(self.pointer(value, token.place), ZERO, token.place)
         if self.tokens.accept("&"):
             return self.address(self.unary(), token.place)
-        if token.text == "(" and (cast := self.cast()) is not None:
-            return cast
-        return self.postfix(self.operand())
+        cast = self.cast() if token.text == "(" else None
+        return self.postfix(self.operand()) if cast is None else cast
 
     def cast(self) -> Value | None:
         """`(float)x` or `(float*)p`; None where the parenthesis holds an expression."""
@@ -256,13 +255,15 @@ class ExpressionParser(CallParser):
         match value:
             case Pointer(array=Elements() as array):
                 return array.at(value.moved(index).offset, place)
-            case Pointer(target=target) if target is not None and index == ZERO:
+            case Pointer(target=target, offset=offset) if target is not None and offset == index == ZERO:
                 return target
+            case Pointer(target=first) if members := macros.members_from(self.symbols, first):
+                return self.members_view(members, members[0].type).at(value.moved(index).offset, place)
             case Elements():
                 return value.at(index, place)
             case Struct() if any(m == "operator[]" for m in value.type.methods):
                 return self.method(value, "operator[]", [index], self.tokens.next)
-        what = "one variable: write v.y, or begin at the whole, (T*)&v" if isinstance(value, Pointer) else "no array"
+        what = "one variable: write v.y" if isinstance(value, Pointer) else "no array"
         raise self.error(place, f"[ after {what}; an array takes one index for each of its axes.")
 
     def member(self, value: Value, dot: Token) -> Value:

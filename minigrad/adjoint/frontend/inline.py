@@ -15,7 +15,7 @@ from minigrad.adjoint.frontend.intrinsics import INTRINSICS
 from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Place, base_name
 from minigrad.adjoint.language.control_flow import normalize_jumps, structured
-from minigrad.adjoint.language.lexer import NotDifferentiable, Token
+from minigrad.adjoint.language.lexer import MODIFIERS, NotDifferentiable, Token
 from minigrad.adjoint.language.rewrite import ZERO, flatten
 from minigrad.adjoint.language.values import (
     VECTORS,
@@ -213,21 +213,22 @@ class Functions(ArgumentBinder):
     def closure(self, parser: Any, name: Token) -> FunctionItem:
         """The lambda at the cursor: a function that knows the variables around it."""
         tokens, start = self.tokens, self.tokens.at
-        params = self.tokens.matching(start) + 1
-        found = tokens.tokens
+        params, found = tokens.matching(start) + 1, tokens.tokens
+        while found[params].text in MODIFIERS:
+            params += 1
         body, returns = self.tokens.matching(params) + 1 if found[params].text == "(" else params, 0
         while found[body].text not in ("{", ";"):
             returns = body + 1 if found[body].text == "->" else returns
             body += 1
         tokens.at = self.tokens.matching(body) + 1
-        symbols = parser.symbols
-        scopes = [*symbols.scopes[:-1], dict(symbols.scopes[-1])], [*symbols.types]
+        *outer, last = parser.symbols.scopes
+        scopes = [*outer, dict(last)], [*parser.symbols.types]
         if found[body].text != "{":
             raise parser.error(name.place, f"write the lambda {name.text} as [&](double v) {{ ... }}.")
         changes = [t for t in found[params:body] if t.text == "mutable"]
         own = {t.text for last, t in pairwise(found[params:body]) if last.kind == "name" or last.text in ("&", "*")}
         named = [t for t in found[body : tokens.at] if t.kind != "name" or t.text not in own]  # but its parameters
-        for token in self.captured_by_value(found[start + 1 : params - 1], named, parser):
+        for token in self.captured_by_value(found[start + 1 : tokens.matching(start)], named, parser):
             if changes:
                 why = f"{name.text} changes its own copies; pass them as arguments by reference, and leave mutable out."
                 raise parser.error(changes[0].place, why)
@@ -353,13 +354,12 @@ class Functions(ArgumentBinder):
         jumps = tokens.returns(item.body, stop)
         single = len(jumps) == 1 and self.tokens.is_last(jumps[0], stop)
         if jumps and not single and kind is not None:
-            place = token.place
             if reference:
-                raise parser.error(place, f"{item.name} returns one of several references; return it at the end.")
+                raise parser.error(token.place, f"{item.name} returns one of several references; return it at the end.")
             name = f"{re.sub(r'[^A-Za-z0-9_]', '', item.name)}_value"
             parser.result = (
-                parser.copy(name, kind, None, place) if isinstance(kind, StructType)
-                else symbols.fresh(name, kind, ZERO, place)
+                parser.copy(name, kind, None, token.place) if isinstance(kind, StructType)
+                else symbols.fresh(name, kind, ZERO, token.place)
             )  # fmt: skip
         gives = [n for n in jumps if tokens.tokens[n + 1].text != ";"]
         if deduced and gives and not single:

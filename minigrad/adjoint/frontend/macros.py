@@ -26,7 +26,17 @@ from minigrad.adjoint.language.rewrite import (
     times,
     typed,
 )
-from minigrad.adjoint.language.values import VECTORS, ArrayView, Elements, Enum, Kind, Pointer, StructType
+from minigrad.adjoint.language.values import (
+    VECTORS,
+    ArrayView,
+    Elements,
+    Enum,
+    Kind,
+    Pointer,
+    Struct,
+    StructType,
+    is_expression,
+)
 
 LAID_OUT = re.compile(r"\b(alignas|__align__|__attribute__|virtual)\b")  # otherwise than members follow one another
 SEVERAL = "{} has several meanings in this file; give each a name of its own."
@@ -295,6 +305,16 @@ def in_rows(array: Elements, before: Expr, rows: list[Expr]) -> Any:
         return in_rows(array, plus(before, times(n, size)), rows[1:])
 
     return ArrayView(array.name, array.type, 1, const=array.const, of=row)
+
+
+def members_from(symbols: SymbolTable, first: Any) -> tuple:
+    """The members of an object from this one on, if they are numbers of one type: `(&x)[k]` in its operator[]."""
+    known = (v.target if isinstance(v, Pointer) else v for scope in symbols.scopes for v in scope.values())
+    for members in ([*v.members.values()] for v in known if isinstance(v, Struct) and first in v.members.values()):
+        own = members[members.index(first) :]
+        if all(is_expression(m) and m.type == first.type for m in own):
+            return tuple(own)
+    return ()
 
 
 def shared_as(parser: Any, kind: Kind, pointer: Pointer, place: Place) -> Pointer:
