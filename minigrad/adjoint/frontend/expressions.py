@@ -122,8 +122,7 @@ class ExpressionParser(CallParser):
         null = [known(self.given(p)) is False for p in (left, right)]
         if op.text in ("==", "!=") and any(null):
             return ast.Number("true" if (op.text == "!=") != all(null) else "false", "bool")
-        a, b = left.array, right.array
-        same = a and b and (a.name, a.indices) == (b.name, b.indices)
+        same = (a := left.array) and (b := right.array) and (a.name, a.indices) == (b.name, b.indices)
         if op.text not in ("-", *COMPARISONS[2:]) or not same:
             why = f"{op.text} of these pointers is outside the subset; compare indices of one array."
             raise self.error(op.place, why)
@@ -152,8 +151,9 @@ class ExpressionParser(CallParser):
             condition = self.simple(condition, "chosen", place)
             both = self.zipped(yes, no, lambda a, b: ast.Ternary(condition, a, b, a.type))
             return replace(both, passing=yes.passing or no.passing)
-        holds = known(condition)  # w ? w + i : nullptr, or as of a template's parameter
-        if holds is not None and not (is_expression(yes) and is_expression(no) and yes.type != no.type):
+        holds = known(condition)  # w ? w + i : nullptr, or as of a template's parameter; `settle` knows w ? 3 : 1
+        numbers = is_expression(yes) and is_expression(no)
+        if holds is not None and not (numbers and (self.symbols.tested or yes.type != no.type)):
             self.symbols.pending += needed if holds else also
             return yes if holds else no
         if isinstance(yes, Elements | Pointer) and isinstance(no, Elements | Pointer):
