@@ -23,7 +23,8 @@ from minigrad.simulator.runtime import INT, POINTER, U32, U64, fields, runtime
 WATCHED = [
     *KERNEL, "-O0", "-DMINIGRAD_WATCHED", "-fsanitize=thread", GARBAGE, "-ffunction-sections",
     "-fno-omit-frame-pointer",
-    "-gdwarf-4",  # version 5 counts files from 0, and some addr2line take the second for the first
+    # Version 5 counts files from 0, and some addr2line take the second for the first. Lines are read, and no variables.
+    "-gdwarf-4", "-g1",
 ]  # fmt: skip
 GCC = [
     "-fsanitize=bounds-strict,float-cast-overflow,shift-exponent",  # strict: of the last member of a struct too
@@ -80,6 +81,7 @@ RECORD = np.dtype([
     ("variable", "u1"), ("bytes", "u4"), ("offset", "i8"), ("iteration", "u8"),
 ])  # fmt: skip
 THREAD_BITS = 10
+Rows = Any  # a structured array: its fields have no types in NumPy, which mypy needs seconds to find
 
 
 class WatchRequest(ctypes.Structure):
