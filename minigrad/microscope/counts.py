@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from minigrad.microscope.debug_info import DebugInfo, is_read_back
-from minigrad.microscope.native import Kind
+from minigrad.microscope.native import Kind, Rows
 from minigrad.microscope.variables import Variables
 
 SECTOR = 32  # bytes, the unit in which global memory is read and written
@@ -36,7 +36,7 @@ class Requests:
         return np.bincount(self.of_row, minlength=self.count)
 
 
-def group(rows: np.ndarray, access: np.ndarray) -> Requests:
+def group(rows: Rows, access: np.ndarray) -> Requests:
     """Group lanes into requests, numbered by the time of their first lane."""
     warp, lane = np.divmod(rows["thread"], WARP)
     iteration = np.unique(rows["iteration"], return_inverse=True)[1]
@@ -55,7 +55,7 @@ def group(rows: np.ndarray, access: np.ndarray) -> Requests:
     return Requests(of_row, first[in_time])
 
 
-def sectors(requests: Requests, rows: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def sectors(requests: Requests, rows: Rows, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """By request, from the chosen rows: the 32-byte sectors touched, and the fewest that could hold the bytes."""
     owner, at, size = requests.of_row[chosen], rows["offset"][chosen], rows["bytes"][chosen]
     touched = _pairs(*_spread(owner, at // SECTOR, (at + size - 1) // SECTOR))[0]
@@ -64,9 +64,7 @@ def sectors(requests: Requests, rows: np.ndarray, chosen: np.ndarray) -> tuple[n
     return np.bincount(touched, minlength=requests.count), -(-requested // SECTOR)
 
 
-def wavefronts(
-    requests: Requests, rows: np.ndarray, chosen: np.ndarray, atomic: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def wavefronts(requests: Requests, rows: Rows, chosen: np.ndarray, atomic: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """By request to shared memory, from the chosen rows: the wavefronts, and the fewest for its width.
 
     A wavefront takes one word from each bank. Lanes share a word, except in atomics, which are serialised. Accesses of
@@ -160,7 +158,7 @@ class Branch:
         return sum(self.lanes) / len(self.lanes)
 
 
-def branches(records: np.ndarray, info: DebugInfo, threads: int) -> list[Branch]:
+def branches(records: Rows, info: DebugInfo, threads: int) -> list[Branch]:
     """The basic blocks that a warp entered with some of its lanes, in the order of the source."""
     rows = records[records["access"] == Kind.ENTER]
     locations = info.locations(np.unique(rows["pc"]))
@@ -238,7 +236,7 @@ class Line:
 class Accesses:
     """The accesses of the recorded blocks, grouped into requests; their lines are in the order of the source."""
 
-    def __init__(self, records: np.ndarray, info: DebugInfo, variables: Variables):
+    def __init__(self, records: Rows, info: DebugInfo, variables: Variables):
         rows = records.compress(records["access"] != Kind.ENTER)
         code = rows["pc"].astype(np.int64) << 16 | rows["access"].astype(np.int64) << 8 | rows["variable"]
         codes, line = np.unique(code, return_inverse=True)
@@ -263,7 +261,7 @@ class Accesses:
             most[name] = int(np.unique(thread[mine], return_counts=True)[1].max())
         return most
 
-    def traffic(self) -> np.ndarray:
+    def traffic(self) -> Rows:
         """A row for each access of a thread, sorted by request and thread, and so by block and phase."""
         width = max((len(line.variable) for line in self.lines), default=1)
         names = [("space", "U6"), ("kind", "U6"), ("variable", f"U{width}")]
@@ -309,7 +307,7 @@ def _keys(codes: Sequence[int], info: DebugInfo, variables: Variables) -> tuple[
     return keys, np.array(kept, bool)
 
 
-def _costs(requests: Requests, rows: np.ndarray, line: np.ndarray, shared: np.ndarray) -> list[np.ndarray]:
+def _costs(requests: Requests, rows: Rows, line: np.ndarray, shared: np.ndarray) -> list[np.ndarray]:
     """By line: requests, sectors, ideal sectors, wavefronts, conflicts, lanes, bytes, executions by one thread."""
     of_request, count = line[requests.first], len(shared)
 

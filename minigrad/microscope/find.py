@@ -17,7 +17,7 @@ from minigrad.kernels.extents import index_of
 from minigrad.microscope import advice, native
 from minigrad.microscope.counts import WARP
 from minigrad.microscope.debug_info import NOWHERE, DebugInfo, indexed_array
-from minigrad.microscope.native import Finding, Kind, Observations, ProblemKind
+from minigrad.microscope.native import Finding, Kind, Observations, ProblemKind, Rows
 from minigrad.microscope.problem import Access, Problem, drop_consequences, keep_nearest, merge, sort
 from minigrad.microscope.variables import Groups, Variable, Variables, signed
 
@@ -222,7 +222,7 @@ class Finder:
             problems += [*self._never_written(name, writes), *self._nan(name, array, writes)]
         return problems
 
-    def _never_written(self, name: str, writes: np.ndarray) -> list[Problem]:
+    def _never_written(self, name: str, writes: Rows) -> list[Problem]:
         missing = np.flatnonzero(writes["epoch"] == 0)
         if not missing.size:
             return []
@@ -232,7 +232,7 @@ class Finder:
         message = advice.never_written(f"{name}[{element}]", missing.size, len(writes))
         return [Problem("never-written", message, *place.fields, name, element, count=missing.size)]
 
-    def _nan(self, name: str, array: np.ndarray, writes: np.ndarray) -> list[Problem]:
+    def _nan(self, name: str, array: np.ndarray, writes: Rows) -> list[Problem]:
         """NaN written by the kernel; NaN from before the launch is not its fault."""
         if array.dtype.kind != "f":
             return []
@@ -254,7 +254,7 @@ def _as_floats(value: int, size: int) -> np.ndarray:
     return np.concatenate([given.view(kind)[:1].astype(f"f{size}") for kind in ("<f4", "<f8")]).view(f"u{size}")
 
 
-def _last_writes(number: int, array: np.ndarray, seen: Observations) -> np.ndarray:
+def _last_writes(number: int, array: np.ndarray, seen: Observations) -> Rows:
     """The stamp of each element's last write, plain or atomic; epoch 0 where part of it was never written."""
     last = seen.cells(number)["write"]
     atomics = seen.atomics(number)

@@ -8,6 +8,7 @@ the counts, with either compiler.
 import ctypes
 import re
 import sys
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
@@ -23,7 +24,8 @@ from minigrad.simulator.runtime import INT, POINTER, U32, U64, fields, runtime
 WATCHED = [
     *KERNEL, "-O0", "-DMINIGRAD_WATCHED", "-fsanitize=thread", GARBAGE, "-ffunction-sections",
     "-fno-omit-frame-pointer",
-    "-gdwarf-4",  # version 5 counts files from 0, and some addr2line take the second for the first
+    # Version 5 counts files from 0, and some addr2line take the second for the first. Lines are read, and no variables.
+    "-gdwarf-4", "-g1",
 ]  # fmt: skip
 GCC = [
     "-fsanitize=bounds-strict,float-cast-overflow,shift-exponent",  # strict: of the last member of a struct too
@@ -81,6 +83,7 @@ RECORD = np.dtype([
     ("variable", "u1"), ("bytes", "u4"), ("offset", "i8"), ("iteration", "u8"),
 ])  # fmt: skip
 THREAD_BITS = 10
+Rows = Any  # a structured array: its fields have no types in NumPy, which mypy needs seconds to find
 
 
 class WatchRequest(ctypes.Structure):
@@ -135,14 +138,14 @@ class WatchResult(ctypes.Structure):
 
 
 class Observations:
-    """A copy of the runtime's records of the watched launch so far."""
+    """What the runtime has found in the watched launch so far: a copy, but for the records, which it hands over."""
 
     def __init__(self) -> None:
         result = WatchResult()
         runtime().minigrad_watch_result(ctypes.byref(result))
         self.variables = [_copy(result.variable[i]) for i in range(result.variables)]
         self.findings = [_copy(result.findings[i]) for i in range(result.found)]
-        self.records = _array(result.records, result.count, RECORD)
+        self.records = _kept(result.records, result.count)
         self.full: int = result.full  # where there were more records than the limit: the limit; records is empty then
         self.fenced = bool(result.fenced)  # some thread has passed a fence
         self.order_dependent = bool(result.order_dependent)  # on which block came first to a word, or on a release
@@ -187,6 +190,17 @@ def watch(request: WatchRequest, buffers: Sequence[tuple[int, int]]) -> Iterator
 
 def _copy(one: Any) -> Any:
     return type(one).from_buffer_copy(one)
+
+
+def _kept(address: int | None, count: int) -> Rows:
+    """The records where they are, which may be hundreds of megabytes; freed with the last view of them."""
+    if not address or not count:
+        return np.zeros(0, RECORD)
+    library = runtime()
+    library.minigrad_keep_records()
+    memory = (ctypes.c_char * (count * RECORD.itemsize)).from_address(address)
+    weakref.finalize(memory, library.minigrad_free_records, ctypes.c_void_p(address)).atexit = False
+    return np.frombuffer(memory, RECORD)
 
 
 def _array(address: int | None, count: int, dtype: np.dtype) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from minigrad.devices.device import Dim3
 from minigrad.microscope.counts import Accesses, Branch, Line, branches
 from minigrad.microscope.debug_info import DebugInfo
-from minigrad.microscope.native import Observations
+from minigrad.microscope.native import Observations, Rows
 from minigrad.microscope.problem import Problem
 from minigrad.microscope.variables import Variable, Variables
 from minigrad.source import Source
@@ -62,7 +62,7 @@ class Inspection:
         return Accesses(self._records, self._info, self._variables)
 
     @property
-    def _records(self) -> np.ndarray:
+    def _records(self) -> Rows:
         if self._missing:
             raise MemoryError(self._missing)
         return self._seen.records
@@ -85,7 +85,7 @@ class Inspection:
         return branches(self._records, self._info, prod(self.block))
 
     @cached_property
-    def traffic(self) -> np.ndarray:
+    def traffic(self) -> Rows:
         """A structured array with a row for each access of a thread in the recorded blocks.
 
         phase: barriers before it. block, thread: linear indices. line, space, kind, variable. element: flat index.

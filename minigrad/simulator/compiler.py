@@ -32,7 +32,7 @@ KERNEL = [
 ]  # fmt: skip
 _IN_TEXT = re.compile(r"^(?!/)\S.*:\d+:\d+: error: ", re.M)  # an error of the text, or of a header of the reader's
 RUNTIME = [*COMMON, "-fno-threadsafe-statics", "-pthread"]
-BARE = ["-nostdlib", "-lc", "-lgcc"]  # GCC, after LINK: few kernels take anything of the C++ library, slow to link
+BARE = ["-nostdlib", "-lgcc"]  # GCC, after LINK: C's library is loaded; few kernels take C++'s. Both are slow to link
 
 
 @cache

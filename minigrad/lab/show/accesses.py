@@ -15,6 +15,7 @@ from minigrad.errors import require
 from minigrad.lab.show.draw.colours import DARK, EDGE, GREY, LIGHT, LIGHT_EDGE, PALE
 from minigrad.lab.show.draw.picture import WIDTH, Picture, boxes, canvas, joined, write
 from minigrad.microscope.counts import BANKS, SECTOR, WARP, Line
+from minigrad.microscope.native import Rows
 from minigrad.microscope.record import Inspection
 
 VERB = {"read": "read", "write": "write", "atomic": "change"}
@@ -86,7 +87,7 @@ def label(report: Inspection, line: Line) -> str:
     return f"{place}: {line.kind} {line.variable}"
 
 
-def split_by_element(rows: np.ndarray, size: int) -> np.ndarray:
+def split_by_element(rows: Rows, size: int) -> Rows:
     """The rows of the traffic, once for each chunk of `size` bytes that they touch; "element" numbers the chunk."""
     first, last = rows["offset"] // size, (rows["offset"] + rows["bytes"] - 1) // size
     count = last - first + 1
@@ -95,7 +96,7 @@ def split_by_element(rows: np.ndarray, size: int) -> np.ndarray:
     return split
 
 
-def request_of(name: str, report: Inspection, site: int, number: int) -> np.ndarray:
+def request_of(name: str, report: Inspection, site: int, number: int) -> Rows:
     """The rows of one request, the `number`-th instruction of a warp in that access, lane after lane."""
     rows = report.traffic[report.traffic["site"] == site]
     requests = np.unique(rows["request"])
@@ -140,7 +141,7 @@ def sectors(report: Inspection, at: int | str | None = None, request: int = 0, m
     return Picture(figure, title, f"{few}{key}\n{table(rows, head)!r}")
 
 
-def _draw_sectors(axes: Axes, top: float, report: Inspection, line: Line, lanes: np.ndarray) -> None:
+def _draw_sectors(axes: Axes, top: float, report: Inspection, line: Line, lanes: Rows) -> None:
     """Lanes above, the sectors below, and a line from each lane to the elements that it requests."""
     itemsize = report.variables[line.variable].itemsize
     write(axes, 0, top + 0.25, label(report, line), ha="left", fontweight="bold")
@@ -198,7 +199,7 @@ def banks(report: Inspection, at: int | str | None = None, request: int = 0, mos
     return Picture(figure, title, f"{few}{key}\n{table(rows, head)!r}")
 
 
-def wavefronts(lanes: np.ndarray, atomic: bool) -> dict[tuple[int, int], list[int]]:
+def wavefronts(lanes: Rows, atomic: bool) -> dict[tuple[int, int], list[int]]:
     """The lanes served by each (wavefront, bank). Lanes share a word; atomics on one word are serialized.
 
     Accesses of 8 bytes are served by half warps, of 16 by quarters, one after the other.

@@ -13,6 +13,7 @@ from minigrad.errors import require
 from minigrad.lab.show.accesses import split_by_element
 from minigrad.lab.show.draw.colours import INK, RAMP, VERMILLION
 from minigrad.lab.show.draw.picture import WIDTH, Picture, box, boxes, canvas, write
+from minigrad.microscope.native import Rows
 from minigrad.microscope.record import Inspection
 from minigrad.microscope.variables import Variable
 
@@ -27,7 +28,7 @@ class PhasePanel:
 
     phase: int
     kind: str
-    rows: np.ndarray  # of the traffic
+    rows: Rows  # of the traffic
     contested: np.ndarray  # elements that several threads touched in this phase, one of them writing
 
     def owners(self, by: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -62,7 +63,7 @@ def phases(report: Inspection, variable: str, by: str = "thread") -> Picture:
     return Picture(sheet.figure(title), title, _numbers(panels, known, sheet.numbered))
 
 
-def panels_of(rows: np.ndarray, itemsize: int) -> list[PhasePanel]:
+def panels_of(rows: Rows, itemsize: int) -> list[PhasePanel]:
     """In the order of time: phase after phase, and in a phase the kind of access that began first."""
     panels = []
     whole = not ((rows["offset"] % itemsize).any() or (rows["bytes"] % itemsize).any())
@@ -75,7 +76,7 @@ def panels_of(rows: np.ndarray, itemsize: int) -> list[PhasePanel]:
     return panels
 
 
-def _contested(rows: np.ndarray, size: int) -> np.ndarray:
+def _contested(rows: Rows, size: int) -> np.ndarray:
     """The chunks of `size` bytes that several threads of a block touch, one of them by a plain write."""
     chunks = split_by_element(rows, size)
     who = np.unique(np.stack([chunks["block"], chunks["element"], chunks["thread"]]), axis=1)[:2]
@@ -91,7 +92,7 @@ def _span(touched: np.ndarray, extent: int) -> tuple[int, int]:
 class _Sheet:
     """The panels of the drawn part of a variable; all but its last axis are rows."""
 
-    def __init__(self, panels: list[PhasePanel], rows: np.ndarray, variable: Variable, by: str):
+    def __init__(self, panels: list[PhasePanel], rows: Rows, variable: Variable, by: str):
         *above, self.row = variable.shape or (1,)
         self.panels, self.by, self.largest = panels, by, max(1, int(rows[by].max(initial=0)))
         self.top, self.high = _span(rows["element"] // self.row, prod(above))
@@ -160,7 +161,7 @@ def _numbers(panels: list[PhasePanel], variable: Variable, numbered: bool) -> st
     return f"{key}\n{table(rows, head)!r}"
 
 
-def _examples(rows: np.ndarray, variable: Variable) -> str:
+def _examples(rows: Rows, variable: Variable) -> str:
     """The first three threads, with the elements that each touched."""
     examples = []
     for thread in np.unique(rows["thread"])[:3]:

@@ -13,6 +13,7 @@ from minigrad.errors import require, require_words
 from minigrad.lab.show.draw.axes import frame
 from minigrad.lab.show.draw.colours import DARK, FONT, LIGHT_EDGE
 from minigrad.lab.show.draw.picture import WIDTH, Picture, blank_figure
+from minigrad.microscope.native import Rows
 from minigrad.microscope.record import Inspection
 
 MARK = {"read": "o", "write": "s", "atomic": "^"}
@@ -51,7 +52,7 @@ def timeline(report: Inspection, thread: int = 0, only: Sequence[str] = ()) -> P
     return Picture(figure, title, repr(table(numbers, headers)))
 
 
-def _panel(axes: Axes, when: np.ndarray, rows: np.ndarray) -> None:
+def _panel(axes: Axes, when: np.ndarray, rows: Rows) -> None:
     """The accesses to one variable: a line through all of them, and a mark for each kind."""
     axes.plot(when, rows["element"], color=LIGHT_EDGE, linewidth=1, zorder=1)
     for kind, mark in MARK.items():
@@ -64,7 +65,7 @@ def _panel(axes: Axes, when: np.ndarray, rows: np.ndarray) -> None:
     axes.margins(y=0.15)
 
 
-def _numbers(variable: str, rows: np.ndarray) -> Iterator[tuple[str, str, int, str]]:
+def _numbers(variable: str, rows: Rows) -> Iterator[tuple[str, str, int, str]]:
     """The rows of the table for one variable: for each kind, how many accesses, and to which elements."""
     for kind in MARK:
         if len(elements := rows["element"][rows["kind"] == kind]):

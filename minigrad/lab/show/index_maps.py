@@ -13,6 +13,7 @@ from minigrad.display import folded, plural
 from minigrad.errors import require, require_int
 from minigrad.lab.show.draw.colours import LIGHT_BLUE, LIGHT_EDGE, LIGHT_GREEN, LIGHT_ORANGE, PALE
 from minigrad.lab.show.draw.picture import WIDTH, Picture, boxes, canvas, write
+from minigrad.microscope.native import Rows
 from minigrad.microscope.record import Inspection
 from minigrad.microscope.variables import Variable
 
@@ -62,7 +63,7 @@ def named(variable: Variable, element: int) -> str:
     return f"{variable.name}[{','.join(str(int(i)) for i in np.unravel_index(element, shape))}]"
 
 
-def _reads(record: Inspection, rows: np.ndarray, element: int) -> tuple[str, np.ndarray]:
+def _reads(record: Inspection, rows: Rows, element: int) -> tuple[str, Rows]:
     """The name of the result, and the reads that its element came from."""
     writes = rows[rows["kind"] != "read"]
     out = str(writes["variable"][0]) if len(writes) else "anything"
@@ -77,7 +78,7 @@ def _reads(record: Inspection, rows: np.ndarray, element: int) -> tuple[str, np.
     return out, reads if shared else reads[reads["thread"] == thread]
 
 
-def _terms(reads: np.ndarray) -> list[Term]:
+def _terms(reads: Rows) -> list[Term]:
     """The reads as terms, in the order in which their threads make them.
 
     Each term has one read of the variable that is read most often. It opens a term if a thread ends with another

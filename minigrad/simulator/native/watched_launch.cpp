@@ -247,3 +247,7 @@ MINIGRAD_EXPORT void minigrad_watch_result(WatchResult* result) {
                watch.full ? 0 : watch.count, watch.full ? watch.count : 0, watch.release_state != nullptr,
                watch.order_dependent, watch.lost, launch.cooperative};
 }
+
+// The records are the caller's from now on, until it gives them back: there may be hundreds of megabytes.
+MINIGRAD_EXPORT void minigrad_keep_records() { watch.records = nullptr, watch.count = watch.room = 0; }
+MINIGRAD_EXPORT void minigrad_free_records(void* records) { free(records); }
