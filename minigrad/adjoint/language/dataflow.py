@@ -10,6 +10,8 @@ from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import DERIVATIVES, TESTS, Expr, Stmt, Target, base_name, children, is_float, walk
 from minigrad.adjoint.language.rewrite import bottom_up, flatten, own_expressions, replace_parts
 
+NONE = frozenset[str]()
+
 # --- one statement ---
 
 
@@ -29,13 +31,15 @@ def own_updates(s: Stmt) -> set[str]:
 
 def own_reads(s: Stmt) -> frozenset[str]:
     """The names that a statement itself reads, its bodies aside; those of a reversed loop's trip count included."""
-    expressions = own_expressions(s)
-    found = expressions[0].names if expressions else frozenset[str]()
-    if len(expressions) > 1:
-        found = found.union(*[e.names for e in expressions[1:]])
-    if type(s) is ast.Assign and s.op != "=":
-        found |= {target_name(s.target)}
-    elif type(s) is ast.For and s.reversal and s.reversal.trips:
+    if type(s) is ast.Assign:  # most statements are assignments and declarations
+        found = s.value.names
+        if type(s.target) is ast.Index:
+            found = found.union(*[e.names for e in s.target.indices])
+        return found if s.op == "=" else found | {target_name(s.target)}
+    if type(s) is ast.Declare and s.values is None:
+        return NONE if s.value is None else s.value.names
+    found = NONE.union(*[e.names for e in own_expressions(s)])
+    if type(s) is ast.For and s.reversal and s.reversal.trips:
         found |= s.reversal.trips.names
     return found
 
