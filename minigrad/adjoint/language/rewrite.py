@@ -36,13 +36,11 @@ def flatten(body: Iterable[Stmt]) -> list[Stmt]:
 
 
 def _collect(body: Iterable[Stmt], found: list[Stmt]) -> None:
-    add = found.append
     for s in body:
-        add(s)
+        found.append(s)
         if type(s) is ast.If:
             _collect(s.then, found)
-            if s.orelse:
-                _collect(s.orelse, found)
+            _collect(s.orelse, found)
         elif type(s) is ast.For:
             found += [s.start] if s.start else []
             _collect(s.body, found)
@@ -99,12 +97,7 @@ def map_bodies(s: Stmt, new: Callable[[list[Stmt]], list[Stmt]]) -> Stmt:
             return replace(s, then=new(s.then), orelse=new(s.orelse))
         case ast.For():
             return replace(s, body=new(s.body))
-    return copied(s)
-
-
-def copied(s: Stmt) -> Stmt:
-    """A copy of a statement, in a tenth of the time that `replace` takes."""
-    made = object.__new__(type(s))
+    made = object.__new__(type(s))  # in a tenth of the time that `replace` takes
     made.__dict__.update(s.__dict__)
     return made
 
