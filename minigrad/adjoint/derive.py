@@ -23,6 +23,7 @@ def derive(file: KernelFile, wrt: Sequence[str], passes: Sequence[Pass] = PASSES
 
     passes: the passes to use, PASSES or some of them. Raises NotDifferentiable for a value that cannot be saved.
     """
+    dataflow.check_length(file.tokens, file.kernel, file.functions.values())
     facts = analyse(file, wrt)
     if all(p.name != "seeds once" for p in passes):
         facts.final, facts.first = set(), set()

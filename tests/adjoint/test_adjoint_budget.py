@@ -8,6 +8,8 @@ import pytest
 from adjoint_rungs import RUNGS
 
 import minigrad as mg
+from minigrad.adjoint import NotDifferentiable
+from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.dataflow import Budget
 from minigrad.adjoint.passes import OUT_OF_BUDGET
 
@@ -50,6 +52,24 @@ def test_a_kernel_of_many_statements(monkeypatch):
     assert not spent(mg.adjoint(f"{HEAD}{lines} }}"))
     monkeypatch.setattr(Budget.__init__, "__defaults__", (20_000, 10_000))
     assert "further passes are left out" in spent(mg.adjoint(f"{HEAD}{lines} }}"))[0].why
+
+
+LINES = "\n".join(f"y[{n}] = x[{n}] * x[i];" for n in range(20))
+
+
+def test_a_kernel_is_refused_where_it_becomes_too_long(monkeypatch):
+    """Each line has 7 parts: y[0] = x[0] * x[i] is an assignment, two numbers, a name, two elements and a product."""
+    monkeypatch.setattr(dataflow, "MOST_PARTS", 150)
+    with pytest.raises(NotDifferentiable, match=r"f.cu:22:1: up to here .* more than 150 statements, names, numbers"):
+        mg.adjoint(f"{HEAD}{LINES} }}", "f")
+    assert mg.adjoint(f"{HEAD}{LINES[: LINES.index('y[18]')]} }}", "f").wrt
+
+
+def test_a_call_is_refused_where_the_kernel_becomes_too_long(monkeypatch):
+    monkeypatch.setattr(dataflow, "MOST_TOKENS", 40)  # five bodies of 7 tokens and a part of the sixth
+    ahead = "__device__ void twice(double& v) { v = v * v; }\n"
+    with pytest.raises(NotDifferentiable, match=r"f.cu:5:68: up to here .* more than 40 tokens; write a loop"):
+        mg.adjoint(f"{ahead}{HEAD}double v = x[i]; {'twice(v); ' * 9} y[i] = v; }}", "f")
 
 
 def steps(text, name="f"):

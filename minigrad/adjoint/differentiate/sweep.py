@@ -19,6 +19,11 @@ from minigrad.adjoint.language.dataflow import declared, names_used, read, targe
 from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, minus, numeric_value
 
 Pair = tuple[list[Stmt], list[Stmt]]  # forward and backward sweep
+MOST_AGAIN = 4000  # loops that are run again for those around them, each counted as often as these are
+TOO_NESTED = (
+    "from here on loops are nested too deeply for an adjoint, which runs each again for those around it: about 28 "
+    "within one another are the most; put the inner ones into a __device__ function that returns a number."
+)
 
 
 class Sweep:
@@ -28,6 +33,7 @@ class Sweep:
         self.facts, self.plan, self.gradients = facts, plan, gradients
         self.saved = Saved(facts, plan)
         self.rules = Rules(facts, self.saved, gradients)
+        self.again = 0  # loops run again
 
     # --- bodies ---
 
@@ -121,6 +127,9 @@ class Sweep:
                 condition = self.saved.replayed(s.condition)
                 return [ast.If(condition, self.rerun(s.then, pushes), self.rerun(s.orelse, pushes), s.place)]
             case ast.For():
+                self.again += len(self.saved.inside)
+                if self.again > MOST_AGAIN:
+                    raise self.facts.file.error(s.place, TOO_NESTED)
                 loop = self.saved.with_saved_header(s)
                 self.saved.inside.append(self.saved.iteration(s, count(loop)))
                 body = self.rerun(s.body, pushes)

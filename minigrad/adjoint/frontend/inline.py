@@ -199,16 +199,16 @@ class Functions(ArgumentBinder):
             if len(self.stack) > DEEP or any(i is item and alike(own, given) for i, own in running):
                 raise parser.error(token.place, ITSELF.format(item.name))
             self.bind(parser, item, arguments, token)
+            dataflow.lengthen(self.tokens, item.body, token.place)
             parser.body_end = self.tokens.matching(item.body)
             if owner is not None and item.name == owner.type.short:
                 self.initialize(parser, item, owner)
-            value = self.body(parser, item, token)
+            return self.body(parser, item, token)
         finally:
             self.stack.pop()
             del self.running[len(self.stack) :]
             self.outside.pop()
             parser.restore(state)
-        return value
 
     def closure(self, parser: Any, name: Token) -> FunctionItem:
         """The lambda at the cursor: a function that knows the variables around it."""
@@ -366,8 +366,7 @@ class Functions(ArgumentBinder):
             raise parser.error(token.place, f"{item.name} has several returns; write the type that it returns.")
         parser.returns = "auto" if deduced and gives else "void" if kind is None else kind
         tokens.at = item.body
-        symbols.bare += 1
-        result = parser.result
+        symbols.bare, result = symbols.bare + 1, parser.result
         body = parser.block(bool(jumps) and not single)
         symbols.bare -= 1
         if any(isinstance(s, ast.Jump) for s in flatten(body)):

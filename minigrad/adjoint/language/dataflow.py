@@ -7,8 +7,22 @@ from functools import partial
 from typing import TypeGuard
 
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import DERIVATIVES, TESTS, Expr, Stmt, Target, base_name, children, is_float, walk
+from minigrad.adjoint.language.ast import (
+    DERIVATIVES,
+    TESTS,
+    Expr,
+    Place,
+    Stmt,
+    Target,
+    base_name,
+    children,
+    is_float,
+    walk,
+)
+from minigrad.adjoint.language.lexer import TokenStream
 from minigrad.adjoint.language.rewrite import bottom_up, flatten, own_expressions, replace_parts
+
+NONE = frozenset[str]()
 
 # --- one statement ---
 
@@ -29,13 +43,15 @@ def own_updates(s: Stmt) -> set[str]:
 
 def own_reads(s: Stmt) -> frozenset[str]:
     """The names that a statement itself reads, its bodies aside; those of a reversed loop's trip count included."""
-    expressions = own_expressions(s)
-    found = expressions[0].names if expressions else frozenset[str]()
-    if len(expressions) > 1:
-        found = found.union(*[e.names for e in expressions[1:]])
-    if type(s) is ast.Assign and s.op != "=":
-        found |= {target_name(s.target)}
-    elif type(s) is ast.For and s.reversal and s.reversal.trips:
+    if type(s) is ast.Assign:  # most statements are assignments and declarations
+        found = s.value.names
+        if type(s.target) is ast.Index:
+            found = found.union(*[e.names for e in s.target.indices])
+        return found if s.op == "=" else found | {target_name(s.target)}
+    if type(s) is ast.Declare and s.values is None:
+        return NONE if s.value is None else s.value.names
+    found = NONE.union(*[e.names for e in own_expressions(s)])
+    if type(s) is ast.For and s.reversal and s.reversal.trips:
         found |= s.reversal.trips.names
     return found
 
@@ -205,6 +221,33 @@ class Budget:
         """Pay for a pass. False where nothing is left."""
         self.left, self.kept = self.left - cost, self.kept - cost
         return self.kept > 0
+
+
+MOST_TOKENS, MOST_PARTS = 20_000, 8_000  # of a kernel, so that its derivation takes a second at most
+LOOP, FUNCTION = 8, 10  # parts that take as long as a loop, or the adjoint of a function, without what is in it
+TOO_LONG = (
+    "up to here the kernel, with the functions that it calls written out, has more than {:,} {}; write a loop in "
+    "place of repeated lines and calls, or divide it into kernels that are launched one after the other."
+)
+
+
+def lengthen(tokens: TokenStream, body: int, place: Place) -> None:
+    """Count the tokens of a function that is written in place of its call. Raises NotDifferentiable at too many."""
+    tokens.length += tokens.matching(body) - body
+    if tokens.length > MOST_TOKENS:
+        raise tokens.error(place, TOO_LONG.format(MOST_TOKENS, "tokens"))
+
+
+def check_length(tokens: TokenStream, kernel: ast.Function, functions: Iterable[ast.Function]) -> None:
+    """Count the statements, names, numbers and operators of a kernel. Raises NotDifferentiable at too many."""
+    count = 0
+    for f in (*functions, kernel):
+        count, place = count + FUNCTION * (f is not kernel), f.place
+        for s in flatten(f.body):
+            place = s.place if s.place.line else place
+            count += 1 + LOOP * isinstance(s, ast.For) + sum(1 for e in own_expressions(s) for _ in walk(e))
+            if count > MOST_PARTS:
+                raise tokens.error(place, TOO_LONG.format(MOST_PARTS, "statements, names, numbers and operators"))
 
 
 def inline(e: Expr, values: Mapping[str, Expr], budget: Budget | None = None) -> Expr:

@@ -58,6 +58,7 @@ class TokenStream:
     unsupported: dict[str, NotDifferentiable] = field(default_factory=dict)
     bad: dict[int, NotDifferentiable] = field(default_factory=dict)  # by the offset of a piece that is no token
     at: int = 0
+    length: int = 0  # of the kernel, with the functions that are written in place of their calls
     missing: str = ""  # an included file that nobody has
     file: str = ""  # that is being cut; empty for the kernel's own
 

@@ -128,6 +128,8 @@ def hoist_loads(body: list[Stmt], constant: Container[str]) -> list[Stmt]:
     In `sum over j of s[j]; d = d_y[i]` the compiler leaves the load of d_y[i] after the loop, where no work is left to
     hide its latency. constant: arrays that no thread writes, which can be read as soon as the index is known.
     """
+    if not any(isinstance(s, ast.For) for s in body):
+        return body
     made, front = [list[Stmt]()], list[list[Stmt]]()  # the statements up to each loop and after the last; those moved
     since: dict[str, int] = {}  # the first loop ahead of which a name has the value that it has now
     for n, s in enumerate(body):

@@ -106,7 +106,8 @@ class Prune:
         self.used.discard(s.name)  # ahead of this, the name is another variable
         if s.name in live:
             reads = own_reads(s)
-            self.used |= reads | names_in(s.dims)
+            self.used |= reads
+            self.used |= names_in(s.dims) if s.dims else set()
             live.lose({s.name})
             live.gain(reads)
             return s
