@@ -55,8 +55,9 @@ class Problem:
 
 
 def sort(problems: Sequence[Problem]) -> list[Problem]:
-    """The most serious first, then in the order of the source; an index that nobody has set ahead of accesses outside of
-    arrays in its line.
+    """The most serious first, then in the order of the source.
+
+    An index that nobody has set comes ahead of the accesses outside of arrays in its line.
     """
     outside = {(p.file, p.line) for p in problems if p.kind in ("misaligned", "out-of-bounds", "illegal-access")}
 
