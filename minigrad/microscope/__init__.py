@@ -105,18 +105,18 @@ def inspect(
     of the lanes of one shuffle, where no lane is left to wait for; a value that a shuffle reads from a lane that is not
     in the mask, as it may remain unused, except where a float or double that was computed from it by arithmetic is
     written to an array (`inactive-lane`): fmaxf and fminf drop it, and halves are not seen. Of a thread's own
-    variables, declared by a statement and never set, each read of a number or pointer of four bytes or more is seen if
-    nowhere in the file a function is handed its name, or a caller gets it (f(s), {s}, return s); of such a number and
-    of a struct only statements that read and change it are (s += x, s = f(s, x), s++, if (x > s) s = x); and of arrays
-    each read of four bytes or more. Not seen is a value that is handed on: by a shuffle or a function or macro that
-    leads to one, by a lambda that takes copies, or to another of the thread's variables by a whole statement on one
-    line, as a shift register does (t = a[i]; or T t = a[i];), whatever is made of t later, and if t stands for memory
-    by a reference or a pointer (t[i] = a[i]). Of an array of undefined memory (mg.empty) only elements of at least four
-    bytes are seen that are read and changed (y[i] += x, atomicAdd). Not seen are bounds, races and first values of
-    memory that a kernel takes by malloc or new. With g++, in a file with a destructor the read of a struct that is
-    handed over by value is not seen.
-    With Clang, an index right behind its row is not seen where a whole struct is read or written there; and setting a
-    bit-field reads it first: in undefined shared memory that is reported.
+    variables, declared by a statement and never set, each read of a number or pointer is seen if nowhere in the file a
+    function is handed its name, or a caller gets it (f(s), {s}, return s); of such a number and of a struct, as __half
+    is one here, only statements that read and change it are (s += x, s = f(s, x), s++, if (x > s) s = x); and of arrays
+    each read, of fewer than four bytes while nobody has set any of its word. Not seen is a value that is handed on: by
+    a shuffle or a function or macro that leads to one, by a lambda that takes copies, or to another of the thread's
+    variables by a whole statement on one line, as a shift register does (t = a[i]; or T t = a[i];), whatever is made of
+    t later, and if t stands for memory by a reference or a pointer (t[i] = a[i]). Of an array of undefined memory
+    (mg.empty) only elements of at least four bytes are seen that are read and changed (y[i] += x, atomicAdd). Not seen
+    are bounds, races and first values of memory that a kernel takes by malloc or new. With g++, in a file with a
+    destructor the read of a struct that is handed over by value is not seen. With Clang, an index right behind its row
+    is not seen where a whole struct is read or written there; and setting a bit-field reads it first: in undefined
+    shared memory that is reported.
 
     Counts are of the text as written, with lanes reconverged after each branch and iteration. nvcc may merge loads
     of two branches or of adjacent members, or unroll a loop whose lanes stay diverged. Of 116 counts of small kernels

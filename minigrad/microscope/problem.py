@@ -1,5 +1,6 @@
 """Problems of a launch: their record, order and merging."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -54,17 +55,25 @@ class Problem:
 
 
 def sort(problems: Sequence[Problem]) -> list[Problem]:
-    """The most serious first, then in the order of the source; a variable that nobody has set ahead of all accesses
-    outside of arrays in its line.
+    """The most serious first, then in the order of the source.
+
+    An index that nobody has set comes ahead of the accesses outside of arrays in its line.
     """
     outside = {(p.file, p.line) for p in problems if p.kind in ("misaligned", "out-of-bounds", "illegal-access")}
 
     def key(problem: Problem) -> tuple:
         rank = ORDER.index(problem.kind) if problem.kind in ORDER else 0
-        first = _is_own(problem) and (problem.file, problem.line) in outside
+        first = (
+            _is_own(problem) and (problem.file, problem.line) in outside and _indexes(problem.variable, problem.text)
+        )
         return 0 if first else rank, problem.harmless, problem.file, problem.line or 0
 
     return sorted(problems, key=key)
+
+
+def _indexes(variable: str | None, text: str) -> bool:
+    """True where the variable stands in an index, or is the pointer that is followed."""
+    return bool(variable) and bool(re.search(rf"\[[^\]]*\b{variable}\b|\*\s*{variable}\b|\b{variable}\s*\[", text))
 
 
 def add_new(problems: Sequence[Problem], more: Sequence[Problem]) -> list[Problem]:

@@ -19,7 +19,8 @@ _TYPE = rf"(?!(?:{NO_TYPE}|extern|static|__shared__)\b)[A-Za-z_]\w*(?:::\w+)*(?:
 _DECLARATION = re.compile(rf"[;{{}})]\s*(?:{_TYPE})+([A-Za-z_][^;{{}}]*)(?=;)")
 _UNSET = re.compile(r"[*\s]*(\w+)\s*(?:\[[^\]]*\]\s*)*")
 _REFERENCE = re.compile(r"[(,]\s*(?!const\b)[\w:]+\s*&\s*(\w+)\s*(?=[,)])")
-_ARGUMENT = re.compile(r"[({,]\s*(\w+)\s*(?=[,)}])")
+_ASKS = "".join(rf"(?<!\b{word}{space})" for word in ("if", "while", "switch") for space in ("", " "))
+_ARGUMENT = re.compile(rf"(?:{_ASKS}\(|[{{,])\s*(\w+)\s*(?=[,)}}])")
 _HANDED_BACK = re.compile(r"\breturn\s+(\w+)\s*;")
 # Its index calls and reads nothing.
 _PLACE = r"(?P<place>(?P<name>[A-Za-z_]\w*)(?:\[(?:(?!\+\+|--)[^\[\]()=;{}\"])+\]|\.\w+)*)"

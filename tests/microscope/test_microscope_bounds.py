@@ -72,6 +72,11 @@ def test_an_index_that_nobody_has_set_is_told_ahead_of_where_it_leads():
     body = "int k;\nif (threadIdx.x < 3) k = 1;\ny[threadIdx.x] = x[k];"
     record = mg.inspect(f"__global__ void k(const float* x, float* y) {{\n{body}\n}}", X, X.copy(), grid=1, block=8)
     assert [(p.kind, p.variable) for p in record.problems] == [("uninitialised", "k"), ("out-of-bounds", "x")]
+    sums = body.replace("int k", "float k").replace("k = 1", "k += x[70]").replace("x[k]", "k")
+    record = mg.inspect(
+        f"__global__ void k(const float* x, float* y) {{\n{sums}\n}}", X[:64], X.copy(), grid=1, block=8
+    )
+    assert [(p.kind, p.variable) for p in record.problems] == [("out-of-bounds", "x"), ("uninitialised", "k")]
 
 
 def test_the_element_that_is_named_is_the_first_outside():

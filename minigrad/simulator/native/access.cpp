@@ -304,35 +304,6 @@ RARE static void outside(uint64_t address, unsigned bytes, Access access, int nu
     if (can_unprotect(address, number)) unprotect_pages(address, bytes);
 }
 
-static inline bool on_stack(uint64_t address) {
-    return address - reinterpret_cast<uint64_t>(watch.worker->current->stack()) < STACK_PAGES * page_size();
-}
-
-// What a word on the stack holds while nobody has set it, of an array, of another variable of which each read is seen, or
-// of one of which only updates are: far from 0, and by its address, so that it is no constant of the program. A type of
-// fewer than four bytes may hold a part of that by chance.
-enum Unset : uint32_t { SET, NUMBER = 0xfc000000, UPDATED = 0xfd000000, ARRAY = 0xfe000000 };
-
-static inline uint32_t unset_word(uint64_t address, uint32_t kind) {
-    uint64_t place = address - reinterpret_cast<uint64_t>(watch.worker->current->stack());
-    return kind | uint32_t(place * 0x9e3779b97f4a7c15 >> 40);  // 2^64 over the golden ratio
-}
-static inline Unset unset_at(uint64_t address, unsigned bytes) {
-    uint32_t word, kind = SET;
-    if (bytes < sizeof word || address % sizeof word || !watch.worker) return SET;  // none: a file is being loaded
-    for (unsigned at = 0; at + sizeof word <= bytes; at += sizeof word) {
-        memcpy(&word, reinterpret_cast<const void*>(address + at), sizeof word);
-        if (!kind) kind = word & 0xff000000;
-        if (kind < NUMBER || kind > ARRAY || word != unset_word(address + at, kind)) return SET;
-    }
-    return Unset(kind);
-}
-static inline void on_local_read(uint64_t address, unsigned bytes, uint32_t pc) {
-    Unset kind = unset_at(address, bytes);
-    if (__builtin_expect(kind != ARRAY && kind != NUMBER, 1)) return;
-    if (Finding* finding = find(ELEMENT, READ, -1, pc, 0)) finding->extent = kind == ARRAY;
-}
-
 // From the first to the last byte that kernels have taken by malloc or new. They may keep it for later launches.
 static uint64_t heap_start = ~uint64_t(0), heap_stop;
 
@@ -341,6 +312,7 @@ static void outside_variables(uint64_t address, unsigned bytes, Access access, u
     if (!watch.worker) return;  // a file is being loaded, and the host's variables are set
     if (on_stack(address)) {
         if (access == READ) on_local_read(address, bytes, pc);
+        else if (__builtin_expect(watch.small_variables, 0)) set_small(address, bytes);
         return;
     }
     if (address - reinterpret_cast<uint64_t>(watch.worker) < sizeof(Worker)) return;  // the operands of a shuffle

@@ -26,6 +26,7 @@ RARE static void misaligned(const void* at, const char* what, unsigned bytes, co
     MINIGRAD_HOOK void __tsan_write##N(void* at) {                                                          \
         if (__builtin_expect(uint64_t(at) % N, 0)) misaligned(at, "access", N, MINIGRAD_CALLER);            \
         if (!MINIGRAD_IS_LOCAL(at)) on_access<WRITE>(at, N, MINIGRAD_CALLER);                               \
+        else if (__builtin_expect(watch.small_variables, 0)) set_small(uint64_t(at), N);                     \
     }
 #define MINIGRAD_UNALIGNED(N)                                                                               \
     MINIGRAD_HOOK void __tsan_unaligned_read##N(void* at) { on_access<READ>(at, N, MINIGRAD_CALLER); }          \
@@ -178,10 +179,7 @@ MINIGRAD_HOOK void minigrad_note_change(void* at, int device) {
     if (watch.release_state) release_at(reinterpret_cast<uint64_t>(at), device);
 }
 MINIGRAD_HOOK void minigrad_note_unset(void* at, size_t bytes, int array, int each_read) {
-    Unset kind = array ? ARRAY : each_read ? NUMBER : UPDATED;
-    uint64_t word = (reinterpret_cast<uint64_t>(at) + 3) / 4 * 4, end = reinterpret_cast<uint64_t>(at) + bytes;
-    if (!on_stack(word)) return;  // `__shared__ alignas(8) char s[64];` too looks like one from its last bracket on
-    for (; word + 4 <= end; word += 4) *reinterpret_cast<uint32_t*>(word) = unset_word(word, kind);
+    begin_unset(reinterpret_cast<uint64_t>(at), bytes, array ? ARRAY : each_read ? NUMBER : UPDATED);
 }
 // Called before a statement that reads and changes a variable, or an element of the thread's own array.
 MINIGRAD_HOOK void minigrad_note_update(const volatile void* at, size_t bytes, const char* name, const char* file,

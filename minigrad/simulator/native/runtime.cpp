@@ -20,6 +20,7 @@
 #include "access_history.cpp"
 #include "findings.cpp"
 #include "copies.cpp"
+#include "unset.cpp"
 #include "access.cpp"
 #include "release_acquire.cpp"
 #include "loop_iterations.cpp"

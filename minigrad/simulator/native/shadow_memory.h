@@ -164,6 +164,8 @@ struct Watch : BlockWatch {
     unsigned doubts, doubted_bytes;
     uint64_t doubted;  // its address
     char before[16];   // the value there
+    uint64_t small_variable[1024];  // by a hash of its address: one that nobody has set; see unset.cpp
+    bool small_variables;           // there has been one
     char* unprotected[UNPROTECTED_SLOTS];  // pages outside the buffers that were made accessible; see access.cpp
     unsigned unprotected_count;
 };
