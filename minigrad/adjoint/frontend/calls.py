@@ -32,6 +32,7 @@ from minigrad.adjoint.language.values import (
 )
 
 CHANGES = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--")
+STD = ("array", "vector", "pair", "tuple", "complex", "optional", "make_pair", "make_tuple", "function", "get")
 CONVERSION = re.compile(r"operator(?=[A-Za-z_:])")  # the name of a method
 
 
@@ -372,6 +373,9 @@ class CallParser(StructParser):
         words = [t.text for t in tokens.tokens[start : tokens.at]]
         for error in (tokens.unsupported[w] for w in words if w in tokens.unsupported):
             raise error
+        if words == ["std", "::"] and tokens.next.text in STD:
+            why = "is of C++'s library, outside the subset; write a struct or an array of numbers"
+            raise self.error(tokens.next.place, f"std::{tokens.next.text} {why}.")
         return tuple(w for w in (["", *words] if words[:1] == ["::"] else words) if w != "::")
 
     def named_cast(self) -> Value:
