@@ -1,7 +1,6 @@
 """The parser of calls: math functions, intrinsics, groups of threads, functions of the file, structs in braces."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
@@ -12,7 +11,7 @@ from minigrad.adjoint.frontend.macros import enumerator
 from minigrad.adjoint.frontend.structs import StructParser
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, Place, arity, base_name, result_type
+from minigrad.adjoint.language.ast import Place, arity, base_name, result_type
 from minigrad.adjoint.language.lexer import Token, way_out
 from minigrad.adjoint.language.rewrite import ONE, ZERO, constant, typed
 from minigrad.adjoint.language.values import (
@@ -38,6 +37,9 @@ CONVERSION = re.compile(r"operator(?=[A-Za-z_:])")  # the name of a method
 
 class CallParser(StructParser):
     """Parses calls and casts that look like calls."""
+
+    grouped: Any  # methods of the parser of statements
+    in_order: Any
 
     def call(self, name: Token, path: tuple[str, ...] = ()) -> Value:
         """A call of a math function, an intrinsic or one of the file's functions."""
@@ -245,12 +247,6 @@ class CallParser(StructParser):
         if len(values) == 1 and isinstance(of := values[0], Struct) and (of.type is kind or of.type.extends(kind)):
             return self.cast_to(kind, [], of, place)
         return self.filled(kind, values, place)
-
-    def in_order(self, kind: Kind, braces: Braces, place: Place) -> list[Any]:
-        raise NotImplementedError  # the parser of statements has it
-
-    def grouped(self, kind: Kind, dims: tuple[Expr, ...], values: Sequence[Any]) -> tuple[Any, ...]:
-        raise NotImplementedError  # the parser of statements has it
 
     def filled(self, kind: StructType, values: list[Value], place: Place) -> Struct:
         given: list[Value] = []
