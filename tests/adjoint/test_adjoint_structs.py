@@ -139,6 +139,13 @@ NAMES = {
         "auto bits = __brev(i); if (i > 99) __trap(); double v = std::move(y[i]); y[i] += bits * 1e-9 * v;",
         "#include <utility>",
     ),
+    "memory that is set to 0": (
+        "P p; double m[2][SIZE], v = 2; for (int k = 0; k < 2; ++k) { memset(m, 0, 2 * SIZE * sizeof(double));\n"
+        "memset(&p, 0, sizeof(P)); m[k][2] += x[i]; p.v[k] += m[k][2] * x[k]; y[i] += p.v[0] * p.a;\n"
+        "y[i] += p.v[1] * m[k][2]; p.a = 1; }\n"
+        "memset(m[1], 0, sizeof m[1]); memset(&v, 0, sizeof(v)); y[i] += m[1][2] + v * x[i];",
+        "#define SIZE 3\nstruct P { double a, v[2]; };",
+    ),
     "members by their number": (
         "V v(x[i], x[0], 1); v[1] *= 2; v[i % 3] += x[1];\n"
         "double3 u = make_double3(x[i], 2, 3); (&u.x)[1] *= v.last();\n"

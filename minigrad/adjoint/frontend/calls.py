@@ -7,7 +7,7 @@ from typing import Any
 
 from minigrad.adjoint.frontend import intrinsics
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS, LEFT_OUT, SHUFFLES, Group
-from minigrad.adjoint.frontend.macros import enumerator
+from minigrad.adjoint.frontend.macros import clear_memory, enumerator
 from minigrad.adjoint.frontend.structs import StructParser
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
@@ -135,6 +135,9 @@ class CallParser(StructParser):
             raise self.error(token.place, why)
         if name == "memcpy" and len(arguments) == 3:
             return self.memcpy(arguments, token)
+        if name == "memset" and len(arguments) == 3:
+            value, size = (self.number(a, token.place) for a in arguments[1:])
+            return clear_memory(self, arguments[0], value, size, token)
         if name in INTRINSICS:
             return INTRINSICS[name](self, arguments, token)
         if name in SHUFFLES:
