@@ -81,6 +81,14 @@ ADVICE = {
         ("const double* p = x; if (c > 1) p = w; y[i] = p[i] * p[i];",),
         ("double p = c > 1 ? w[i] : x[i]; y[i] = p * p;",),
     ),
+    "std::array is of C++'s library, outside the subset; write a struct or an array of numbers": (
+        ("std::array<double, 2> a = {x[i], w[i]}; y[i] = a[0] * a[1];", "#include <array>"),
+        ("double a[2] = {x[i], w[i]}; y[i] = a[0] * a[1];",),
+    ),
+    "memset sets a whole variable to 0 here; write a loop": (
+        ("double a[4]; memset(a, 0, 2 * sizeof(double)); a[1] += x[i]; y[i] = a[0] + a[1] * a[1];",),
+        ("double a[4]; for (int k = 0; k < 2; k++) a[k] = 0; a[1] += x[i]; y[i] = a[0] + a[1] * a[1];",),
+    ),
     "[ after one variable: write v.y": (
         ("V v = {x[i], w[i], 1}; double* e = &v.x; y[i] = e[1] * e[0];", "struct V { double x, y; int k; };"),
         ("V v = {x[i], w[i], 1}; y[i] = v.y * v.x;", "struct V { double x, y; int k; };"),

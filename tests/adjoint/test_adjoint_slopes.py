@@ -23,7 +23,8 @@ KERNELS = {
     "s = s / 2; } y[i] = p;",
     "a bound that is real": "double p = 1; int last = (int)(3.0 * x[i]); for (int j = 0; j < 3.0 * x[i]; ++j) { "
     "p = p * x[i]; } y[i] = p + last;",
-    "the rest of a division": "y[i] = fmod(x[i] * 7, x[i] + 0.3) + fmod(-x[i], 0.31);",
+    "the rest of a division": "y[i] = fmod(x[i] * 7, x[i] + 0.3) + fmod(-x[i], 0.31)"
+    " + remainder(x[i] * 7, x[i] + 0.3) * x[0];",
     "a sign from elsewhere": "y[i] = copysign(x[i] * x[i], x[(i + 1) % 8] - 0.75);",
     "an unsigned number carried around": "unsigned s = 1; double v = x[i]; int c = 0; while (c < 3 && v < 9) { "
     "v = v * s * 0.5 * v; s = s * 3u; c += 1; } y[i] = v;",

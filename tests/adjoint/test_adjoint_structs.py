@@ -134,9 +134,17 @@ NAMES = {
         "uint3 u = threadIdx; dim3 d = u, e(2); d = u; y[d.x] = x[first(u)] * x[first(4)] * x[first(e)] * (e.y + d.y);",
         "__device__ int first(dim3 at) { return at.x; }",
     ),
-    "rounded to whole numbers": (
-        "int k = lround(x[i] * 3); long long l = llrintf((float)x[i] * 5); y[i] = x[i] * k + x[i] * x[i] * l;",
-        "",
+    "functions of whole numbers, and some that leave all as it is": (
+        "int k = lround(x[i] * 3); long long l = llrintf((float)x[i] * 5); y[i] = x[i] * k + x[i] * x[i] * l;\n"
+        "auto bits = __brev(i); if (i > 99) __trap(); double v = std::move(y[i]); y[i] += bits * 1e-9 * v;",
+        "#include <utility>",
+    ),
+    "memory that is set to 0": (
+        "P p; double m[2][SIZE], v = 2; for (int k = 0; k < 2; ++k) { memset(m, 0, 2 * SIZE * sizeof(double));\n"
+        "memset(&p, 0, sizeof(P)); m[k][2] += x[i]; p.v[k] += m[k][2] * x[k]; y[i] += p.v[0] * p.a;\n"
+        "y[i] += p.v[1] * m[k][2]; p.a = 1; }\n"
+        "memset(m[1], 0, sizeof m[1]); memset(&v, 0, sizeof(v)); y[i] += m[1][2] + v * x[i];",
+        "#define SIZE 3\nstruct P { double a, v[2]; };",
     ),
     "members by their number": (
         "V v(x[i], x[0], 1); v[1] *= 2; v[i % 3] += x[1];\n"

@@ -345,8 +345,8 @@ def slopes(e: ast.Call, x: Expr, y: Expr, value: Callable[[], Expr]) -> list[tup
             square = plus(times(x, x), times(y, y))
             origin = comparison("==", square, ZERO)
             return [(a, _unless(origin, over(y, square))), (b, _unless(origin, negative(over(x, square))))]
-        case "fmod":
-            return [(a, ONE), (b, negative(_call("trunc", e, over(x, y))))]
+        case "fmod" | "remainder" as name:
+            return [(a, ONE), (b, negative(_call("trunc" if name == "fmod" else "rint", e, over(x, y))))]
         case "fdim":
             apart = comparison("<=", x, y)
             return [(a, _unless(apart, ONE)), (b, _unless(apart, negative(ONE)))]

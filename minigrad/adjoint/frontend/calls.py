@@ -1,18 +1,17 @@
 """The parser of calls: math functions, intrinsics, groups of threads, functions of the file, structs in braces."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
 from minigrad.adjoint.frontend import intrinsics
 from minigrad.adjoint.frontend.intrinsics import INTRINSICS, LEFT_OUT, SHUFFLES, Group
-from minigrad.adjoint.frontend.macros import enumerator
+from minigrad.adjoint.frontend.macros import clear_memory, enumerator
 from minigrad.adjoint.frontend.structs import StructParser
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, Place, arity, base_name, result_type
+from minigrad.adjoint.language.ast import Place, arity, base_name, result_type
 from minigrad.adjoint.language.lexer import Token, way_out
 from minigrad.adjoint.language.rewrite import ONE, ZERO, constant, typed
 from minigrad.adjoint.language.values import (
@@ -32,11 +31,15 @@ from minigrad.adjoint.language.values import (
 )
 
 CHANGES = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--")
+STD = ("array", "vector", "pair", "tuple", "complex", "optional", "make_pair", "make_tuple", "function", "get")
 CONVERSION = re.compile(r"operator(?=[A-Za-z_:])")  # the name of a method
 
 
 class CallParser(StructParser):
     """Parses calls and casts that look like calls."""
+
+    grouped: Any  # methods of the parser of statements
+    in_order: Any
 
     def call(self, name: Token, path: tuple[str, ...] = ()) -> Value:
         """A call of a math function, an intrinsic or one of the file's functions."""
@@ -132,6 +135,9 @@ class CallParser(StructParser):
             raise self.error(token.place, why)
         if name == "memcpy" and len(arguments) == 3:
             return self.memcpy(arguments, token)
+        if name == "memset" and len(arguments) == 3:
+            value, size = (self.number(a, token.place) for a in arguments[1:])
+            return clear_memory(self, arguments[0], value, size, token)
         if name in INTRINSICS:
             return INTRINSICS[name](self, arguments, token)
         if name in SHUFFLES:
@@ -244,12 +250,6 @@ class CallParser(StructParser):
         if len(values) == 1 and isinstance(of := values[0], Struct) and (of.type is kind or of.type.extends(kind)):
             return self.cast_to(kind, [], of, place)
         return self.filled(kind, values, place)
-
-    def in_order(self, kind: Kind, braces: Braces, place: Place) -> list[Any]:
-        raise NotImplementedError  # the parser of statements has it
-
-    def grouped(self, kind: Kind, dims: tuple[Expr, ...], values: Sequence[Any]) -> tuple[Any, ...]:
-        raise NotImplementedError  # the parser of statements has it
 
     def filled(self, kind: StructType, values: list[Value], place: Place) -> Struct:
         given: list[Value] = []
@@ -372,6 +372,9 @@ class CallParser(StructParser):
         words = [t.text for t in tokens.tokens[start : tokens.at]]
         for error in (tokens.unsupported[w] for w in words if w in tokens.unsupported):
             raise error
+        if words == ["std", "::"] and tokens.next.text in STD:
+            why = "is of C++'s library, outside the subset; write a struct or an array of numbers"
+            raise self.error(tokens.next.place, f"std::{tokens.next.text} {why}.")
         return tuple(w for w in (["", *words] if words[:1] == ["::"] else words) if w != "::")
 
     def named_cast(self) -> Value:

@@ -372,7 +372,7 @@ class DeclarationParser(ExpressionParser):
             self.symbols.pending.append(made)
         return Elements(base, kind, len(dims), dims=dims)
 
-    def copy_array(self, name: str, m: Member, own: Value | None, place: Place) -> Elements:  # type: ignore[override]
+    def copy_array(self, name: str, m: Member, own: Value | None, place: Place) -> Elements:
         """An array that is a member of a struct variable."""
         array = self.arrays(name, m.type, m.dims, place)
         if own is not None:

@@ -14,7 +14,7 @@ from minigrad.adjoint.language.values import VECTORS, Struct, Value
 Make = Callable[[Any, list[Value], Token], Value]
 # Calls that compute nothing.
 LEFT_OUT = ("printf", "assert", "__threadfence", "__threadfence_block", "__threadfence_system", "__builtin_assume",
-            "__nanosleep", "static_assert")  # fmt: skip
+            "__nanosleep", "static_assert", "__trap", "__builtin_unreachable")  # fmt: skip
 
 
 def _numbers(parser: Any, arguments: list[Value], token: Token, count: int) -> list[Expr]:
@@ -254,6 +254,7 @@ INTRINSICS: dict[str, Make] = {
     "sincos": _sincos(""), "sincosf": _sincos("f"), "__sincosf": _sincos("f"),
     **dict.fromkeys(("__stcs", "__stcg", "__stwb", "__stwt"), _store),
     **dict.fromkeys(("__ldg", "__ldcs", "__ldcg", "__ldca", "__ldcv", "__ldlu"), _load),
+    "move": lambda parser, arguments, token: arguments[0],  # what it is moved from is read no more
     "clock": _clock, "clock64": _clock, "normcdf": _normal, "normcdff": _normal,
     **{f"__{a}2{b}_{mode}": _rounded(round_, kind)
        for a in ("float", "double") for b, kind in (("int", "int"), ("uint", "unsigned"), ("ll", "long long"))

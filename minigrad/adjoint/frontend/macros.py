@@ -29,6 +29,7 @@ from minigrad.adjoint.language.rewrite import (
 from minigrad.adjoint.language.values import (
     VECTORS,
     ArrayView,
+    Braces,
     Elements,
     Enum,
     Kind,
@@ -362,6 +363,19 @@ def _begins_part(symbols: SymbolTable, kind: Kind, offset: Expr) -> bool:
         )  # fmt: skip
 
     return isinstance(kind, str) and offset != ZERO and common(offset)
+
+
+def clear_memory(parser: Any, to: Any, value: Expr, size: Expr, token: Token) -> Expr:
+    """`memset(a, 0, sizeof(a))` of a variable."""
+    whole = to.target if isinstance(to, Pointer) else to
+    extents = [constant(inline(e, parser.symbols.formulas)) for e in getattr(whole, "left", ())]
+    placed = _placed(getattr(whole, "type", ""))
+    counted = whole is not None and placed and None not in extents and (extents or not isinstance(whole, Elements))
+    size = inline(size, parser.symbols.formulas)
+    if not counted or constant(value) != 0 or constant(size) != _size(placed) * prod(extents):  # type: ignore[arg-type]
+        raise parser.error(token.place, "memset sets a whole variable to 0 here; write a loop.")
+    parser.set_member(whole, Braces(()), token.place)
+    return ZERO
 
 
 def copy_memory(parser: Any, to: Pointer, of: Pointer, size: Expr, token: Token) -> None:

@@ -35,6 +35,15 @@ from minigrad.adjoint.language.values import leaves as numbers
 class StructParser(TypeParser):
     """Parses values of structs, and conversions."""
 
+    # Methods of the parsers that extend this one.
+    constructor: Any
+    converts_to: Any
+    copy_array: Any
+    initial: Any
+    listed: Any
+    set_member: Any
+    store: Any
+
     def bases(self, brace: int) -> tuple[StructType, ...]:
         """The structs that a struct extends: `struct B : public A {`, read back from its brace."""
         tokens, found = self.tokens, list[StructType]()
@@ -116,7 +125,7 @@ class StructParser(TypeParser):
         if isinstance(kind, StructType):
             return self.viewed(kind, pointer, place)
         if pointer.type in FLOATS_AS.get(kind, ()):
-            return Pointer(self.number_bits(self.frozen(pointer, place), kind))  # type: ignore[arg-type]
+            return Pointer(self.number_bits(self.frozen(pointer, place), kind))
         if pointer.type != kind:
             instead = f"; convert the value: ({kind})v" if is_expression(pointer.target) else ""
             raise self.error(
@@ -161,11 +170,11 @@ class StructParser(TypeParser):
 
         def element(index: Expr, place: Place) -> Value:
             if kind in BITS:
-                return ast.Call(BITS[kind], (self.element(base, index, place),), kind, place)  # type: ignore
+                return ast.Call(BITS[kind], (self.element(base, index, place),), kind, place)
             byte = constant(index)
             if byte is None or byte >= BYTES["float"]:
                 raise self.error(place, "write the number of this byte as a literal.")
-            bits: Expr = ast.Call(BITS["unsigned"], (self.element(base, ZERO, place),), "unsigned", place)  # type: ignore
+            bits: Expr = ast.Call(BITS["unsigned"], (self.element(base, ZERO, place),), "unsigned", place)
             return ast.Cast(kind, ast.Binary(">>", bits, integer(8 * byte), "unsigned") if byte else bits)
 
         return ArrayView("bits", kind, 1, of=element)
@@ -199,21 +208,6 @@ class StructParser(TypeParser):
             return value
 
         return ArrayView("members", kind, 1, of=element)
-
-    def listed(self, kind: Kind, braces: Braces, place: Place, stored: bool = False) -> Value:
-        raise NotImplementedError  # the parser of calls has it
-
-    def converts_to(self, value: Value, kind: StructType, explicit: bool = False) -> str:
-        raise NotImplementedError  # the parser of calls has it
-
-    def initial(self, kind: StructType, m: Member, members: dict[str, Value]) -> Any:
-        raise NotImplementedError  # the parser of calls has it
-
-    def constructor(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
-        raise NotImplementedError  # the parser of calls has it
-
-    def set_member(self, member: Value, value: Any, place: Place) -> None:
-        raise NotImplementedError  # the parser of statements has it
 
     def copy(
         self, name: str, kind: StructType, value: Struct | None, place: Place, given: list[Any] | None = None,
@@ -296,12 +290,6 @@ class StructParser(TypeParser):
             scope[name] = new
             return
         raise self.error(self.tokens.next.place, "memcpy into a variable of an outer block is outside the subset.")
-
-    def store(self, target: Value, value: Value, place: Place) -> None:
-        raise NotImplementedError  # the parser of statements has it
-
-    def copy_array(self, name: str, m: "object", own: Value | None, place: Place) -> Elements:
-        raise NotImplementedError  # the parser of statements has it
 
     def stores(self, target: Struct, value: Struct, place: Place) -> list[Stmt]:
         """The assignments of members; by copies where the value reads what they change."""

@@ -165,6 +165,25 @@ class SymbolTable:
 class TypeParser:
     """Parses types. functions: those of the file, with its structs; None where there are none."""
 
+    body_end = 0  # the last token of the function being parsed
+
+    # Methods of the parsers that extend this one.
+    address: Any
+    assign: Any
+    changes: Any
+    close: Any
+    construct: Any
+    conversions: Any
+    element: Any
+    frozen: Any
+    full: Any
+    holder: Any
+    is_constructed: Any
+    method: Any
+    pointer: Any
+    unary: Any
+    value: Any
+
     def __init__(self, tokens: TokenStream, symbols: SymbolTable, functions: Any = None):
         self.tokens, self.symbols, self.functions = tokens, symbols, functions
         self.statement_start = -1  # the first token of the current statement
@@ -337,10 +356,6 @@ class TypeParser:
         symbol = self.symbols.declared.get(name) or self.symbols.parameters.get(name.partition("[")[0])
         return symbol is not None and symbol.const
 
-    def assign(self, target: Value, op: Token, value: Value, place: Place) -> Value:
-        """Append the assignment to the pending statements; its value is the target."""
-        raise NotImplementedError  # the parser of statements has it
-
     def skip_to_semicolon(self) -> None:
         while self.tokens.next.kind != "end" and self.tokens.take().text != ";":
             pass
@@ -348,52 +363,6 @@ class TypeParser:
     def taken_pending(self) -> list[Stmt]:
         found, self.symbols.pending = self.symbols.pending, []
         return found
-
-    # Methods of the parsers that extend this one.
-
-    body_end = 0  # the last token of the function being parsed
-    address: Any
-
-    def changes(self, name: str, start: int, stop: int) -> bool:
-        raise NotImplementedError
-
-    def conversions(self, value: Value, kind: Kind | None = None, explicit: bool = False, to: str = "") -> list[str]:
-        raise NotImplementedError  # the parser of calls has it
-
-    def frozen(self, value: Value, place: Place, name: str = "place", kept: dict[Expr, Expr] | None = None) -> Value:
-        raise NotImplementedError  # the parser of declarations has it
-
-    def full(self) -> Value:
-        raise NotImplementedError
-
-    def value(self, rank: int = 0) -> Value:
-        raise NotImplementedError
-
-    def unary(self) -> Value:
-        raise NotImplementedError
-
-    def element(self, value: Value, index: Expr, place: Place) -> Value:
-        raise NotImplementedError
-
-    def pointer(self, value: Value, place: Place) -> Pointer:
-        raise NotImplementedError
-
-    def holder(self, name: str) -> Struct | StructType | None:
-        raise NotImplementedError
-
-    def construct(self, kind: StructType, arguments: list[Value], token: Token) -> Value:
-        raise NotImplementedError
-
-    def method(
-        self, value: Struct | StructType, name: str, arguments: list[Value], token: Token, explicit: Any = ()
-    ) -> Value:
-        raise NotImplementedError
-
-    def is_constructed(self, kind: StructType, token: Token) -> bool:
-        raise NotImplementedError
-
-    def close(self, e: Value) -> Value:
-        raise NotImplementedError
 
 
 def _known(kind: str) -> str | None:

@@ -43,7 +43,7 @@ DERIVATIVES = {
     "floor": "", "nearbyint": "", "ceil": "", "round": "", "trunc": "", "rint": "",
 }  # fmt: skip
 BINARY = ("max", "min", "fmax", "fmin", "pow", "atan2", "hypot", "fmod", "copysign", "fdim", "rhypot",
-          "ldexp", "scalbn")  # fmt: skip
+          "ldexp", "scalbn", "remainder")  # fmt: skip
 TERNARY = ("fma",)
 TESTS = ("isnan", "isinf", "isfinite", "signbit")
 COUNTS = ("__popc", "__clz", "__ffs", "__popcll", "__clzll", "__ffsll", "__brev")  # functions of whole numbers
@@ -65,7 +65,7 @@ def result_type(function: str, types: list[str]) -> str:
     if (name := base_name(function)) in TESTS:
         return "bool"
     if name in COUNTS:
-        return "int"
+        return "unsigned" if name == "__brev" else "int"
     if name in BITS.values():
         return next(kind for kind, own in BITS.items() if own == name)
     if name != function:
