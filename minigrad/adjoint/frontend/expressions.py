@@ -144,8 +144,7 @@ class ExpressionParser(CallParser):
                 result = self.copy("chosen", yes.type, None, place)
                 if is_place(yes) and is_place(no):
                     self.symbols.chosen |= {e.name for e in leaves(result) if isinstance(e, ast.Name)}
-                needed = [*needed, *self.stores(result, yes, place)]
-                also = [*also, *self.stores(result, no, place)]
+                needed, also = [*needed, *self.stores(result, yes, place)], [*also, *self.stores(result, no, place)]
                 self.symbols.pending.append(ast.If(condition, needed, also, place))
                 return result
             condition = self.simple(condition, "chosen", place)
