@@ -54,6 +54,14 @@ BODIES = {
     "a smaller bound of two, and a rest": "for (int r = 0; r < n; ++r) { for (int j = 0; j < min(n, r + 2); ++j) { "
     "if (j > 8) { break; } s = s * c[i + j % 4] + x[i]; } for (int j = (r + 3) / 2; j >= 0; --j) { s = s * c[i + j]; } "
     "for (int j = 0; j < (threadIdx.x + r) % 3; ++j) { s = s * c[i + j] + x[i]; } c[i + r] = s * 0.5; }",
+    "while, and a counter": "for (int r = 0; r < n; ++r) { int j = 0; while (s < 9 && j < n) { s = s * c[i + j] + x[i];"
+    " ++j; } unsigned b = n; while (b-- > 0) { if (s > 7) { break; } s = s * c[i + b] - x[i]; } c[i + r] = s * 0.5; }",
+    "do, and a counter": "for (int r = 0; r < n; ++r) { int j = -2; do { s = s * c[i + j + 2] + x[i]; if (s > 9) { "
+    "break; } } while (++j < n - 2); c[i + r] = s * 0.5; }",
+    "do, once": "int m = 1 - n; for (int r = 0; r < n; ++r) { int j = 0; do { s = s * c[i + j] + x[i]; j += 2; } "
+    "while (j < m); c[i + r] = s * 0.5; }",
+    "a counter read behind its loop": "int j; for (int r = 0; r < n; ++r) { for (j = 0; j < n; ++j) { if (s > 9)"
+    " { break; } s = s * c[i + j] + x[i]; } c[i + r] = s * j; }",
     "a function that is linear": "for (int r = 0; r < n; ++r) { for (int j = 0; j < 2; ++j) { s = s + 0.5 * "
     "g(c, i + j) * x[i]; } c[i] = s * 0.5; }",
     "elements handed over": "for (int r = 0; r < n; ++r) { for (int j = 0; j < 2; ++j) { s = s * h(c[i + j], "
@@ -73,6 +81,19 @@ def test_arrays_that_an_outer_loop_overwrites(name):
 def test_a_bound_of_any_type_of_whole_numbers(kind):
     made = mg.adjoint(f"{HEAD.replace('int n', f'{kind} n')}{BODIES['an array in place']}\n{LAST}", wrt=["x", "c"])
     oracle.check(made, [RNG.random(16) + 0.5, np.zeros(16), RNG.standard_normal(16), np.zeros(16, np.int32), 3], 2, 2)
+
+
+@pytest.mark.parametrize("loop", [
+    "int j = 0; while (j < n) { if (s > 0) ++j; s = s * c[i + j] + x[i]; }",
+    "int j = 0; while (j < n) { if (s > 99) continue; s = s * c[i + j] + x[i]; ++j; }",
+    "int j = 0; while (j < n) { s = s * c[i + j] + x[i]; if (s > 9 && j > 0) j = 0; ++j; }",
+    "int j = 0; while (true) { int b = j; if (s > 99) b = 0; ++j; if (b >= n) break; s = s * c[i + j] + x[i]; }",
+    "unsigned j = n; do { if (s > 9) break; s = s * c[i + j] + x[i]; } while (--j > 0);",
+])  # fmt: skip
+def test_a_loop_that_its_counter_may_not_end(loop):
+    """No bound: a round may leave the counter as it is, or lead it past its end."""
+    with pytest.raises(NotDifferentiable, match="only the running kernel knows how many iterations"):
+        mg.adjoint(f"{HEAD}for (int r = 0; r < n; ++r) {{ {loop} c[i + r] = s * 0.5; }}\n{LAST}", wrt=["x", "c"])
 
 
 def test_a_bound_below_0_that_is_a_large_number():

@@ -165,8 +165,8 @@ def test_a_template_cannot_be_asked_for():
     ("while (c[0] > 0) { c[0] -= 1; s = s * s; }", "the header of an"),
     ("for (int j = 0; c[j % 2] > j; ++j) { s = s * s; }", "the header of an"),
     ("for (int q = 0; q < (int)x[r]; ++q) { s = s * c[q]; }", "an"),
-    ("int q = 0; while (q < 2) { s = s * c[q]; ++q; }", "an"),
-    ("int q = 0; while (q < 2) { int z[1] = {c[q]}; s = s * s * z[0]; ++q; }", "an"),
+    ("int q = 0; while (q < 2) { s = s * c[q]; q += s > 0; }", "an"),
+    ("int q = 0; while (q < 2) { int z[1] = {c[q]}; s = s * s * z[0]; q += s > 0; }", "an"),
 ])  # fmt: skip
 def test_what_only_the_rounds_of_a_loop_know_is_refused_and_not_guessed(loop, why):
     """A tape for nested loops needs its size ahead of them; a loop header is read once, in front of its loop."""

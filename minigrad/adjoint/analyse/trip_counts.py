@@ -1,6 +1,7 @@
 """Trip counts of loops, from their headers: by formula, as upper bounds, and with values on the host."""
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,7 @@ from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, rewrite
 from minigrad.adjoint.language.ast import UNSIGNED, Expr, Stmt, children, common_type, is_float, walk
 from minigrad.adjoint.language.control_flow import leaves
-from minigrad.adjoint.language.dataflow import inline, target_name, written
+from minigrad.adjoint.language.dataflow import inline, own_writes, target_name, written
 from minigrad.adjoint.language.rewrite import (
     ONE,
     RANGES,
@@ -50,6 +51,7 @@ class Count:
     step: Expr  # may be negative
     down: bool
     exact: bool = True  # no break: the header alone determines the trip count
+    within: bool = False  # not the header but each round tests the condition, so that there is one round more
 
     @property
     def simple(self) -> bool:
@@ -254,6 +256,8 @@ def trips_of(header: Count, values: Mapping[str, int], fixed: Mapping[str, Expr]
     It may where only the running kernel knows the step, which may be 0 or lead away from the bound; and where C++
     computes in unsigned arithmetic, as with blockDim.x.
     """
+    if header.within:
+        return plus(ast.Ternary(header.some, rewrite.typed(header.trips, "int"), ZERO, "int"), ONE)
     positive = evaluate(header.size, values)
     signed = not any(map(is_unsigned, (header.start, header.bound, header.step)))
     begins = header.simple and (header.bound.type == "unsigned" or header.bound.names & {*EXTENTS.values()})
@@ -275,25 +279,62 @@ def _distributed(header: Count, fixed: Mapping[str, Expr]) -> bool:
     return (start, step) in shares
 
 
-def bounding(s: ast.For) -> Count | None:
-    """A count with at least as many iterations: that of the loop itself, or of one with an unsigned or long counter."""
-    if (found := count(s)) or not isinstance(s.start, ast.Declare) or s.start.value is None or s.step is None:
-        return found
-    step, var, kind = s.step.value, ast.Name(s.start.name, s.start.type), s.start.type
-    up, changed = s.step.op == "+=", {*written(s.body), var.name}
-    by = rewrite.int_value(step) or int(up and step.names <= {*EXTENTS.values()})
-    if kind not in COUNTING or var.name in written(s.body) or s.step.op not in ("+=", "-="):
+def bounding(s: ast.For, function: Sequence[Stmt] = ()) -> Count | None:
+    """A count with at least as many iterations: that of the loop itself, or of one with another counter.
+
+    It may be unsigned, long, or one that each round changes in the body. function: the statements that may begin it.
+    """
+    tests, steps = [(e, "") for e in conjuncts(s.condition)], [s.step] if s.step else list[ast.Assign]()
+    copies, often = dict[str, Expr](), Counter(n for t in rewrite.flatten([s]) for n in own_writes(t))
+    for t in s.body if function else ():
+        match t:
+            case ast.Declare(value=ast.Name() as copied):
+                if often[t.name] == 1 and all(copied != one.target for one in steps):
+                    copies[t.name] = copied
+            case ast.Assign(target=ast.Name()):
+                steps.append(t)
+            case ast.If(then=[ast.Jump(kind="break")], orelse=[]):
+                for e in conjuncts(rewrite.logical_not(t.condition)):
+                    tests.append((old := inline(e, copies), "within" if old == e else "ahead"))
+        if leaves([t], ("continue",)):
+            break
+    found = (_bounded(s, e, where, steps, function) for e, where in tests)
+    return count(s) or next(filter(None, found), None)
+
+
+def _bounded(s: ast.For, e: Expr, where: str, steps: list[ast.Assign], function: Sequence[Stmt]) -> Count | None:
+    """The count of a loop that goes on while this holds. where: a round tests it, if not the header."""
+    if not isinstance(e, ast.Binary) or not isinstance(e.left, ast.Name) or (kind := e.left.type) not in COUNTING:
         return None
-    if by < 1 or not (up or by == 1):  # 5 - 3 - 3 is a large unsigned number
+    name, inside = e.left.name, rewrite.flatten([s])
+    writes = [t for t in inside if name in own_writes(t) and t is not s.start]
+    step = next((t for t in steps if len(writes) == 1 and t is writes[0]), None)
+    if step is None or is_float(e.right.type) or e.right.names & {*written(s.body), name}:
         return None
-    for e in (e for e in conjuncts(s.condition) if isinstance(e, ast.Binary) and e.left == var):
-        if e.op in (("<", "<=") if up else (">",)) and not is_float(e.right.type) and not e.right.names & changed:
-            bound = _long(e.right, common_type(kind, e.right.type))
-            bound = plus(bound, ONE) if e.op == "<=" else bound
-            return Count(
-                var.name, _long(s.start.value, kind), bound, step if up else negative(step), not up, exact=False
-            )
-    return None
+    up, by = step.op == "+=", rewrite.int_value(step.value) or int(step.value.names <= {*EXTENTS.values()})
+    down = step.op == "-=" and rewrite.is_number(step.value, 1)  # 5 - 3 - 3 is a large unsigned number
+    if by < 1 or not (up or down) or e.op not in (("<", "<=") if up else (">",)):
+        return None
+    if down and where == "within" and kind in UNSIGNED:  # behind 0
+        return None
+    if (start := _first(s, name, up, {t.place for t in inside}, function)) is None:
+        return None
+    bound = _long(e.right, common_type(kind, e.right.type))
+    bound = plus(bound, ONE) if e.op == "<=" else bound
+    return Count(name, _long(start, kind), bound, step.value if up else negative(step.value), down, False, bool(where))
+
+
+def _first(s: ast.For, name: str, up: bool, inside: set[ast.Place], function: Sequence[Stmt]) -> Expr | None:
+    """The value of a variable ahead of a loop, or one on the other side of it than the bound."""
+    if s.start and name in own_writes(s.start):
+        return s.start.value
+    others = [t for t in rewrite.flatten(function) if name in own_writes(t) and t.place not in inside]
+    values = [t.value for t in others if isinstance(t, ast.Declare) or (isinstance(t, ast.Assign) and t.op == "=")]
+    given = [e for e in values if e is not None]
+    if len(values) < len(others) or len(given) == 1:
+        return given[0] if len(values) == len(others) else None
+    known = [n for e in given if (n := rewrite.int_value(e)) is not None]
+    return rewrite.int_literal(min(known) if up else max(known)) if known and len(known) == len(given) else None
 
 
 def _long(e: Expr, kind: str) -> Expr:
