@@ -138,7 +138,7 @@ class WatchResult(ctypes.Structure):
 
 
 class Observations:
-    """What the runtime has found in the watched launch so far: a copy, but for the records, which it hands over."""
+    """The findings of the runtime in the watched launch so far, copied, and its records, which it hands over."""
 
     def __init__(self) -> None:
         result = WatchResult()
@@ -200,7 +200,7 @@ def _kept(address: int | None, count: int) -> Rows:
     library.minigrad_keep_records()
     memory = (ctypes.c_char * (count * RECORD.itemsize)).from_address(address)
     weakref.finalize(memory, library.minigrad_free_records, ctypes.c_void_p(address)).atexit = False
-    return np.frombuffer(memory, RECORD)
+    return np.frombuffer(memoryview(memory), RECORD)
 
 
 def _array(address: int | None, count: int, dtype: np.dtype) -> np.ndarray:

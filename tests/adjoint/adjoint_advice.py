@@ -5,14 +5,6 @@ GROUPS = """#include <cooperative_groups.h>
 #include <cooperative_groups/scan.h>
 namespace cg = cooperative_groups;"""
 PAIR = "struct Pair { double a, b; };"
-
-
-def turns(loops, factor, inside=""):
-    """Loops within one another, of one turn each."""
-    heads = "".join(f"for (int k{n} = 0; k{n} < 1; k{n}++) {{ v = v * {factor}; " for n in range(loops))
-    return f"{heads}{inside}{'}' * loops}"
-
-
 # the sentence; the refused body, and what stands ahead of it; the body that follows the advice, and what is ahead of it
 ADVICE = {
     "is a pointer or an array type; write it out where it is used": (
@@ -392,11 +384,6 @@ ADVICE = {
     "operators; write a loop in place of repeated lines and calls": (
         ("double v = x[i]; " + "v = v * w[i] * 0.5 + x[i]; " * 800 + "y[i] = v;",),
         ("double v = x[i]; for (int k = 0; k < 800; k++) v = v * w[i] * 0.5 + x[i]; y[i] = v;",),
-    ),
-    "are the most; put the inner ones into a __device__ function that returns a number": (
-        (f"double v = x[i]; {turns(30, 'x[i]')} y[i] = v;",),
-        (f"double v = x[i]; {turns(15, 'x[i]', 'v = inner(v, x[i]);')} y[i] = v;",
-         f"__device__ double inner(double v, double z) {{ {turns(15, 'z')} return v; }}"),
     ),
     "has no static width with a value here": (
         ("y[i] = x[i] * Table::width;", "struct Table { double a; static const int width; };"),

@@ -20,8 +20,19 @@ def kernel(body, ahead="", params=PARAMS):
     return f"{ahead}\n__global__ void f({params}) {{\nint i = threadIdx.x;\n{body}\n}}\n"
 
 
+def turns(loops, factor, inside=""):
+    """Loops within one another, of one turn each."""
+    heads = "".join(f"for (int k{n} = 0; k{n} < 1; k{n}++) {{ v = v * {factor}; " for n in range(loops))
+    return f"{heads}{inside}{'}' * loops}"
+
+
 # the sentence; the refused body, and what stands ahead of it; the body that follows the advice, and what is ahead of it
 ADVICE = {
+    "are the most; put the inner ones into a __device__ function that returns a number": (
+        (f"double v = x[i]; {turns(30, 'x[i]')} y[i] = v;",),
+        (f"double v = x[i]; {turns(15, 'x[i]', 'v = inner(v, x[i]);')} y[i] = v;",
+         f"__device__ double inner(double v, double z) {{ {turns(15, 'z')} return v; }}"),
+    ),
     "for two pointers let an index that changes choose half of one array": (
         ("double a[2], b[2]; a[0] = x[i]; double* p = a; double* q = b; q[0] = p[0] * x[i]; "
          "std::swap(p, q); y[i] = p[0];",),

@@ -47,8 +47,8 @@ class Image:
         with _drawing:
             buffer = BytesIO()
             self.figure.savefig(buffer, format="rgba", dpi=DPI)
-            size = [int(inches * DPI) for inches in self.figure.get_size_inches()]
-            few = _few_colours(PIL.Image.frombytes("RGBA", size, buffer.getvalue()).convert("RGB"))
+            width, height = (int(inches * DPI) for inches in self.figure.get_size_inches())
+            few = _few_colours(PIL.Image.frombytes("RGBA", (width, height), buffer.getvalue()).convert("RGB"))
         small = BytesIO()
         few.save(small, "png", optimize=True)  # a third of the size: notebooks are stored with their pictures
         return small.getvalue()
