@@ -334,6 +334,7 @@ REFUSED = {
     "convert the value: (float)v.",
     "int b = i; y[i] = x[i] * reinterpret_cast<float&>(b);": "a pointer to int is cast to float*, another type",
     "V v{x[i], 2}; y[i] = ((M*)&v)->b;": "a pointer to V is cast to M*, another type of element.",
+    "V v[2]; v[0].a = x[i]; ((double2*)v)[0].x *= 2; y[i] = v[0].a;": "a pointer to V is cast to double2*, another type",
     "V v; v = x[i]; y[i] = v.a;": "a conversion to V is outside the subset; write its members.",
     "P<double> p = x; y[i] = p[i];": "P is a pointer or an array type; write it out where it is used.",
     "Q q{y}, r{x}; if (i % 2) q.a = r.a; y[i] = q.a[i];": "q_a points into two arrays in turn",
@@ -378,3 +379,9 @@ def test_a_struct_that_copies_its_members_is_copied():
         "  __device__ V& operator=(const V& o) { this->a = o.a; b = o.b; return *this; } };"
     )
     check(kernel("V v(x[i]); V w = v; w.a *= 3; v = w; y[i] = v.a * w.a * w.b;", ahead))
+
+
+def test_floats_that_are_read_as_pairs_of_halves_are_refused():
+    body = "half2 h = *(half2*)y; y[i] = x[i] + __low2float(h + h);"
+    with pytest.raises(NotDifferentiable, match="a half2 of numbers of another type is computed with"):
+        mg.adjoint(f"#include <cuda_fp16.h>\n{kernel(body).replace('double', 'float')}", name="f")

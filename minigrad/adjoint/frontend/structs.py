@@ -153,8 +153,8 @@ class StructParser(TypeParser):
         """`reinterpret_cast<float4*>(x)`: elements of x, several at a time."""
         array = pointer.array
         same = {m.type for m in kind.members} == {pointer.type}
-        if not same and kind.name in VECTORS:
-            count = len(kind.members) * BYTES.get(str(kind.members[0].type), 0) // BYTES.get(str(pointer.type), 5)
+        if not same and kind.name in VECTORS and pointer.type in BYTES:
+            count = len(kind.members) * BYTES.get(str(kind.members[0].type), 0) // BYTES[pointer.type]
         elif not same:
             count = 0
         else:
@@ -336,6 +336,9 @@ class StructParser(TypeParser):
                 )
             return join(x, y)  # type: ignore[arg-type]
 
+        if isinstance(a, Bits) or isinstance(b, Bits):
+            why = f"a {a.type} of numbers of another type is computed with; read its memory as what it holds."
+            raise self.error(self.tokens.next.place, why)
         return Struct(a.type, {name: of(a.members[name], b.members[name]) for name in a.members})
 
 
