@@ -5,7 +5,7 @@ which adds every gradient in memory by an atomic, and is correct as well.
 """
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -243,6 +243,8 @@ def finish(draft: Draft, launch: AdjointLaunch) -> None:
     """Declare the tapes in a thread's own memory, and add the launch to the record."""
     derived, used = draft.derived, names_used(launch.body) if draft.saved.tapes else set()
     tapes = [t for t in draft.saved.tapes.values() if t.name in used]
+    if whole := {t.value.partition(" ")[0] for t in tapes if t.dims and not t.of}:
+        launch.body = bottom_up(launch.body, partial(zeroed, arrays=whole))
     pointers = {p.name for p in draft.facts.function.params if p.pointer}
     derived.replayed |= written(launch.body) & pointers - draft.facts.dropped
     if draft.facts.returned:
@@ -254,6 +256,11 @@ def finish(draft: Draft, launch: AdjointLaunch) -> None:
     derived.choices += launch.choices
     derived.covers |= launch.covers
     derived.strides |= {d: stride for d, stride in draft.strides.items() if d in launch.strided}
+
+
+def zeroed(body: list[Stmt], arrays: Set[str]) -> list[Stmt]:
+    """Arrays that begin with zeros: a tape takes all elements, and the kernel may have set some of them."""
+    return [replace(s, values=s.values or ()) if isinstance(s, Declare) and s.name in arrays else s for s in body]
 
 
 def returning(facts: KernelFacts, body: list[Stmt]) -> list[Stmt]:

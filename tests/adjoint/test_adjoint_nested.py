@@ -54,6 +54,11 @@ BODIES = {
     "a smaller bound of two, and a rest": "for (int r = 0; r < n; ++r) { for (int j = 0; j < min(n, r + 2); ++j) { "
     "if (j > 8) { break; } s = s * c[i + j % 4] + x[i]; } for (int j = (r + 3) / 2; j >= 0; --j) { s = s * c[i + j]; } "
     "for (int j = 0; j < (threadIdx.x + r) % 3; ++j) { s = s * c[i + j] + x[i]; } c[i + r] = s * 0.5; }",
+    "a window": "for (int r = 0; r < n; ++r) { unsigned t = threadIdx.x, l = t > 1 ? t - 1 : 0; "
+    "unsigned h = t + 2 < 3 ? t + 2 : n; for (unsigned j = l; j < h; ++j) { s = s * c[i + j] + x[i]; } "
+    "c[i + r] = s * 0.5; }",
+    "an array that is set in part": "double p[4]; for (int r = 0; r < n; ++r) { p[r] = s * x[i + r]; "
+    "for (int j = 0; j <= r; ++j) { s = s + p[j] * p[r]; } }",
     "while, and a counter": "for (int r = 0; r < n; ++r) { int j = 0; while (s < 9 && j < n) { s = s * c[i + j] + x[i];"
     " ++j; } unsigned b = n; while (b-- > 0) { if (s > 7) { break; } s = s * c[i + b] - x[i]; } c[i + r] = s * 0.5; }",
     "do, and a counter": "for (int r = 0; r < n; ++r) { int j = -2; do { s = s * c[i + j + 2] + x[i]; if (s > 9) { "

@@ -313,9 +313,8 @@ def _bounded(s: ast.For, e: Expr, where: str, steps: list[ast.Assign], function:
         return None
     up, by = step.op == "+=", rewrite.int_value(step.value) or int(step.value.names <= {*EXTENTS.values()})
     down = step.op == "-=" and rewrite.is_number(step.value, 1)  # 5 - 3 - 3 is a large unsigned number
-    if by < 1 or not (up or down) or e.op not in (("<", "<=") if up else (">",)):
-        return None
-    if down and where == "within" and kind in UNSIGNED:  # behind 0
+    behind = down and where == "within" and kind in UNSIGNED  # 0, at a large number
+    if by < 1 or behind or not (up or down) or e.op not in (("<", "<=") if up else (">",)):
         return None
     if (start := _first(s, name, up, {t.place for t in inside}, function)) is None:
         return None
@@ -365,17 +364,24 @@ def widest(header: Count, around: tuple[Count, ...], fixed: Mapping[str, Expr]) 
         if not (_may_wrap(outer.start, ends) or _may_wrap(outer.bound, ends)):
             ends[outer.var] = (last, first) if outer.down else (first, last)
 
+    def one(a: Expr, b: Expr, greater: bool, kind: str) -> Expr:
+        return ast.Ternary(comparison(">" if greater else "<", a, b), a, b, kind)
+
     def extreme(e: Expr, high: bool) -> Expr:
         """The lowest or highest value of an expression, as far as it is a sum of such variables."""
         match e := inline(e, fixed):
-            case ast.Call(function="min" | "max"):
-                return replace(e, arguments=tuple(extreme(a, high) for a in e.arguments))
+            case ast.Call(function="min" | "max" as op, arguments=(a, b)):
+                return one(extreme(a, high), extreme(b, high), op == "max", e.type)
+            case ast.Ternary(yes=a, no=b):
+                return one(extreme(a, high), extreme(b, high), high, e.type)
+            case ast.Cast(type="long long"):
+                return replace(e, operand=extreme(e.operand, high))
             case ast.Binary(op="%", right=divisor) if high and divisor.names.isdisjoint(ends):
                 return minus(divisor, ONE)
             case ast.Binary(op="/" | ">>", right=ast.Number()):
                 return replace(e, left=extreme(e.left, high))
         if _may_wrap(e, ends):
-            return e
+            return e if high or not is_unsigned(e) else ZERO
         for name, both in reversed(ends.items()):
             factor = None if (p := polynomial(e)) is None else p.coefficient(name)
             if factor is not None and set(factor) <= {()}:
