@@ -276,9 +276,8 @@ class Preprocessor:
             body = cut(self.stream, line.text, line.number, line.start, at)
             earlier = self.macros[name].body if name in self.macros else self.undefined.get(name, body)
             if [t.text for t in earlier] != [t.text for t in body] and name not in PREDEFINED:
-                if name in self.macros:
-                    raise self.stream.error(place, f"{name} is defined twice; give the second another name.")
                 self.stream.redefined |= self.made_of(name)
+                self.undefine(name)  # compilers warn, and take the later one
             listed = None if params is None else tuple(p.strip() for p in params.split(",") if p.strip())
             kept = listed is None and self.is_constant(body)
             self.macros[name] = Macro(listed, body, kept)
