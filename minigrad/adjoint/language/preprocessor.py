@@ -316,7 +316,7 @@ class Preprocessor:
             known = base_name(token.text) or token.text in CONSTANTS or (macro is not None and macro.kept)
             if token.kind in ("string", "bad") or (token.kind == "name" and not known):
                 return False
-        return bool(body)
+        return bool(body) and not base_name(body[-1].text)  # as in `#define SQRT sqrtf`
 
     def expand(self, tokens: list[Token], hidden: Set[str] = frozenset(), names: bool = False) -> list[Token]:
         """The tokens with macros replaced. names: also those that keep their names."""
