@@ -186,8 +186,8 @@ FORMS = {
     ),
     "macros with a second meaning": kernel(
         "double v = first(x);\n#define SIZE 3\n#define AT(r, c) (2 * SIZE * (r) + (c))\n"
-        "y[i] = v * x[AT(1, 1)] * SIZE * EXP(x[i]);",
-        "#define EXP exp\n#define SIZE 2\n#define AT(r, c) (SIZE * (r) + (c))\n"
+        "y[i] = v * x[AT(ONE, 1)] * SIZE * EXP(x[i]);",
+        "#define EXP exp\nint const ONE = 1;\n#define SIZE 2\n#define AT(r, c) (SIZE * (r) + (c))\n"
         "__device__ double first(const double* v) { return v[AT(1, 1)] * v[AT(1, 1)] * SIZE; }",
     ),
     "constants of CUDA": kernel(
