@@ -269,10 +269,6 @@ ADVICE = {
         ("double v = x[i]; y[i] = v * __shfl_xor_sync(__activemask(), v, 1);",),
         ("double v = x[i]; y[i] = v * __shfl_xor_sync(0xffffffff, v, 1);",),
     ),
-    "is defined twice; give the second another name": (
-        ("y[i] = x[i] * A;", "#define A 2\n#define A 3"),
-        ("y[i] = x[i] * x[i] * LEFT;", "#define LEFT 2\n#define RIGHT 3"),
-    ),
     "memcpy into a variable of an outer block is outside the subset": (
         ("int4 v; if (c) { memcpy(&v, z + 4 * i, 16); } y[i] = ((float*)&v)[0] * x[i];",),
         ("int4 v; memcpy(&v, z + 4 * i, 16); y[i] = ((float*)&v)[0] * x[i] * x[i];",),

@@ -184,6 +184,12 @@ FORMS = {
         "y[i] = cuCreal(z) * cuCimag(w) + cuCabs(z);",
         "#include <cuComplex.h>",
     ),
+    "macros with a second meaning": kernel(
+        "double v = first(x);\n#define SIZE 3\n#define AT(r, c) (2 * SIZE * (r) + (c))\n"
+        "y[i] = v * x[AT(ONE, 1)] * SIZE * EXP(x[i]);",
+        "#define EXP exp\nint const ONE = 1;\n#define SIZE 2\n#define AT(r, c) (SIZE * (r) + (c))\n"
+        "__device__ double first(const double* v) { return v[AT(1, 1)] * v[AT(1, 1)] * SIZE; }",
+    ),
     "constants of CUDA": kernel(
         "double m = -CUDART_INF_F, least = CUDART_INF; for (int k = 0; k < 8; k++) { m = fmax(m, x[k]); }\n"
         "for (int k = 0; k < 8; k++) least = min(least, x[k] * CUDART_PIO2); y[i] = m * least * CUDART_SQRT_TWO;",

@@ -26,7 +26,6 @@ def refused(text, message):
 # bodies, with line, column and reason of the error
 BODIES = {
     "y[i] = x[i]; /* never ends": "4:14: this comment has no end; close it with */",
-    "\n#define A 2\n#define A 3\n": "6:1: A is defined twice; give the second another name",
     "(i > 3 ? y[0] : 2.0) = x[i];": "4:1: write the target of the assignment as a variable or as an element",
     "if (x != y) y[i] = x[i];": "4:7: != of these pointers is outside the subset; compare indices of one",
     "y[i] = x[i][0];": "4:12: [ after no array; an array takes one index for each of its axes.",

@@ -255,7 +255,7 @@ class FileParser:
     def constants(self, start: int) -> None:
         """`__constant__ int STEP[3] = {1, 2, 3};`, the same for all threads."""
         tokens, place = self.tokens, self.tokens.next.place
-        words = self.qualifiers()
+        words = self.qualifiers() | {tokens.peek().text} & {"const"}  # `int const STEP = 3;`
         if tokens.next.text == "template":
             self.constant_template(start)
             return

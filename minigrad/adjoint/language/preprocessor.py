@@ -280,9 +280,8 @@ class Preprocessor:
             body = cut(self.stream, line.text, line.number, line.start, at)
             earlier = self.macros[name].body if name in self.macros else self.undefined.get(name, body)
             if [t.text for t in earlier] != [t.text for t in body] and name not in PREDEFINED:
-                if name in self.macros:
-                    raise self.stream.error(place, f"{name} is defined twice; give the second another name.")
                 self.stream.redefined |= self.made_of(name)
+                self.undefine(name)  # compilers warn, and take the later one
             listed = None if params is None else tuple(p.strip() for p in params.split(",") if p.strip())
             kept = listed is None and self.is_constant(body)
             self.macros[name] = Macro(listed, body, kept)
@@ -321,7 +320,7 @@ class Preprocessor:
             known = base_name(token.text) or token.text in CONSTANTS or (macro is not None and macro.kept)
             if token.kind in ("string", "bad") or (token.kind == "name" and not known):
                 return False
-        return bool(body)
+        return bool(body) and not base_name(body[-1].text)  # as in `#define SQRT sqrtf`
 
     def expand(self, tokens: list[Token], hidden: Set[str] = frozenset(), names: bool = False) -> list[Token]:
         """The tokens with macros replaced. names: also those that keep their names."""
