@@ -334,7 +334,7 @@ REFUSED = {
     "convert the value: (float)v.",
     "int b = i; y[i] = x[i] * reinterpret_cast<float&>(b);": "a pointer to int is cast to float*, another type",
     "V v{x[i], 2}; y[i] = ((M*)&v)->b;": "a pointer to V is cast to M*, another type of element.",
-    "V v[2]; v[0].a = x[i]; ((double2*)v)[0].x *= 2; y[i] = v[0].a;": "a pointer to V is cast to double2*, another type",
+    "V v[2]; v[0].a = x[i]; ((double2*)v)[0].x *= 2; y[i] = v[0].a;": "a pointer to V is cast to double2*, another",
     "V v; v = x[i]; y[i] = v.a;": "a conversion to V is outside the subset; write its members.",
     "P<double> p = x; y[i] = p[i];": "P is a pointer or an array type; write it out where it is used.",
     "Q q{y}, r{x}; if (i % 2) q.a = r.a; y[i] = q.a[i];": "q_a points into two arrays in turn",
