@@ -80,14 +80,17 @@ class Accumulate:
         self.warps = has_barrier(body, True)  # which wait for one another alone: a small block is not what is meant
         self.uniform = facts.uniform | facts.block_uniform
         self.passed_on = {name for s in flatten(body) if isinstance(s, ast.CallStmt) for name in s.writes}
-        choices = []
+        choices, by_array = [], dict[str, list[SumSite]]()
+        for site in self.sites:
+            by_array.setdefault(site.target.array, []).append(site)
         for array, shared in self.arrays.items():
-            sites = [site for site in self.sites if site.target.array == array]
+            sites = by_array.get(array, [])
             for group in self.groups(sites, phases) if shared else [sites] if sites else []:
                 choices += self.group(array, group, facts)
         for inner in {id(site.body): site.body for site in self.sites}.values():
             inner[:] = [self.made.get(id(s), s) for s in inner]
-        return [*choices, *(row for row in self.rows.values() if row.what not in {c.what for c in choices})]
+        known = {choice.what for choice in choices}
+        return [*choices, *(row for row in self.rows.values() if row.what not in known)]
 
     def groups(self, sites: list[SumSite], phases: Phases) -> list[list[SumSite]]:
         """Sites in groups that barriers separate."""

@@ -219,7 +219,8 @@ def parameters(kernel: Function, derived: Derived, launch: AdjointLaunch, body: 
 
 def merged(kernel: Function, params: list[Parameter], gradients: dict[str, str]) -> list[Parameter]:
     """The parameters with one for all members of a struct; the gradient of an array of structs is one."""
-    structs = {p.name: p.type for p in kernel.own if any(own_name(q.name) == p.name != q.name for q in kernel.params)}
+    parts = {own_name(p.name) for p in kernel.params if own_name(p.name) != p.name}
+    structs = {p.name: p.type for p in kernel.own if p.name in parts}
     of = {own_name(d): own_name(name) for name, d in gradients.items()}
     made: dict[str, Parameter] = {}
     for p in params:

@@ -14,7 +14,7 @@ from minigrad.adjoint.frontend.macros import enumeration, table, typed_macros, w
 from minigrad.adjoint.frontend.parser import StatementParser
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language.ast import TYPES, Declare, Expr, Function, Place
-from minigrad.adjoint.language.dataflow import Budget, called, merge_copies, names_used
+from minigrad.adjoint.language.dataflow import Budget, called, lengthen, merge_copies, names_used
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream, cut, template_parameters
 from minigrad.adjoint.language.preprocessor import Find, tokenize
 from minigrad.adjoint.language.values import VECTORS, Elements, Enum, FunctionItem, StructTemplate, StructType
@@ -335,6 +335,7 @@ class FileParser:
         for own, kind, value in template:
             self.bind(item, own, kind, value)
         tokens.at = item.params
+        lengthen(tokens, item.body)
         made = parser.function(tokens.tokens[item.start].place, name, "void")
         assert made is not None
         used = names_used(made.body)

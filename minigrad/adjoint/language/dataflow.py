@@ -223,7 +223,7 @@ class Budget:
         return self.kept > 0
 
 
-MOST_TOKENS, MOST_PARTS = 20_000, 8_000  # of a kernel, so that its derivation takes a second at most
+MOST_TOKENS, MOST_PARTS = 24_000, 7_000  # of a kernel, so that its derivation takes a second at most
 LOOP, FUNCTION = 8, 10  # parts that take as long as a loop, or the adjoint of a function, without what is in it
 TOO_LONG = (
     "up to here the kernel, with the functions that it calls written out, has more than {:,} {}; write a loop in "
@@ -231,10 +231,11 @@ TOO_LONG = (
 )
 
 
-def lengthen(tokens: TokenStream, body: int, place: Place) -> None:
-    """Count the tokens of a function that is written in place of its call. Raises NotDifferentiable at too many."""
+def lengthen(tokens: TokenStream, body: int, call: Place | None = None) -> None:
+    """Count the tokens of the kernel, or of a function in place of its call. Raises NotDifferentiable at too many."""
     tokens.length += tokens.matching(body) - body
     if tokens.length > MOST_TOKENS:
+        place = call or tokens.tokens[body + MOST_TOKENS].place
         raise tokens.error(place, TOO_LONG.format(MOST_TOKENS, "tokens"))
 
 
