@@ -345,8 +345,7 @@ class FileParser:
         parser.symbols.dynamic = {n: macro for n, macro in parser.symbols.dynamic.items() if macro in extents}
         made.body = [*(d for d in shared if d.name in used), *made.body]
         parser.finish(made)
-        made.text = tokens.since(item.start)
-        self.kernel = made
+        made.text, self.kernel = tokens.since(item.start), made
 
     def shared_arrays(self, kernel: FunctionItem) -> list[Declare]:
         """The arrays in shared memory of the file, as though declared in the kernel; without those of other kernels."""
