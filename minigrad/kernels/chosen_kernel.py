@@ -116,7 +116,7 @@ def _example(source: Source, name: SaidKernel, parameters: list[tuple[str, str, 
     A launch leaves out what the compiler deduces, and may name constants of the host's functions.
     """
     code, kernel = blank(source.text), "::".join([*name.spaces, name.kernel])
-    kinds = [(kind.removesuffix("..."), default) for _, kind, default in parameters]
+    kinds = [(kind.removeprefix("const ").removesuffix("..."), default) for _, kind, default in parameters]
     numbers = {kind: "true" if plain(kind) == "bool" else "16" for kind, _ in kinds if plain(kind) in SCALARS}
     values = [default or (_KINDS | numbers).get(kind, "...") for kind, default in kinds]
     known = _WORDS | {*re.findall(r"\b(?:struct|class|enum)\s+(\w+)\s*[:{]", code)}

@@ -356,3 +356,8 @@ def test_braces_in_the_type_that_a_function_returns():
 template <typename T> __device__ auto rest(T) -> decltype(Wrap<T>{}) { return Wrap<T>{}; } }
 __device__ double square(double v) { return v * v; }"""
     check(kernel("y[i] = square(x[i]);", ahead))
+
+
+def test_an_explicit_instance_at_the_end_of_a_file():
+    ahead = "template <class T> class Twice { T v; };"
+    check(kernel("y[i] = x[i] * x[i];", ahead) + "template class Twice<double>;\ntemplate class Twice<float>;\n")

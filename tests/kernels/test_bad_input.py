@@ -66,6 +66,7 @@ MISTYPED = "has a sign that only looks like one of C++"
             ValueError,
             "Write for example 't<double, Half<double>>', which line 4 makes.",
         ),
+        (T.replace("int N", "const int N"), "t", ValueError, "Write for example 't<float, 16>'."),
         (T, "t<3, 4>", ValueError, "t is a template of <class T, int N>; 3 is no type."),
         (T, "t<int, float>", ValueError, "t is a template of <class T, int N>; float is no value."),
         (f"{K}namespace a {{ {T} }}", "a::t", ValueError, "Write for example 'a::t<float, 16>'."),

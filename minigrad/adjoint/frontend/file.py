@@ -280,7 +280,7 @@ class FileParser:
         tokens = self.tokens
         parameters, tokens.at = template_parameters(tokens.tokens, tokens.at + 1)
         constant, brace = self.qualifiers() & {"const", "constexpr"}, tokens.at
-        while tokens.next.text not in ("=", "{", ";"):
+        while tokens.next.text not in ("=", "{", ";") and tokens.next.kind != "end":
             tokens.take()
         if not (constant and parameters and tokens.tokens[tokens.at - 1].kind == "name") or tokens.next.text == ";":
             why = "a template for some types alone is outside the subset; give it a name of its own."
