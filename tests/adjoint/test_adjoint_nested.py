@@ -57,6 +57,8 @@ BODIES = {
     "a window": "for (int r = 0; r < n; ++r) { unsigned t = threadIdx.x, l = t > 1 ? t - 1 : 0; "
     "unsigned h = t + 2 < 3 ? t + 2 : n; for (unsigned j = l; j < h; ++j) { s = s * c[i + j] + x[i]; } "
     "c[i + r] = s * 0.5; }",
+    "rows from the last": "int last = n + 1 - 2 * threadIdx.x; for (int r = 0; r < 2; ++r) { int t = last - r; "
+    "for (int j = threadIdx.x; j <= t; j += 2) { s = s * c[i + j % 4] + x[i]; } c[i + r] = s * 0.5; }",
     "an array that is set in part": "double p[4]; for (int r = 0; r < n; ++r) { p[r] = s * x[i + r]; "
     "for (int j = 0; j <= r; ++j) { s = s + p[j] * p[r]; } }",
     "while, and a counter": "for (int r = 0; r < n; ++r) { int j = 0; while (s < 9 && j < n) { s = s * c[i + j] + x[i];"

@@ -14,9 +14,9 @@ from minigrad.adjoint.analyse.polynomials import EXTENTS, Interval, Polynomial, 
 from minigrad.adjoint.analyse.trip_counts import Count, evaluate, is_unsigned, nests, trips_of
 from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, dataflow
-from minigrad.adjoint.language.ast import Expr, Stmt, is_float
+from minigrad.adjoint.language.ast import Expr, Stmt, children, is_float
 from minigrad.adjoint.language.control_flow import structured
-from minigrad.adjoint.language.rewrite import ONE, RANGES, bodies, flatten, with_header
+from minigrad.adjoint.language.rewrite import ONE, RANGES, bodies, flatten, replace_parts, with_header
 
 
 class Names:
@@ -66,11 +66,21 @@ class KernelFacts:
 
     @cached_property
     def converted(self) -> dict[str, Expr]:
-        """The same, with a cast where a variable makes an int of an unsigned number, or the other way around."""
+        """The same, with casts where a variable makes an int of an unsigned number, or the other way around.
+
+        An int of an unsigned sum or product is that of ints: both have the same bits.
+        """
+
+        def cast(e: Expr, kind: str) -> Expr:
+            sums = all(x.op in "+-*" if isinstance(x, ast.Binary) else not children(x) for x in ast.walk(e))
+            if kind == "int" and e.type in ("int", "unsigned") and sums:
+                return replace_parts(e, lambda x: ast.Cast(kind, x) if not children(x) and is_unsigned(x) else None)
+            return ast.Cast(kind, e)
+
         types = {name: self.function.declared[name].type for name in self.fixed}
         other = {n for n, e in self.fixed.items() if is_unsigned(e) != (types[n] in ast.UNSIGNED)}
         other -= {n for n in other if isinstance(self.fixed[n], ast.Number) or is_float(types[n])}
-        return {n: ast.Cast(types[n], e) if n in other else e for n, e in self.fixed.items()}
+        return {n: cast(e, types[n]) if n in other else e for n, e in self.fixed.items()}
 
     @cached_property
     def nests(self) -> dict[ast.Place, tuple[Count, ...]]:
