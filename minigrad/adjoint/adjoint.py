@@ -27,6 +27,7 @@ from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.source_kernel import SourceKernel, source_of
 from minigrad.kernels.source_kernel import kernel as compiled
+from minigrad.kernels.structs import is_private
 from minigrad.source import Source
 from minigrad.tensor import Tensor
 
@@ -67,6 +68,11 @@ class Adjoint:
             primal.check_types()
         self.file = self._parsed()
         kernel = self.file.kernel
+        for p in primal.signature.params:
+            head = rf"\b(?:struct|class)\b[^;{{}}()]*\b{p.type.partition('<')[0]}\b[^;{{}}()]*\{{"
+            if is_private(p.members) and not re.search(head, primal.source.code):
+                why = f"{p.type} has private members in a header; make them public there, or put its text in this file."
+                raise self.file.error(kernel.place, why)
         try:
             self._deciding = "iubf" if floats_decide(kernel) else "iub"  # kinds that decide on elements touched
             self.outputs = tuple(dict.fromkeys(map(own_name, dataflow.outputs(kernel))))

@@ -150,7 +150,7 @@ def assertions(kernel: str, params: Iterable[Param]) -> str:
 def _places(struct: str, members: tuple, path: str = "", start: int = 0) -> Iterator[tuple[str, int, int]]:
     """The members that a kernel may name, those within others too, each with its offset and its bytes."""
     placed, own = _placed(struct, members), fields(members)
-    for name, (dtype, offset) in placed.members.items() if not _is_private(members) else ():
+    for name, (dtype, offset) in placed.members.items() if not is_private(members) else ():
         kind, declarator, inner = own[name]
         yield path + name, start + offset, np.dtype(dtype).itemsize
         if inner and not declarator.startswith("*"):
@@ -158,8 +158,9 @@ def _places(struct: str, members: tuple, path: str = "", start: int = 0) -> Iter
             yield from _places(kind, inner, f"{path}{name}{first}.", start + offset)
 
 
-def _is_private(members: tuple) -> bool:
-    return any(kind == "private" or (not name and _is_private(inner)) for kind, name, inner in members)
+def is_private(members: tuple) -> bool:
+    """True where a struct has members that are private or protected."""
+    return any(kind == "private" or (not name and is_private(inner)) for kind, name, inner in members)
 
 
 def check(place: str, param: Param, dtype: np.dtype) -> None:

@@ -361,3 +361,16 @@ __device__ double square(double v) { return v * v; }"""
 def test_an_explicit_instance_at_the_end_of_a_file():
     ahead = "template <class T> class Twice { T v; };"
     check(kernel("y[i] = x[i] * x[i];", ahead) + "template class Twice<double>;\ntemplate class Twice<float>;\n")
+
+
+def test_private_members_in_a_header_are_refused(tmp_path):
+    text = "class Angle { double v; public: __device__ double get() const { return v; } __device__ Angle() {} };\n"
+    body = "__global__ void f(const Angle* a, const double* x, double* y) { y[0] = a[0].get() * x[1] * x[0]; }"
+    (tmp_path / "angle.h").write_text(text)
+    (tmp_path / "f.cu").write_text(f'#include "angle.h"\n{body}')
+    told = r"f.cu:2:1: Angle has private members in a header; make them public there, or put its text in this file"
+    with pytest.raises(NotDifferentiable, match=told):
+        mg.adjoint(tmp_path / "f.cu", "f")
+    (tmp_path / "angle.h").write_text(text.replace("class Angle {", "class Angle { public:"))
+    assert mg.adjoint(tmp_path / "f.cu", "f").kernels
+    assert mg.adjoint(text + body, "f").kernels

@@ -198,3 +198,11 @@ def test_no_round_stores_what_others_still_read_of_the_last_one(store, last):
 def test_the_table_counts_the_rounds_of_all_loops():
     row = mg.adjoint(SHARED, wrt=["x", "w"]).decisions["s_tape"]
     assert row.bytes == "24 x rounds (steps)" and "its inputs are overwritten" in row.why
+
+
+def test_a_loop_that_never_runs_has_a_tape_of_one_element():
+    text = "template <int N> __global__ void f(const double* x, double* y) { int i = threadIdx.x; double s = x[i]; "
+    text += "for (int r = 0; r < 4; ++r) { for (int j = 0; j < N / 32; ++j) { s = s * s + x[i]; } s = s * x[i]; } "
+    made = mg.adjoint(f"{text}y[i] = s; }}", "f<16>")
+    assert "s_tape[1];" in made.source
+    oracle.check(made, [RNG.random(4) + 0.5, np.zeros(4)], 1, 4)

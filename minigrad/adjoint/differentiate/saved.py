@@ -157,6 +157,9 @@ class Saved:
             extents = [evaluate(e, self.facts.file.values) for e in (size, *dims)]
             if None in extents or 8 * prod(e or 0 for e in extents) > LOCAL_BYTES:
                 size, trips = None, size
+            else:  # of a loop without iterations, one element: C++ has no arrays of none
+                size, *rest = (e if n and n > 0 else ONE for e, n in zip((size, *dims), extents, strict=True))
+                dims = tuple(rest)
         if size is None and self.facts.function is not self.facts.file.kernel:
             function = f" of {self.facts.function.name}"  # the kernel passes it on, under this name
         name = self.names.fresh(f"{value}{function.replace(' ', '_')}_tape")
