@@ -1,5 +1,6 @@
 """Parameters of functions; assignments to variables, elements, structs and pointers; the value that is returned."""
 
+from collections import deque
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
@@ -233,10 +234,10 @@ class AssignmentParser(DeclarationParser):
             for own, inner in parts:
                 if not rest:
                     break
-                made.append(rest.pop(0) if whole(rest[0], own, inner) else Braces(take(own, inner)))
+                made.append(rest.popleft() if whole(rest[0], own, inner) else Braces(take(own, inner)))
             return tuple(made)
 
-        rest = [*values]
+        rest = deque(values)
         return *take(kind, dims), *rest
 
     def set_member(self, member: Value, value: Any, place: Place) -> None:

@@ -330,7 +330,8 @@ class TypeParser:
             new = replace(v, passing=True) if isinstance(v, Struct) else self.simple(v, "first", ast.NOWHERE)
             return self.frozen(new, ast.NOWHERE)
 
-        values[:] = map(kept, values) if (changed := written(needed)) else values
+        if changed := written(needed):
+            values[:] = map(kept, values)
         self.symbols.pending += needed
         return value
 
