@@ -68,9 +68,9 @@ class Adjoint:
             primal.check_types()
         self.file = self._parsed()
         kernel = self.file.kernel
-        for p in primal.signature.params:
+        for p in (p for p in primal.signature.params if is_private(p.members)):
             head = rf"\b(?:struct|class)\b[^;{{}}()]*\b{p.type.partition('<')[0]}\b[^;{{}}()]*\{{"
-            if is_private(p.members) and not re.search(head, primal.source.code):
+            if not re.search(head, primal.source.code):
                 why = f"{p.type} has private members in a header; make them public there, or put its text in this file."
                 raise self.file.error(kernel.place, why)
         try:
@@ -101,12 +101,8 @@ class Adjoint:
 
         found = self.primal.source.find(name, Path(path).parent if path else self.primal.source.folder)
         if found is None:
-            own = NATIVE / name
-            return (
-                (own.read_text() if name in ("cuComplex.h", "math_constants.h") else "", name)
-                if own.is_file()
-                else None
-            )
+            own, read = NATIVE / name, name in ("cuComplex.h", "math_constants.h")
+            return (own.read_text() if read else "", name) if own.is_file() else None
         return found.read_text(errors="replace"), str(found)
 
     @property
