@@ -29,7 +29,7 @@ COURSE = {
     "03_elementwise_and_broadcasting.ipynb": ("block_slider", "of {} threads", "BLOCK={})"),
     "06_matrix_multiplication.ipynb": ("step_slider", "step = {}:", "step = {}:"),
 }
-GATE = "from pathlib import Path\n\nwhile Path('closed').exists():\n    pass"
+GATE = "from pathlib import Path\n\nwhile Path('closed').exists():\n    Path('reached').touch()"
 ERRORS = "[data-mime-type='application/vnd.jupyter.error'], [data-mime-type='application/vnd.jupyter.stderr']"
 SECONDS = 30  # for what has no limit of its own
 
@@ -158,11 +158,12 @@ def test_picture_and_numbers_follow_the_slider(lab):
 def test_the_picture_is_grey_while_the_kernel_is_busy(lab):
     _, in_title, in_numbers = COURSE[lab.name]
     handle, look = first_slider(lab)
-    before, closed = look(), lab.folder / "closed"
+    before, closed, reached = look(), lab.folder / "closed", lab.folder / "reached"
+    reached.unlink(missing_ok=True)
     closed.touch()  # the last cell keeps the kernel busy
     try:
         run(lab, len(lab.cells) - 1)
-        lab.page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status='busy']")
+        until(lab, reached.exists, SECONDS)
         handle.focus()
         lab.page.keyboard.press("ArrowRight")
         until(lab, lambda: float(look()[4]) < 0.5, SECONDS)

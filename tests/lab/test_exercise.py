@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 from IPython.core.interactiveshell import InteractiveShell
 
 import minigrad as mg
@@ -175,7 +176,7 @@ def needed(cells):
     """The cells about exercises, and those that define a name for them: the rest of a notebook is run on its own."""
     chosen, missing, asked_for = [], set(), {exercise.name for text in cells if (exercise := asked(text))}
     for text in reversed(cells):
-        python = [] if text.startswith("%%") else list(ast.walk(ast.parse(text)))
+        python = list(ast.walk(ast.parse(TransformerManager().transform_cell(text))))
         names = [node for node in python if isinstance(node, ast.Name)]
         loaded = {node.id for node in names if isinstance(node.ctx, ast.Load)}
         stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
