@@ -7,6 +7,7 @@ import pytest
 from test_adjoint_slopes import check
 
 import minigrad as mg
+from minigrad.adjoint.frontend import macros
 
 I = "int i = threadIdx.x;"  # noqa: E741
 HEAD = 'extern "C" __global__ void'
@@ -114,6 +115,16 @@ def test_a_constant_is_as_good_as_a_macro():
     text = "for (int j = 0; j < K; ++j) { v = v * x[j]; } y[i] = v;"
     for constant in ("#define K 4", "const int K = 4;"):
         assert mg.adjoint(ahead(constant, f"double v = 1; {text}")).decisions["v_tape"].how == "local tape"
+
+
+def test_a_constant_is_read_where_something_names_it(monkeypatch):
+    taken, literal = [], macros.literal
+    monkeypatch.setattr(macros, "literal", lambda text: taken.append(text) or literal(text))
+    numbers = ", ".join(map(str, range(1000)))
+    text = f"""const float t[] = {{{numbers}}}; __constant__ int unused = 7; constexpr int W = 4;
+    template <int N> __global__ void f(const float* x, float* y) {{ y[threadIdx.x] = N * x[threadIdx.x]; }}"""
+    made = mg.adjoint(text, "f<W>").source
+    assert set(taken) <= {"4"} and "W = 4;" in made and "t[" not in made and "unused" not in made
 
 
 def test_a_template_is_given_a_template():

@@ -270,13 +270,10 @@ class DeclarationParser(ExpressionParser):
 
     def variable(self, kind: Kind, name: Token, shared: bool, const: bool, extern: bool = False) -> None:
         """A variable or an array, with its initial value."""
-        tokens, dims, unknown = self.tokens, list[Expr](), False
-        while tokens.accept("["):
-            if tokens.next.text == "]" and not dims:
-                unknown = True
-            else:
-                dims.append(self.extent(name))
-            tokens.expect("]")
+        tokens = self.tokens
+        unknown = [tokens.next.text, tokens.peek().text] == ["[", "]"]
+        tokens.at += 2 * unknown
+        dims = self.extents(name)
         if unknown and extern:
             known = self.symbols.declared.get(name.text)
             if known is not None and known.type == kind and name.text in self.symbols.dynamic:
@@ -383,14 +380,18 @@ class DeclarationParser(ExpressionParser):
             self.symbols.pending += self.member_stores(to, of, place)
         return array
 
-    def extent(self, name: Token) -> Expr:
-        """The extent of an array along an axis, with the values of the kernel's own constants substituted."""
-        place = self.tokens.next.place
-        e = with_constants(self.symbols, self.expression())
-        if any(n not in self.symbols.macros for n in e.names):
-            why = f"the extent of {name.text} must be a constant: a number, a macro or a const int."
-            raise self.error(place, why)
-        return replace_parts(e, chosen_number)
+    def extents(self, name: Token) -> list[Expr]:
+        """The extents `[4][N]` of an array, with the values of the kernel's own constants substituted."""
+        dims = list[Expr]()
+        while self.tokens.accept("["):
+            place = self.tokens.next.place
+            e = with_constants(self.symbols, self.expression())
+            if any(n not in self.symbols.macros for n in e.names):
+                why = f"the extent of {name.text} must be a constant: a number, a macro or a const int."
+                raise self.error(place, why)
+            dims.append(replace_parts(e, chosen_number))
+            self.tokens.expect("]")
+        return dims
 
 
 def all_zero(value: Value) -> bool:

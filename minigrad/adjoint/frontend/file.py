@@ -62,7 +62,7 @@ def parse(
     tokens = tokenize(text, name, defines, find, ahead)
     defined = {name: [Token("number", str(value), Place(0, 0))] for name, value in defines.items() if name != "real"}
     macros, formulas = typed_macros(tokens, tokens.macros | defined, ExpressionParser)
-    parser = FileParser(tokens, SymbolTable(tokens, macros))
+    parser = FileParser(tokens, SymbolTable(tokens, macros), " ".join(value for *_, value in template))
     parser.symbols.null, parser.symbols.formulas = null, formulas
     try:
         parser.items()
@@ -95,8 +95,8 @@ def parse(
 class FileParser:
     """Finds the items of a file, and parses the kernel, with what it uses."""
 
-    def __init__(self, tokens: TokenStream, symbols: SymbolTable):
-        self.tokens, self.symbols = tokens, symbols
+    def __init__(self, tokens: TokenStream, symbols: SymbolTable, arguments: str):
+        self.tokens, self.symbols, self.arguments = tokens, symbols, arguments
         self.functions = Functions(tokens)
         self.statements = StatementParser(tokens, symbols, self.functions)
         self.functions.parser = self.statements
@@ -265,7 +265,9 @@ class FileParser:
         kind, constant = self.statements.expect_type(), "__constant__" in words
         while True:
             name = tokens.identifier("a constant's name")
-            if isinstance(kind, StructType):
+            if len(tokens.named[name.text]) == 1 and name.text not in self.arguments:  # nothing reads it
+                tokens.skip_value(self.functions.templates)
+            elif isinstance(kind, StructType):
                 self.tables.append(self.constant_structs(kind, name, constant or "constexpr" in words))
             else:
                 self.tables.append(table(self.statements, kind, name, constant))
@@ -291,10 +293,7 @@ class FileParser:
 
     def constant_structs(self, kind: StructType, name: Token, known: bool) -> Declare:
         """`__constant__ float3 forces[4];`, whose values the launch has, or the text."""
-        tokens, dims = self.tokens, list[Expr]()
-        while tokens.accept("["):
-            dims.append(self.statements.extent(name))
-            tokens.expect("]")
+        tokens, dims = self.tokens, self.statements.extents(name)
         if not known or len(dims) > 1:
             raise tokens.error(name.place, f"write __constant__ {kind} {name.text}, with one axis or none.")
         tokens.skip_value(self.functions.templates)

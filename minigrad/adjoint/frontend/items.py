@@ -213,10 +213,7 @@ class FileItems:
                 tokens.forbid(why, "&", *(["*"] if stars < 2 else [tokens.next.text]))
                 name = tokens.identifier("a member's name")
                 tokens.forbid(f"{name.text} is a bit-field; make it a whole number, and take its bits by shifts.", ":")
-                dims = []
-                while tokens.accept("["):
-                    dims.append(folded(inline(parser.extent(name), parser.symbols.formulas)))
-                    tokens.expect("]")
+                dims = [folded(inline(e, parser.symbols.formulas)) for e in parser.extents(name)]
                 at = tokens.at if tokens.accept("=") or tokens.next.text == "{" else 0
                 if not static:
                     found.append(Member(name.text, kind, tuple(dims), at, stars == 1, enum))

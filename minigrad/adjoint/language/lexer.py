@@ -17,6 +17,7 @@ _TOKEN = re.compile(
     r"|(?P<op><<=|>>=|\+\+|--|->|::|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>=!&|^~?:;,.(){}\[\]])"
     r"|(?P<bad>\S)"
 )
+_REST, _OCTAL = re.compile(r"[\w.]+"), re.compile(r"0\d+[uUlL]*")
 # names that the adjoint declares itself
 RESERVED = {"tape_thread", "tape_threads", "tape_slots", "tape_needed", "warp_add", "warp_total", "block_add"}
 CONTINUED = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
@@ -300,19 +301,18 @@ def _pieces(line: str, column: int) -> tuple[tuple[str, str, int, int, str], ...
         if kind == "bad":
             why = f"{text!r} is outside the differentiable subset."
         elif kind == "number":
-            why = _not_decimal(line[at:], text)
+            why = _not_decimal(text, _REST.match(line, match.end()))
         elif text in RESERVED:
             why = f"the adjoint itself uses the name {text}; choose another."
         pieces.append(("bad" if why else str(kind), text, at, match.end(), why))
     return tuple(pieces)
 
 
-def _not_decimal(line: str, number: str) -> str:
+def _not_decimal(number: str, rest: re.Match[str] | None) -> str:
     """The reason why a literal is not accepted: 010 is 8 in C++, 0b11 is 3. Empty for decimal and hexadecimal ones."""
-    literal = number + re.match(r"[\w.]*", line[len(number) :]).group()  # type: ignore[union-attr]
-    if len(literal) > len(number):
-        return f"the literal {literal} is outside the differentiable subset; write it in decimal."
-    octal = re.fullmatch(r"0\d+[uUlL]*", number)
+    if rest:
+        return f"the literal {number}{rest[0]} is outside the differentiable subset; write it in decimal."
+    octal = _OCTAL.fullmatch(number)
     return f"{number} is octal in C++; write it in decimal, without the 0 in front." if octal else ""
 
 
