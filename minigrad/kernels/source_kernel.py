@@ -51,8 +51,8 @@ class SourceKernel(Kernel):
 
     @property
     def unset_constants(self) -> list[str]:
-        """The __constant__ variables that a text uses, to which neither it nor `constant` gives a value: they are 0."""
-        return [name for name in unset(self.source) if name not in self._constants]
+        """The __constant__ variables that it may use, which neither the text nor `constant` sets: they are 0."""
+        return [name for name in unset(self.source, self.name) if name not in self._constants]
 
     def check_types(self) -> None:
         """Raise TypeError for a parameter whose type a header may define that is not here."""

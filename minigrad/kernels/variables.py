@@ -43,12 +43,15 @@ def _declared(source: Source, text: str) -> list[tuple]:
     return [*made, *(("const", name, ()) for name in fixed if re.search(r"\bconst(?:expr)?\b", said))]
 
 
-def unset(source: Source) -> list[str]:
-    """The __constant__ variables that a text uses, to which it gives no value."""
+def unset(source: Source, kernel: str) -> list[str]:
+    """The __constant__ variables to which a text gives no value, and which it uses outside of its other kernels."""
     found = variables(source, {"__constant__"})
     given = {*defaults(found), *(name for kind, name, _ in found if kind == "const")}
     names = {name: inner for name, (_, _, inner) in _fields(found).items() if name not in given and not defaults(inner)}
-    return [name for name in names if len(re.findall(rf"\b{name}\b", source.code)) > 1]
+    code = source.code
+    for other in (each for name, each in source.kernels.items() if name != kernel):
+        code = code[: other.start] + " " * (other.stop - other.start) + code[other.stop :]
+    return [name for name in names if len(re.findall(rf"\b{name}\b", code)) > 1]
 
 
 def _fields(found: tuple) -> dict[str, tuple]:

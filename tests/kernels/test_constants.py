@@ -134,10 +134,11 @@ def test_what_has_no_value_is_known():
     text = """struct Filled { float a = 2; }; struct Empty { float a; };
     __constant__ Filled filled; __constant__ Empty empty;
     __constant__ float a, b = 1, c[2]; __constant__ const int fixed = 3; __device__ int device; __constant__ int unused;
+    __global__ void other(float* y) { y[0] = a; }
     __global__ void k(float* y) { y[0] = filled.a + empty.a + a + b + c[1] + fixed + device; }"""
     kernel = mg.kernel(text, "k")
     kernel.constant("a", 1)
-    assert kernel.unset_constants == ["empty", "c"]
+    assert kernel.unset_constants == ["empty", "c"] and mg.kernel(text, "other").unset_constants == ["a"]
 
 
 @pytest.mark.filterwarnings("default:nobody sets")
