@@ -1,5 +1,7 @@
 """Shuffles and cooperative groups, against central differences, in full and in partly filled warps."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -74,19 +76,18 @@ def text(body):
 @pytest.mark.parametrize(
     ("form", "threads"), [*((f, 64) for f in FORMS), ("up", 40), ("a broadcast and a permutation", 24)]
 )
-def test_right(form, threads):
+def test_right(form, threads, kernel_device):
     made, kernel = mg.adjoint(text(FORMS[form]), ["x"]), mg.kernel(text(FORMS[form]), "f")
     rng = np.random.default_rng(3)
     x, w = 0.6 + 0.3 * rng.random(threads), rng.standard_normal(threads)
+    at, y = partial(mg.tensor, device=kernel_device), mg.zeros(threads, dtype="float64", device=kernel_device)
 
     def value(x):
-        y = mg.zeros(threads, dtype="float64", device="sim")
-        kernel(mg.tensor(x, device="sim"), y, grid=1, block=threads)
+        kernel(at(x), y, grid=1, block=threads)
         return w @ y.numpy()
 
     with mg.microscope.watching() as report:
-        (dx,) = made.vjp(mg.tensor(x, device="sim"), mg.zeros(threads, dtype="float64", device="sim"),
-                         dy=[mg.tensor(w, device="sim")], grid=1, block=threads)  # fmt: skip
+        (dx,) = made.vjp(at(x), y, dy=[at(w)], grid=1, block=threads)
     assert not report.problems
     for direction in rng.standard_normal((4, threads)):
         slope = (value(x + 1e-6 * direction) - value(x - 1e-6 * direction)) / 2e-6
