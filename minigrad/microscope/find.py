@@ -87,7 +87,9 @@ class Finder:
         message = advice.index(finding.offset, array.replace(" [", "["), name)
         where = self.at(finding.block, finding.thread)
         place = self.info.line(file, line).fields
-        if array.endswith("[0]") or (array.endswith("[1]") and self.info.has_open_end(place[0], place[2])):
+        last = re.search(r"\[(\d\w*)\]$", array)
+        length = last and int(last[1], 0) % 2**64  # g++ 13 and 14 call none 2^64
+        if length == 0 or (length == 1 and self.info.has_open_end(place[0], place[2])):
             return None
         return Problem("out-of-bounds", message, *place, name or None, None, None, *where, None, finding.count)
 
