@@ -49,12 +49,13 @@ def examine(
     for problem in inspect(kernel, *args, grid=run.grid, block=run.block, shared=run.shared, blocks=0).problems:
         if problem.kind == "race":
             why = f"the kernel has a race and so no gradient: {problem.message}"
+            why += " But which of two equal values counts decides to which its gradient goes." * problem.harmless
             raise run.file.error(Place(problem.line or 0, 1, file=problem.file), why)
         if problem.kind in FAULTS:
             where = problem.block, problem.thread, problem.line, problem.file
-            raise KernelError(repr(problem), kernel.name, problem.kind, problem.variable, *where)
+            raise KernelError(problem.sentence, kernel.name, problem.kind, problem.variable, *where)
         if not problem.harmless:
-            warn(f"{kernel.name} has a problem, so its gradients may be wrong, too: {problem}")
+            warn(f"{kernel.name} has a problem, so its gradients may be wrong, too: {problem.sentence}")
             after = {}
     return key, after
 

@@ -141,8 +141,8 @@ def check_conditions(run: PrimalLaunch) -> None:
             raise LaunchError(
                 f"{who}: {name} is {extent}, and its adjoint relies on at most {known}: in a larger block threads meet "
                 f"those of the next one at an index with threadIdx.{name[-1]} and {text} in it. Launch smaller blocks; "
-                f"or, if they are to meet, write an int parameter of the kernel for {text}: then the adjoint adds by "
-                "atomics."
+                f"or, if they are to meet and {text} is no extent of an array, write an int parameter of the kernel "
+                "for it: then the adjoint adds by atomics."
             )
     blocks = {f"blocks_{axis}": n for axis, n in zip("xyz", run.grid, strict=True)}
     numbers = {**run.integers, **blocks} if facts.unsigned else {}
@@ -352,7 +352,7 @@ def upstream(run: PrimalLaunch, outputs: Sequence[str], dy: Any) -> dict[str, Ar
     if not isinstance(dy, Sequence) or isinstance(dy, str):
         raise TypeError(f"{who} takes a list with the gradient of each output ({names}); got {short(dy)}.")
     if len(dy) != len(outputs):
-        raise LaunchError(f"{who} holds {len(dy)} gradients; it takes one for each output: {names}.")
+        raise LaunchError(f"{who} holds {len(dy)} gradients; it takes one for each output, None for 0: {names}.")
     if all(d is None for d in dy):
         raise LaunchError(f"{who} is None for every output ({names}); None is a gradient of 0. Give one of them.")
     return {

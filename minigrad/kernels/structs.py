@@ -239,14 +239,16 @@ def by_value(place: str, param: Param, value: Any, arrays: list[tuple[str, Any]]
     dtype, align = value_layout(param)
     value = value.numpy() if hasattr(value, "numpy") else value  # an array of numbers may have been uploaded
     if param.members:
-        given = isinstance(value, Mapping)
-        host = filled(place, param, value, arrays) if given else np.asarray(value)
-        if host.ndim or host.dtype.names is None:
-            way = f"np.array((...), {in_words(dtype)})"
-            if holds_pointers(param.members):
-                way = f"its members, {{'{next(iter(fields(param.members)))}': ...}}, with a tensor for a pointer"
-            raise TypeError(f"{place} takes one {param.type}; give {way}.")
-        if not given:
+        host = filled(place, param, value, arrays) if isinstance(value, Mapping) else value
+        if not isinstance(host, np.ndarray | np.void) or host.ndim or host.dtype.names is None:
+            way = (
+                ", with a tensor for a pointer"
+                if holds_pointers(param.members)
+                else f", or a record of {in_words(dtype)}"
+            )
+            first = next(iter(fields(param.members)))
+            raise TypeError(f"{place} takes one {param.type}; give its members, {{'{first}': ...}}{way}.")
+        if host is value:
             check(place, param, host.dtype)
     else:
         host = np.asarray(value)
@@ -276,7 +278,7 @@ def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tup
                 raise TypeError(f"{within} is {in_words(wanted)}; got {in_words(array.dtype)}.")
             made[own] = array.address
             arrays.append((member.name, array))
-        elif isinstance(value, Mapping):
+        elif isinstance(value, Mapping) and inner:
             made[own] = filled(within, member, value, arrays)
         elif inner and isinstance(value, list | tuple) and all(isinstance(each, Mapping) for each in value):
             if made[own].shape != (len(value),):
@@ -344,7 +346,7 @@ def put(place: str, host: np.ndarray, member: str, value: Any) -> None:
     try:
         with np.errstate(invalid="ignore"):
             same = kind.base.kind not in "biu" or (given.astype(kind.base) == given).all()
-        if same and given.dtype != object:
+        if same and given.dtype != object and given.shape[given.ndim - len(kind.shape) :] == kind.shape:
             host[member] = given
             return
     except (TypeError, ValueError):

@@ -48,10 +48,15 @@ class Problem:
     count: int = 1
     harmless: bool = False
 
-    def __repr__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """Place, kind and message, with the text of the line below."""
         place = f"{self.file}({self.line}): " if self.line else ""
         times = f" [{self.count} times]" if self.count > 1 else ""
-        return folded(f"{place}{self.kind}: {self.message}{times}" + (f"\n    {self.text}" if self.text else ""))
+        return f"{place}{self.kind}: {self.message}{times}" + (f"\n    {self.text}" if self.text else "")
+
+    def __repr__(self) -> str:
+        return folded(self.sentence)
 
 
 def sort(problems: Sequence[Problem]) -> list[Problem]:

@@ -146,7 +146,7 @@ def test_wrong_arguments(made, case, forward):
 GRADIENTS = {
     "none given": (None, "f: dy takes a list with the gradient of each output \\(y\\); got NoneType None"),
     "a word": ("y", "f: dy takes a list with the gradient of each output"),
-    "too many": ([ones(8), ones(8)], "f: dy holds 2 gradients; it takes one for each output: y"),
+    "too many": ([ones(8), ones(8)], "f: dy holds 2 gradients; it takes one for each output, None for 0: y"),
     "none at all": ([None], "f: dy is None for every output \\(y\\); None is a gradient of 0"),
     "a number": ([1.0], "f: dy of y takes a tensor or an array; got float 1.0"),
     "another shape": ([ones(3)], r"f: dy of y has shape \(3,\); it must be \(8,\), as y is"),

@@ -28,7 +28,7 @@ BODIES = {
     "y[i] = x[i]; /* never ends": "4:14: this comment has no end; close it with */",
     "(i > 3 ? y[0] : 2.0) = x[i];": "4:1: write the target of the assignment as a variable or as an element",
     "if (x != y) y[i] = x[i];": "4:7: != of these pointers is outside the subset; compare indices of one",
-    "y[i] = x[i][0];": "4:12: [ after no array; an array takes one index for each of its axes.",
+    "y[i] = x[i][0];": "4:12: [ after a number, which has no elements; an array takes one index for each of its axes.",
     "goto end; end: ;": "4:1: goto is outside the differentiable subset; write if, or leave a loop with break",
     "end: y[i] = x[i];": "4:1: labels are outside the differentiable subset; leave a loop with break",
     "double a = (i, x[i]);": "4:14: the comma operator is outside the subset; write two statements",

@@ -174,6 +174,7 @@ def test_a_kernel_with_views_says_how_to_make_them():
         ('identifier "i" is undefined', "i = threadIdx.x;", "A new variable begins with its type"),
         ('expected a ";"', "}", "Each statement ends with a semicolon"),
         ("expression must have pointer-to-object type", "y[0][1] = 0;", "An array is flat"),
+        ("expression must have pointer-to-object type", "y[0] = k[0];", "A number has no elements"),
         ('"i" has already been declared in the current scope', "int i = 1;", "without the type"),
         ("expression must be a modifiable lvalue", "x[0] = y[0];", "Write to the one without"),
         ('more than one instance of overloaded function "max" matches', "y[0] = max(x[0], 0);", "real(0) for a real"),
@@ -196,6 +197,19 @@ def test_an_array_in_place_of_an_element_gets_a_hint(body, hinted):
             mg.zeros(3, device="sim"), grid=1, block=3
         )
     assert str(caught.value).endswith("is its address: an element is x[i].") is hinted
+
+
+@pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        ("y[0] = n[1];", "A number has no elements. An array comes as a pointer"),
+        ("y[0][1] = n;", "An array is flat"),
+        ("y[0] = y[n * 0.5f];", "An index is a whole number"),
+    ],
+)
+def test_an_index_that_does_not_fit_gets_a_hint(body, hint):
+    with pytest.raises(CompileError, match=hint):
+        mg.inspect(f"__global__ void k(float* y, int n) {{ {body} }}", np.ones(4, np.float32), 1, grid=1, block=1)
 
 
 def test_compile_errors_of_the_simulator_get_hints():

@@ -110,11 +110,19 @@ __global__ void k(P p, float* y) { y[0] = p.d + 10 * p.i + 100 * p.a + 1000 * p.
     given = {"d": 1, "i": 2, "a": 3, "f": 4, "kids": [(0, 0), (0, 5)]}
     with pytest.raises(TypeError) as caught:
         mg.kernel(text, "k")(0, y, grid=1, block=1)
-    value = np.zeros((), eval(str(caught.value).partition("(...), ")[2].rstrip(".)") + ")", {"np": np}))
+    value = np.zeros((), eval(str(caught.value).partition("a record of ")[2].rstrip("."), {"np": np}))
     for name, number in given.items():
         value[name] = number
     mg.kernel(text, "k")(value, y, grid=1, block=1)
     assert y.item() == 54321
+
+
+@pytest.mark.parametrize("given", [-9.81, {"z": -9.81}, (0, 1), np.ones((2, 3))])
+def test_a_vector_in_a_struct_takes_all_its_numbers(given):
+    text = "struct P { float3 g; float m; };\n__global__ void k(float* y, P p) { y[0] = p.g.z; }"
+    assert mg.inspect(text, np.zeros(1, np.float32), {"g": (0, 0, -9.81), "m": 1}, grid=1, block=1).ok
+    with pytest.raises(TypeError, match=r"its member g: .* does not fit into 3 numbers of float32"):
+        mg.inspect(text, np.zeros(1, np.float32), {"g": given, "m": 1}, grid=1, block=1)
 
 
 def test_a_member_may_have_the_name_of_a_constant_within_a_function(kernel_device):

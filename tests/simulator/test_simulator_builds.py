@@ -288,6 +288,7 @@ test_barriers(1024)
             "a barrier in two steps runs only on a GPU",
         ),
         ("__shared__ float s[4] = {};", "a __shared__ variable has no first value"),
+        ("int n = x[0]; __shared__ float s[n];", "the extent of a __shared__ array must be a constant"),
         ("struct Q { static __shared__ float s[4]; };", "a member of a class is not __shared__"),
     ],
 )

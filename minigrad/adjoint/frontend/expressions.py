@@ -262,7 +262,7 @@ class ExpressionParser(CallParser):
                 return value.at(index, place)
             case Struct() if any(m == "operator[]" for m in value.type.methods):
                 return self.method(value, "operator[]", [index], self.tokens.next)
-        what = "one variable: write v.y" if isinstance(value, Pointer) else "no array"
+        what = "one variable: write v.y" if isinstance(value, Pointer) else "a number, which has no elements"
         raise self.error(place, f"[ after {what}; an array takes one index for each of its axes.")
 
     def member(self, value: Value, dot: Token) -> Value:
