@@ -31,8 +31,8 @@ pressure is $p = \frac23 e$, or 0 where that is below 0.2.
 
 How fast does the pressure grow with the energy? Predict the gradient of $p$ with respect to $e$ at two energies. An
 error of 1 % is allowed. A third gas is squeezed: its `change` is $-0.3$. The full step then adds to its energy
-$0.6 \cdot$ (`p_half` + `q_half`). Is its gradient less than that of the gas at rest with the same energy, the same, or
-more?
+$0.6 \cdot$ (`p_half` + `q_half`), which both grow with the energy. Is its gradient less than that of the gas at rest
+with the same energy, the same, or more?
 """,
     solution="""
 #> cold = ...  # at e = 0.25
