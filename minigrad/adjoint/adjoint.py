@@ -69,8 +69,7 @@ class Adjoint:
         self.file = self._parsed()
         kernel = self.file.kernel
         for p in (p for p in primal.signature.params if is_private(p.members)):
-            head = rf"\b(?:struct|class)\b[^;{{}}()]*\b{p.type.partition('<')[0]}\b[^;{{}}()]*\{{"
-            if not re.search(head, primal.source.code):
+            if p.type.partition("<")[0] not in self.file.definitions:
                 why = f"{p.type} has private members in a header; make them public there, or put its text in this file."
                 raise self.file.error(kernel.place, why)
         try:

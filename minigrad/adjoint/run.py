@@ -254,12 +254,10 @@ def tape_array(run: PrimalLaunch, tape: Tape, slots: int) -> Array:
     iterations = slots if tape.trips is None else run.number(tape.trips)
     extents = [run.number(extent) for extent in tape.dims]
     if iterations is None or None in extents:
-        why = "has a step of 0 in this launch; to count its iterations, write it as a while."
-        if iterations is not None:
-            why = (
-                "holds a loop to an unsigned number that is below 0 in this launch, as n - 1 of 0; compute it with int."
-            )
-        raise LaunchError(f"{run.file.kernel.name}: the loop at {tape.place.words} {why}")
+        raise LaunchError(
+            f"{run.file.kernel.name}: the loop at {tape.place.words} has a step of 0 in this launch, or it or one in "
+            "it goes to an unsigned number that is below 0, as n - 1 of 0; write a while, or compute that with int."
+        )
     values = prod(max(extent or 0, 0) for extent in extents)
     dtype = run.dtype(STORED.get(tape.type, tape.type))
     return Array.empty(run.device, (max(iterations, 1) * values, run.threads), dtype)

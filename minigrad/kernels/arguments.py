@@ -4,6 +4,7 @@ import ctypes
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,7 +128,8 @@ def _array(kernel: str, i: int, param: Param, arg: Any) -> Array:
     if param.members:
         way = f"np.zeros(n, {structs.in_words(structs.layout(param.type, param.members)[0])})"
     elif not isinstance(arg, list | tuple):
-        way = f"np.full(n, {arg!r:.30}, {str(ELEMENTS.get(plain(param.type), (FLOAT32, 1))[0])!r})"
+        value, dtype = arg if isinstance(arg, Real) else 0, str(ELEMENTS.get(plain(param.type), (FLOAT32, 1))[0])
+        way = f"np.full(n, {value!r}, {dtype!r})"
     raise TypeError(
         f"{where} is a pointer and takes an array, a tensor or NumPy's; got {short(arg)}. Make it one: {way}."
     )

@@ -256,7 +256,7 @@ def defining(source: Source, kernel: str, around: frozenset[Path] = frozenset())
         text = path.read_text("utf-8-sig", "replace")
         made = Source(text, path.name, path.parent, before, macros=source.macros)
         named = re.compile(rf"\b{kernel}\b")
-        if not any(map(named.search, (text, *(each.read_text(errors="replace") for each in made.included)))):
+        if not any(map(named.search, (text, *made.included.values()))):
             continue  # of hundreds of headers each may be reached in hundreds of ways
         inner = defining(made, kernel, around | {path})
         if kernel in inner.kernels:

@@ -132,7 +132,7 @@ def _check_macros(source: Source) -> None:
     for name, value in source.macros:
         found = re.search(rf"^[ \t]*#[ \t]*(?:undef|define)[ \t]+{name}\b(?!\()[ \t]*(.*)$", source.code, re.M)
         before = source.code[: found.start()] if found else ""
-        if found and "define" in found[0] and found[1].strip() != value and not is_open(before):
+        if found and "define" in found[0] and found[1].strip("() \t") not in ("", value) and not is_open(before):
             line = before.count("\n") + 1
             raise ValueError(
                 f"line {line} of {source.name} defines {name} as {found[1].strip()}, so {value} would change nothing; "
@@ -184,7 +184,7 @@ def asserted(source: Source, kernel: str) -> Source:
 def source_of(who: str, source_or_path: str | Path, name: str = "kernel") -> Source:
     """The Source of CUDA C++ text, named after its kernel, or of the file at that path."""
     text = str(require(who, source_or_path, str | Path, "CUDA C++ or the path of a .cu file"))
-    if any(sign in text for sign in ("__global__", "\n", "{")):
+    if any(sign in text for sign in ("__global__", "\n", "{")) and not os.path.isfile(text):
         return Source(text.removeprefix("\ufeff"), f"{name}.cu", CUDA)
     path = Path(text)
     if not os.path.isfile(path):  # Path.is_file raises where the text is too long for a name

@@ -298,11 +298,11 @@ def filled(place: str, param: Param, values: Mapping[str, Any], arrays: list[tup
 def _unset(param: Param, dtype: np.dtype, given: Iterable[str]) -> Iterator[str]:
     """The numbers of a struct to which neither these members nor the text gives a value; a union has one for all."""
     said = defaults(param.members)
-    places = {name: range(at, at + kind.itemsize) for name, (kind, at, *_) in (dtype.fields or {}).items()}
-    taken = {at for name in given for at in places[name]}
+    places = {name: (at, at + kind.itemsize) for name, (kind, at, *_) in (dtype.fields or {}).items()}
+    taken = [places[name] for name in given]
     for name, (_, declarator, inner) in fields(param.members).items():
         own = not declarator.startswith("*") and name not in said and not defaults(inner)
-        if own and taken.isdisjoint(places[name]):
+        if own and all(places[name][1] <= a or b <= places[name][0] for a, b in taken):
             yield name
 
 

@@ -35,8 +35,7 @@ class Values:
         if unknown := [name for name in heads if name not in names]:
             raise ValueError(f"{kernel.name} has no parameter {unknown[0]}; it has {', '.join(names) or 'none'}.")
         planar = re.search(r"\bthreadIdx\s*\.\s*y\b", blank(kernel.text))
-        usual: dict[str, tuple[int, ...]] = {"grid": (4,), "block": (256,)}
-        usual = {"grid": (2, 2), "block": (16, 16)} if planar else usual
+        usual = {"grid": (2, 2), "block": (16, 16)} if planar else {"grid": (4,), "block": (256,)}
         missing = [f"--{name} {','.join(map(str, extent))}" for name, extent in usual.items() if name not in launch]
         sizes = guessed(kernel, prod(n for extent in {**usual, **launch}.values() for n in extent))
         missing += [example(param, sizes=sizes) for param in params if param.name not in heads]
@@ -89,6 +88,7 @@ class Values:
             what = f"an array of {param.type}" if param.members else wanted
             way, (_, colon, rest) = example(param), text.partition(":")
             if colon and not param.members:
+                rest = rest if wanted.kind in "iu" else re.sub(r":\d+$", "", rest)  # rand:64 is of whole numbers
                 way = f"{way.partition(':')[0]}:{rest}"
             raise ValueError(f"{where}: {param} is {what}; got {made.dtype}; give {way}.")
         for name in (name for name in self.given if name.startswith(f"{param.name}.")):

@@ -26,6 +26,14 @@ RIGHT = {
     "a function that moves a pointer and returns it": source(
         "const double* p = x; auto next = [&]() { p += 1; return p; }; if (i < 6) y[i] = *next() * *next();"
     ),
+    "names of type traits": source(
+        "double decay = x[i]; for (int conditional = 0; conditional < 3; ++conditional) decay *= x[i];\n"
+        "y[i] = decay < 0.5 ? decay : x[i];"
+    ),
+    "a comparison in a default value": ahead(
+        "#define N 3\n__device__ double g(double a = (N > 2) ? 2 : 1, double s = N > 2 ? 3 : 4) { return a * s; }",
+        "y[i] = g(x[i] * x[i]) + g() * g(x[i], 0.5);",
+    ),
     "bounds before void": source(head='extern "C" __global__ __launch_bounds__(256, 2) void'),
     "bounds behind void": source(head='extern "C" __global__ void __launch_bounds__(B)', ahead="#define B 256"),
     "a whole file": source(

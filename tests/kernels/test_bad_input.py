@@ -151,9 +151,22 @@ def test_a_macro_that_the_text_defines_anyway_is_told_the_way():
     with pytest.raises(ValueError, match=told):
         mg.kernel(text, "k", defines={"N": 8})
     guarded = text.replace("#define", "#ifndef N\n#define").replace("// of them", "\n#endif")
-    for right, value in ((text, 4), (guarded, 8), (f"#undef N\n{text}", 4), (f"#if N > 9\n#endif\n{guarded}", 8)):
+    undefined, asked, same = f"#undef N\n{text}", f"#if N > 9\n#endif\n{guarded}", text.replace("N 4", "N (4)")
+    for right, value in ((text, 4), (guarded, 8), (undefined, 4), (asked, 8), (same, 4)):
         mg.kernel(right, "k", defines={"N": value})(x := mg.zeros(1, device="sim"), 1, grid=1, block=1)
         assert x.item() == value
+
+
+def test_a_path_may_have_braces(tmp_path):
+    (tmp_path / "{own}").mkdir()
+    (path := tmp_path / "{own}" / "k.cu").write_text(K)
+    assert mg.kernel(path, "k").name == mg.kernel(str(path), "k").name == "k"
+
+
+@pytest.mark.parametrize("given", ["abc", object(), {}])
+def test_what_is_no_array_is_told_how_to_make_one(given):
+    with pytest.raises(TypeError, match=r"Make it one: np\.full\(n, 0, 'float32'\)\."):
+        mg.inspect(K, given, 1, grid=1, block=1)
 
 
 @pytest.mark.parametrize("value", [None, "1\n#error"])

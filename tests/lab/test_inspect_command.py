@@ -235,6 +235,7 @@ def test_a_kernel_without_end_is_a_problem_and_counts_need_not_be(run):
         ("p.v=1,2", "its member v: list [1, 2] does not fit into 3 numbers of float32."),
         ("p.x=1", "--arg p.x=1 is no array and no .npy file; write --arg p.x=float32:1000:randn"),
         ("p.x=float64:3", "float* p.x is float32; got float64; give --arg p.x=float32:3."),
+        ("p.x=int32:3:rand:8", "float* p.x is float32; got int32; give --arg p.x=float32:3:rand."),
         ("p.dt.z=3", "float p.dt has no members; give --arg p.dt=1.0."),
         ("b.mass=1", "Body* b is an array of structs; give --arg b=struct:1000:zeros as well."),
         ("b=float32:3", "Body* b is an array of Body; got float32; give --arg b=struct:1000:zeros."),

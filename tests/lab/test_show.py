@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from show_pictures import H200, fits, searched
 
@@ -99,6 +100,13 @@ def test_a_title_is_wrapped_by_its_measured_width(inches):
     for line, after in pairwise(lines):  # no line could hold the next word, too
         joint = " " if f"{line} {after}" in title else ""
         assert len(wrapped(f"{line}{joint}{after.split()[0]}", 0.98 * inches)) == 2
+
+
+def test_a_picture_has_its_size_whatever_the_reader_has_set():
+    (first, _), (second, _) = PICTURES["one loss"]().parts, PICTURES["one loss"]().parts
+    with rc_context({"savefig.bbox": "tight"}):
+        made = first.png()
+    assert made == second.png()
 
 
 @pytest.mark.sample(5)

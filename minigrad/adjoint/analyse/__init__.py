@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, combinations, pairwise, product
-from math import gcd
+from math import gcd, inf
 
 from minigrad.adjoint.analyse.activity import check_clocks
 from minigrad.adjoint.analyse.indices import IndexFacts, Unwrapped
@@ -256,7 +256,7 @@ def spread(own: list[Store]) -> bool:
     """True where all indices differ, by constants that are less than the distance of other elements."""
     if any(len(s.target.indices) > 1 or s.whole is None or s.terms != own[0].terms for s in own):
         return False
-    constants, stride = sorted(s.constant for s in own), gcd(*(n for _, n in own[0].terms))
+    constants, stride = sorted(s.constant for s in own), gcd(*(n for _, n in own[0].terms)) or inf
     return constants[-1] - constants[0] < stride and all(a < b for a, b in pairwise(constants))
 
 

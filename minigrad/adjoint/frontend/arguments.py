@@ -49,13 +49,14 @@ class ArgumentBinder(FileItems):
         """Of each parameter behind a bracket: its first token, the words ahead of its default, the default's token."""
         found, made = self.tokens.tokens, list[tuple[int, list[str], int]]()
         close = self.tokens.matching(params) if found[params].text == "(" else params + 1  # of a lambda that has none
-        start, depth, default = params + 1, 0, 0
-        for n in range(start, close + 1):
+        n, start, depth, default = params, params + 1, 0, 0
+        while (n := n + 1) <= close:
             text = found[n].text
             if not depth and (text == "," or n == close):
                 made.append((start, [t.text for t in found[start : default - 1 if default else n]], default))
                 start, default = n + 1, 0
-            default = n + 1 if text == "=" and not depth else default
+            elif not depth and text == "=":  # a > in the default is no bracket
+                default, n = n + 1, self.tokens.behind_value(n, self.templates) - 1
             depth += (text in ("(", "[", "{", "<")) - (text in (")", "]", "}", ">"))
         return made if made[0][1] not in ([], ["void"]) else []
 

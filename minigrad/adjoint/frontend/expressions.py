@@ -374,7 +374,7 @@ class ExpressionParser(CallParser):
         if tokens.next.text == "std" and tokens.peek(2).text == "numeric_limits":
             return macros.limit(self)
         name = tokens.identifier("an operand")
-        if tokens.next.text == "<" and self.functions and name.text in self.functions.templates:
+        if tokens.next.text == "<" and self.is_template(name.text):
             value, tokens.at = self.functions.instance(self, name.text, tokens.at)
             return value
         if name.text in ast.BUILTINS:

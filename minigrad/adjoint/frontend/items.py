@@ -220,7 +220,7 @@ class FileItems:
                 elif at and isinstance(kind, str) and not dims:
                     value, _ = parser.isolated(parser.argument)
                     made.values[name.text] = folded(parser.convert(value, kind, name.place))
-                tokens.skip_value(self.templates)
+                tokens.at = tokens.behind_value(tokens.at, self.templates)
                 if not tokens.accept(","):
                     break
             tokens.expect(";")

@@ -218,13 +218,18 @@ class TypeParser:
             return None, 0
         kind = self.named_type(name)
         at += 1
-        if tokens[at].text == "<" and self.functions and name in self.functions.templates:
+        if tokens[at].text == "<" and self.is_template(name):
             kind, at = self.functions.instance(self, name, at)
         while isinstance(kind, StructType) and tokens[at].text == "::" and tokens[at + 1].text in kind.types:
             kind, at = kind.types[tokens[at + 1].text], at + 2
         while kind is not None and tokens[at].text in IGNORED:
             at += 1
         return (kind, at - start) if isinstance(kind, str | StructType) else (None, 0)
+
+    def is_template(self, name: str) -> bool:
+        """True for the template of a type or a constant that no variable hides, as `decay < x` does std::decay."""
+        hidden = name in self.symbols.macros or self.symbols.lookup(name) is not None
+        return not hidden and self.functions is not None and name in self.functions.templates
 
     def named_type(self, name: str) -> Kind | None:
         alias = self.symbols.macros.get(name)

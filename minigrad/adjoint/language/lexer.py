@@ -163,12 +163,14 @@ class TokenStream:
         ends = found[n].text == ";" or (found[n].text == "=" and found[n + 1].text in ("default", "delete", "0"))
         return called and ends
 
-    def skip_value(self, templates: Container[str]) -> None:
-        """Step over a value, up to the comma, semicolon or bracket behind it."""
-        while self.next.text not in (",", ";", "}", ")") and self.next.kind != "end":
-            self.at, named = self.matching(self.at) + 1, self.next.text in templates
-            if named and self.next.text == "<":
-                self.at = template_parameters(self.tokens, self.at)[1]
+    def behind_value(self, at: int, templates: Container[str]) -> int:
+        """The comma, semicolon or bracket behind a value."""
+        found = self.tokens
+        while found[at].text not in (",", ";", "}", ")") and found[at].kind != "end":
+            at, named = self.matching(at) + 1, found[at].text in templates
+            if named and found[at].text == "<":
+                at = template_parameters(found, at)[1]
+        return at
 
     def specifiers(self, at: int) -> int:
         """The token behind words such as static and __device__, and attributes."""

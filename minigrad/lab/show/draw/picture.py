@@ -11,6 +11,7 @@ import numpy as np
 import PIL.Image
 import PIL.ImageChops
 from IPython.display import display
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
@@ -44,7 +45,7 @@ class Image:
 
     def png(self) -> bytes:
         """The figure as PNG, the same bytes each time."""
-        with _drawing:
+        with _drawing, rc_context({"savefig.bbox": "standard"}):
             buffer = BytesIO()
             self.figure.savefig(buffer, format="rgba", dpi=DPI)
             width, height = (int(inches * DPI) for inches in self.figure.get_size_inches())
