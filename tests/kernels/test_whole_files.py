@@ -1,6 +1,7 @@
 """Whole files as people have them: host code, C++ names, templates, aliases of types, integers of every width."""
 
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import minigrad as mg
 from minigrad.devices.cuda.toolkit import find_nvcc
 from minigrad.devices.unit import unit
 from minigrad.errors import LaunchError
+from minigrad.simulator.translate import translate
 from minigrad.source import Source
 
 FILE = """#include <cstdint>
@@ -247,3 +249,10 @@ extern "C" void k(float* x, int n) { n == 4 ? k<4><<<1, 1>>>(x) : k<2><<<1, 1>>>
     x = mg.tensor(np.zeros(1, np.float32), device=kernel_device)
     mg.kernel(text, "k<4>")(x, grid=1, block=1)
     assert x.numpy().tolist() == [4]
+
+
+def test_a_file_of_thousands_of_functions_is_read_in_time_proportional_to_its_length():
+    text = "".join(f"__device__ float f{n}(float x) {{ return {n} * x; }}\n" for n in range(2000))
+    start = time.process_time()
+    assert "f1999" in translate(Source(text, "k.cu")).text
+    assert time.process_time() - start < 2
