@@ -17,6 +17,8 @@ AHEAD = (
     "__device__ B g(const B& v) { B w = v; w.p[1] *= w.q; return w; }\n"
 )
 FORMS = {
+    "moved parameters": "b += i; y += i; B q = *b++; y->q = q.p[1] * q.p[2] * q.q; b -= i + 1; "
+    "y->p[1] = b[3 - i].q * q.q;",
     "a copy": "B q = b[i]; y[i].q = q.p[1] * q.p[2] * q.q;",
     "an assignment": "B q; q = b[i]; q.p[0] *= q.p[1]; y[i].q = q.p[1] * q.p[0] * q.q;",
     "a store": "B q = b[i]; q.p[1] *= q.q; y[i] = q;",
