@@ -51,6 +51,7 @@ _WORD = re.compile(r"\b[A-Za-z_]\w*")
 _NO_BODY = re.compile(r"\s*;")
 _HEADERS = ("include", "inc", "common", "Common", "src")
 _ON_DEVICE = {"__global__", "__device__", "__constant__", "__managed__", "__shared__", "constexpr"}
+_RESTRICT = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(?:__)?restrict(?:__)?[ \t]*$", re.M)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TUNABLE = re.compile(r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+(\d+)[ \t]*$", re.M)
 
@@ -93,7 +94,8 @@ class Source:
         left = {*self.included}
         found = [code for s in self.chain for code in live_files(s.text, s.folder, macros, self.find, left)]
         known = members.unique(each for code in found for each in members.constants(code))
-        return found, known | {name: value for name, value in macros.items() if value}
+        known |= dict.fromkeys((name for text in self._texts for name in _RESTRICT.findall(text)), "")
+        return found, known | {name: value for name, value in macros.items() if value is not None}
 
     @cached_property
     def _kernel(self) -> re.Pattern[str]:
@@ -324,9 +326,7 @@ class Source:
 
     _texts = cached_property(lambda self: [blank(text) for text in self.texts])  # without comments and strings
 
-    @property
-    def _name(self) -> str:  # of the kernel whose template has arguments
-        return self.template.partition("<")[0].strip()
+    _name = property(lambda self: self.template.partition("<")[0].strip())  # of the kernel whose template has arguments
 
     def _head(self, kernel: str) -> re.Match[str] | None:  # `template <typename T, int N = 4> __global__ void k(`
         heads = [each for each in _TEMPLATE.finditer(without_directives(self.code)) if each[3] == kernel]
