@@ -16,6 +16,7 @@ from minigrad.display import first_line
 from minigrad.display import regions as regions
 from minigrad.errors import CompileError
 from minigrad.scan import (
+    ATTRIBUTE,
     BOUNDS,
     INCLUDE,
     OWN_STRUCTS,
@@ -142,7 +143,7 @@ class Source:
         known = ours or not kind.isidentifier() or kind not in members.type_words(self._all)
         if not known and (base := members.enum_type(self._all, kind)):
             return param._replace(type=base)
-        struct = rf"\b(?:struct|class|union)\b[^{{}};<]*\b{kind}\b|\}}\s*{kind}\s*[;,]"
+        struct = rf"\b(?:struct|class|union)\b[^{{}};<]*\b{kind}\b|\}}(?:\s*(?:{ATTRIBUTE.pattern}))*\s*{kind}\s*[;,]"
         if not known and kind not in inside and re.search(struct, self._all):
             return param._replace(members=self.struct_members(self._expanded, kind, inside))
         return param

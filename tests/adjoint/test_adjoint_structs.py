@@ -81,6 +81,10 @@ NAMES = {
         "  __device__ double twice() const { return v[1] * both; } };\n"
         "struct Case { enum class Of : int { a = 2, b = 5 }; double v; };",
     ),
+    "an enum by its whole name": (
+        "enum M mode = B; y[i] = g(x[i], i > 3 ? A : mode) * x[i];",
+        "enum M { A, B = 5 };\n__device__ double g(double v, enum M mode) { return v * (mode == B ? 2 : 3); }",
+    ),
     "constants of types": (
         "y[i] = half<3> * x[i] * area(x[i]) * (wide<double> ? x[i] : 1.0) * (half<1> < x[i] ? x[i] : 2.0);",
         "template <class T> constexpr T pi = T(3.25);\ntemplate <int N> __device__ constexpr double half = N * 0.5;\n"
