@@ -131,6 +131,9 @@ class Source:
     def _parameter(self, text: str, inside: tuple[str, ...] = ()) -> Param:  # inside: the structs around it
         """A parameter with its type behind typedef, using and #define."""
         param, seen = parameter(text), set[str]()
+        element, bracket, extents = param.type.partition("[")  # a pointer to rows
+        if bracket and element in self.aliases and (of := self._parameter(f"{element} row", inside)):
+            param = param._replace(type=of.type + "*" * of.pointer + bracket + extents)
         while (kind := param.type) in self.aliases and kind not in seen:
             seen.add(kind)
             text = f"{'const ' * param.const}{self.aliases[kind]} {'*' * param.pointer} "
@@ -350,10 +353,7 @@ class Source:
         """The parameters of the kernel's template: name, kind and argument, e.g. ("BM", "int", "64")."""
         declared = self.template_parameters(self._name) if self.template else None
         given = [each for each in split(self.template.partition("<")[2].rpartition(">")[0]) if each]
-        return [
-            (own, kind, given[n] if n < len(given) else default)
-            for n, (own, kind, default) in enumerate(declared or ())
-        ]
+        return [(own, kind, given.pop(0) if given else default) for own, kind, default in declared or ()]
 
     @property
     def texts(self) -> list[str]:

@@ -91,6 +91,11 @@ NAMES = {
         "template <class T> constexpr bool wide{sizeof(T) > 4};\n"
         "template <class T> __device__ T area(T r) { return pi<T> * r * r; }",
     ),
+    "an if constexpr of macros and constants": (
+        "if constexpr (LANES < wide && twice(3) == FEW - 26) y[i] = x[i] * x[i]; else y[i] = x[i];",
+        "#define LANES 32\n#define FEW LANES\nconstexpr int wide = FEW + 1;\n"
+        "__device__ constexpr int twice(int n) { return 2 * n; }",
+    ),
     "type traits": (
         "y[i] = h(x[i]) * h(2) + S<true>{x[i]}.a * S<false>{0.1f}.a + g(x[i]) * g(3);",
         "#include <type_traits>\n"

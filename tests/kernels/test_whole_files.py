@@ -223,6 +223,18 @@ def test_an_alias_of_a_type(alias):
     assert y.item() == 2.5
 
 
+@pytest.mark.parametrize("head", ["", "template <class R, int N>\n"])
+def test_rows_of_a_type_by_another_name(head):
+    text = (
+        "typedef float R;\nconst int N = 4;\n" * (not head) + f"{head}__global__ void k(const R (*x)[N], R y[][N]) {{"
+    )
+    x, y = numbers(8, "sim").reshape(2, 4), mg.zeros(2, 4, device="sim")
+    mg.kernel(f"{text} y[threadIdx.x][0] = x[threadIdx.x][3]; }}", "k<float, 4>" if head else "k")(
+        x, y, grid=1, block=2
+    )
+    assert y.numpy()[:, 0].tolist() == [3, 7]
+
+
 def test_a_text_may_define_real_itself():
     y = numbers(1, "sim", np.float64)
     mg.kernel("typedef double real;\n__global__ void k(real* y) { y[0] = 0.1; }", "k")(y, grid=1, block=1)
