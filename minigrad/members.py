@@ -43,10 +43,9 @@ def of_struct(code: str, struct: str) -> list[tuple[str, str]]:
     if len(heads) > 1:
         return [("?", f"two structs {struct}")]  # in several namespaces
     head = heads[0] if heads else None
-    if not head and (alias := re.search(rf"\}}\s*{word}\s*[;,]", code)):  # typedef struct { ... } Name;
-        typedefs = re.finditer(
-            r"\btypedef\s+(?P<key>struct|union)(?P<more>(?:\s+minigrad_align_\d+)?)(?P<base>)[^{};]*\{", code
-        )
+    aligned = r"(?:\s*minigrad_align_\w+)*"
+    if not head and (alias := re.search(rf"\}}{aligned}\s*{word}\s*[;,]", code)):  # typedef struct { ... } Name;
+        typedefs = re.finditer(rf"\btypedef\s+(?P<key>struct|union)(?P<more>{aligned})(?P<base>)[^{{}};]*\{{", code)
         head = next((each for each in typedefs if matching(code, each.end() - 1, "{}") == alias.start()), None)
     if not head:
         return []
@@ -327,7 +326,8 @@ def extents(declarator: str, values: Mapping[str, int]) -> str:
 @lru_cache(64)
 def type_words(code: str) -> frozenset[str]:
     """The words in the heads of structs, classes, unions and enums, and those behind a closing brace."""
-    heads = re.findall(r"\b(?:struct|class|union|enum)\b([^{};]*)|\}\s*(\w+)\s*[;,]", code)
+    behind = rf"\}}(?:\s*(?:{ATTRIBUTE.pattern}))*\s*(\w+)\s*[;,]"
+    heads = re.findall(rf"\b(?:struct|class|union|enum)\b([^{{}};]*)|{behind}", code)
     return frozenset(word for head in heads for text in head for word in _WORD.findall(text))
 
 

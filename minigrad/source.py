@@ -16,6 +16,7 @@ from minigrad.display import first_line
 from minigrad.display import regions as regions
 from minigrad.errors import CompileError
 from minigrad.scan import (
+    ATTRIBUTE,
     BOUNDS,
     INCLUDE,
     OWN_STRUCTS,
@@ -51,6 +52,7 @@ _WORD = re.compile(r"\b[A-Za-z_]\w*")
 _NO_BODY = re.compile(r"\s*;")
 _HEADERS = ("include", "inc", "common", "Common", "src")
 _ON_DEVICE = {"__global__", "__device__", "__constant__", "__managed__", "__shared__", "constexpr"}
+_RESTRICT = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(?:__)?restrict(?:__)?[ \t]*$", re.M)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TUNABLE = re.compile(r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+(\d+)[ \t]*$", re.M)
 
@@ -93,7 +95,8 @@ class Source:
         left = {*self.included}
         found = [code for s in self.chain for code in live_files(s.text, s.folder, macros, self.find, left)]
         known = members.unique(each for code in found for each in members.constants(code))
-        return found, known | {name: value for name, value in macros.items() if value}
+        known |= dict.fromkeys((name for text in self._texts for name in _RESTRICT.findall(text)), "")
+        return found, known | {name: value for name, value in macros.items() if value is not None}
 
     @cached_property
     def _kernel(self) -> re.Pattern[str]:
@@ -128,6 +131,9 @@ class Source:
     def _parameter(self, text: str, inside: tuple[str, ...] = ()) -> Param:  # inside: the structs around it
         """A parameter with its type behind typedef, using and #define."""
         param, seen = parameter(text), set[str]()
+        element, bracket, extents = param.type.partition("[")  # a pointer to rows
+        if bracket and element in self.aliases and (of := self._parameter(f"{element} row", inside)):
+            param = param._replace(type=of.type + "*" * of.pointer + bracket + extents)
         while (kind := param.type) in self.aliases and kind not in seen:
             seen.add(kind)
             text = f"{'const ' * param.const}{self.aliases[kind]} {'*' * param.pointer} "
@@ -140,7 +146,7 @@ class Source:
         known = ours or not kind.isidentifier() or kind not in members.type_words(self._all)
         if not known and (base := members.enum_type(self._all, kind)):
             return param._replace(type=base)
-        struct = rf"\b(?:struct|class|union)\b[^{{}};<]*\b{kind}\b|\}}\s*{kind}\s*[;,]"
+        struct = rf"\b(?:struct|class|union)\b[^{{}};<]*\b{kind}\b|\}}(?:\s*(?:{ATTRIBUTE.pattern}))*\s*{kind}\s*[;,]"
         if not known and kind not in inside and re.search(struct, self._all):
             return param._replace(members=self.struct_members(self._expanded, kind, inside))
         return param
@@ -324,9 +330,7 @@ class Source:
 
     _texts = cached_property(lambda self: [blank(text) for text in self.texts])  # without comments and strings
 
-    @property
-    def _name(self) -> str:  # of the kernel whose template has arguments
-        return self.template.partition("<")[0].strip()
+    _name = property(lambda self: self.template.partition("<")[0].strip())  # of the kernel whose template has arguments
 
     def _head(self, kernel: str) -> re.Match[str] | None:  # `template <typename T, int N = 4> __global__ void k(`
         heads = [each for each in _TEMPLATE.finditer(without_directives(self.code)) if each[3] == kernel]
@@ -349,10 +353,7 @@ class Source:
         """The parameters of the kernel's template: name, kind and argument, e.g. ("BM", "int", "64")."""
         declared = self.template_parameters(self._name) if self.template else None
         given = [each for each in split(self.template.partition("<")[2].rpartition(">")[0]) if each]
-        return [
-            (own, kind, given[n] if n < len(given) else default)
-            for n, (own, kind, default) in enumerate(declared or ())
-        ]
+        return [(own, kind, given.pop(0) if given else default) for own, kind, default in declared or ()]
 
     @property
     def texts(self) -> list[str]:

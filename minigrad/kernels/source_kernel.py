@@ -120,6 +120,7 @@ def kernel(
     _check_macros(source)
     source, template = chosen(defining(source, plain), said)
     source = asserted(wanted(source, plain, template), plain)
+    _check_parameters(source, plain)
     made = SourceKernel(source, plain, defines=defines, cooperative=cooperative)
     made.waits = True
     if left := source.host_names:
@@ -138,6 +139,15 @@ def _check_macros(source: Source) -> None:
                 f"line {line} of {source.name} defines {name} as {found[1].strip()}, so {value} would change nothing; "
                 f"put #ifndef {name} ahead of it and #endif behind it."
             )
+
+
+def _check_parameters(source: Source, kernel: str) -> None:
+    """Raise ValueError for a type that a macro with arguments writes: its meaning is not read."""
+    words = (word for param in source.signature(kernel).params for word in re.findall(r"(\w+)\s*\(", param.type))
+    for word in words:
+        if re.search(rf"^[ \t]*#[ \t]*define[ \t]+{word}\(", "\n".join(source.texts), re.M):
+            why = f"{word} in the parameters of {kernel} is a macro with arguments, which is not read there"
+            raise ValueError(f"{source.name}: {why}; write out what it stands for.")
 
 
 def _only(source: Source) -> str:

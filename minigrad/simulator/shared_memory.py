@@ -5,7 +5,7 @@ A function that names it begins with a reference to what the name is there, the 
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
 from minigrad.errors import CompileError
@@ -65,7 +65,7 @@ def shared(
     """
     edits, outer, inner = list[Edit](), list[Scope](), list[Scope]()
     plain = without_directives(code)
-    for match, stop in declarations(_SHARED, plain):
+    for match, stop in declarations(_SHARED.finditer(plain), plain):
         declaration = " ".join(code[match.end() : stop].replace("\\\n", " ").split()).replace("alignas", "__align__")
         kept = re.sub(r"\b(?:static|__shared__)\b", " ", match.group()).replace("alignas", "__align__")
         text, extern = re.subn(r"^\s*(.*?)\bextern\b", r"\1", f"{kept} {declaration}")
@@ -249,9 +249,9 @@ def _uses(code: str, names: Collection[str]) -> bool:
     return bool(re.search(rf"(?<![.\w])(?<!->)(?<!::)(?:{'|'.join(names)})\b", code))
 
 
-def declarations(start: re.Pattern, code: str) -> Iterator[tuple[re.Match, int]]:
+def declarations(starts: Iterable[re.Match], code: str) -> Iterator[tuple[re.Match, int]]:
     """The matches that a semicolon follows, and its index."""
-    for match in start.finditer(code):
+    for match in starts:
         stop = end_of(code, match.end(), ";")
         if code[stop : stop + 1] == ";":
             yield match, stop

@@ -230,11 +230,10 @@ def _device(code: str, words: frozenset[str]) -> list[Edit]:
     """After each __device__ or __constant__ variable its address for the host, and of the first a note for a watch."""
     edits: list[Edit] = []
     code = without_directives(code)
-    for match, stop in declarations(re.compile(rf"\b(?:{'|'.join(sorted(words))})\b"), code):
-        head = _HEAD.match(code, match.end())
-        function = code[head.end() : head.end() + 1] in ("(", "{") or "operator" in head.group()  # type: ignore[union-attr]
+    found = re.finditer(rf"\b(?:{'|'.join(sorted(words))})\b", code)
+    for match, stop in declarations((each for each in found if not _begins_function(code, each.end())), code):
         template = re.search(r"\btemplate\s*<[^;{}]*$", code[max(0, match.start() - 500) : match.start()])
-        if not (function or template or inside_function(code, match.start())):
+        if not (template or inside_function(code, match.start())):
             declaration = _ALIGNED.sub(" ", code[match.end() : stop])
             names = [NAME.search(re.split(r"[\[=]", each)[0])[1] for each in split(declaration)]  # type: ignore[index]
             before = code[max(code.rfind(sign, 0, match.start()) for sign in ";}") + 1 : stop]
@@ -243,3 +242,10 @@ def _device(code: str, words: frozenset[str]) -> list[Edit]:
             note = "CONSTANT" if "__constant__" in before else "DEVICE"
             edits.append((stop + 1, stop + 1, "".join(f" MINIGRAD_NOTE_{note}({name})" for name in names)))
     return edits
+
+
+def _begins_function(code: str, start: int) -> bool:
+    """True where a function's head goes on."""
+    head = _HEAD.match(code, start)
+    assert head is not None
+    return code[head.end() : head.end() + 1] in ("(", "{") or "operator" in head.group()

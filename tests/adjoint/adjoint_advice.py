@@ -385,4 +385,12 @@ ADVICE = {
         ("y[i] = x[i] * Table::width;", "struct Table { double a; static const int width; };"),
         ("y[i] = x[i] * x[i] * Table2::width;", "struct Table2 { double a; static const int width = 3; };"),
     ),
+    "Twice has no arguments here; let the parameter be a class, and give it Twice<...> with its arguments": (
+        ("y[i] = all<Twice, double>(x[i]);",
+         "template <class T> struct Twice { __device__ T operator()(T v) const { return v * v; } };\n"
+         "template <template <class> class F, class T> __device__ T all(T v) { return F<T>()(v); }"),
+        ("y[i] = all<Twice2<double>, double>(x[i]);",
+         "template <class T> struct Twice2 { __device__ T operator()(T v) const { return v * v; } };\n"
+         "template <class F, class T> __device__ T all(T v) { return F()(v); }"),
+    ),
 }  # fmt: skip

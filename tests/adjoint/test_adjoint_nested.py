@@ -96,9 +96,12 @@ def test_a_bound_of_any_type_of_whole_numbers(kind):
     "int j = 0; while (j < n) { s = s * c[i + j] + x[i]; if (s > 9 && j > 0) j = 0; ++j; }",
     "int j = 0; while (true) { int b = j; if (s > 99) b = 0; ++j; if (b >= n) break; s = s * c[i + j] + x[i]; }",
     "unsigned j = n; do { if (s > 9) break; s = s * c[i + j] + x[i]; } while (--j > 0);",
+    "int j = n; while (j < 9) { s = s * c[i + j] + x[i]; j += blockDim.x - 4; if (j < 2) break; }",
+    "int j; for (int b = 0; b < 9; ++b) { j = b; } for (int b = 0; b < 2; ++b) { "
+    "while (j > 0) { s = s * c[i + j] + x[i]; --j; } }",
 ])  # fmt: skip
 def test_a_loop_that_its_counter_may_not_end(loop):
-    """No bound: a round may leave the counter as it is, or lead it past its end."""
+    """No bound: a round may leave the counter as it is or lead it past its end, or it begins with another loop's b."""
     with pytest.raises(NotDifferentiable, match="only the running kernel knows how many iterations"):
         mg.adjoint(f"{HEAD}for (int r = 0; r < n; ++r) {{ {loop} c[i + r] = s * 0.5; }}\n{LAST}", wrt=["x", "c"])
 

@@ -71,6 +71,8 @@ KERNELS = {
     "a jump three branches deep": "double stopped = 1; for (int j = 0; j < 8; ++j) { if (j > 0) { if (x[j] > 0.7) { "
     "if (stopped > 3) { break; } stopped += x[j]; if (j % 3 == 1) { continue; } stopped *= 0.9; } stopped += x[i]; } "
     "stopped *= x[j]; } y[i] = stopped;",
+    "loops behind a jump": "double v = x[i]; for (int j = 0; j < 3; ++j) { v = v * v; if (2 > 1) { continue; } "
+    "for (int k = 0; k < 2; ++k) { v += x[k]; } } y[i] = v; return; for (int j = 0; j < 3; ++j) { y[i] += v * v; }",
     "a return inside loops": "double v = 1; for (int j = 0; j < 2; ++j) { for (int k = 0; k < 4; ++k) { "
     "v = v * (0.5 + x[j + k]) + x[i]; if (v > 3) { y[i] = v * v; return; } } v += 0.2; } y[i] = 3 * v;",
     "a number of the block that changes between sums": f"{TWO}int q = 0, m = q + i; q = 1; y[i] = s[m] * s[q + i];",

@@ -17,6 +17,8 @@ AHEAD = (
     "__device__ B g(const B& v) { B w = v; w.p[1] *= w.q; return w; }\n"
 )
 FORMS = {
+    "moved parameters": "b += i; y += i; B q = *b++; y->q = q.p[1] * q.p[2] * q.q; b -= i + 1; "
+    "y->p[1] = b[3 - i].q * q.q;",
     "a copy": "B q = b[i]; y[i].q = q.p[1] * q.p[2] * q.q;",
     "an assignment": "B q; q = b[i]; q.p[0] *= q.p[1]; y[i].q = q.p[1] * q.p[0] * q.q;",
     "a store": "B q = b[i]; q.p[1] *= q.q; y[i] = q;",
@@ -79,11 +81,20 @@ NAMES = {
         "  __device__ double twice() const { return v[1] * both; } };\n"
         "struct Case { enum class Of : int { a = 2, b = 5 }; double v; };",
     ),
+    "an enum by its whole name": (
+        "enum M mode = B; y[i] = g(x[i], i > 3 ? A : mode) * x[i];",
+        "enum M { A, B = 5 };\n__device__ double g(double v, enum M mode) { return v * (mode == B ? 2 : 3); }",
+    ),
     "constants of types": (
         "y[i] = half<3> * x[i] * area(x[i]) * (wide<double> ? x[i] : 1.0) * (half<1> < x[i] ? x[i] : 2.0);",
         "template <class T> constexpr T pi = T(3.25);\ntemplate <int N> __device__ constexpr double half = N * 0.5;\n"
         "template <class T> constexpr bool wide{sizeof(T) > 4};\n"
         "template <class T> __device__ T area(T r) { return pi<T> * r * r; }",
+    ),
+    "an if constexpr of macros and constants": (
+        "if constexpr (LANES < wide && twice(3) == FEW - 26) y[i] = x[i] * x[i]; else y[i] = x[i];",
+        "#define LANES 32\n#define FEW LANES\nconstexpr int wide = FEW + 1;\n"
+        "__device__ constexpr int twice(int n) { return 2 * n; }",
     ),
     "type traits": (
         "y[i] = h(x[i]) * h(2) + S<true>{x[i]}.a * S<false>{0.1f}.a + g(x[i]) * g(3);",

@@ -75,6 +75,12 @@ MISTYPED = "has a sign that only looks like one of C++"
         (T, "t<>", ValueError, "t<> gives it 0 of 2 arguments. Write for example 't<float, 16>'."),
         (T, "t<float,>", ValueError, "t<float,> gives it 1 of 2 arguments."),
         (T, "t<float, 1, 2>", ValueError, "gives it 3 of 2 arguments."),
+        (
+            f"#define IN(T, x) const T* x\n{K.replace('int n', 'IN(float, n)')}",
+            "k",
+            ValueError,
+            "k.cu: IN in the parameters of k is a macro with arguments, which is not read there; write out what",
+        ),
         (T, "t<blah, 3>", TypeError, "pointers to blah are not known here"),
         ("__global__ void k(float& x, int n) {}", "k", TypeError, "a reference is a pointer here."),
         ("__global__ void k(std::vector<float> x, int n) {}", "k", TypeError, "pass the address of the numbers"),

@@ -200,3 +200,18 @@ def test_numbers_of_cufft(kernel_device):
     z = numbers(4, kernel_device)
     mg.kernel(text, "k")(z, numbers(2, kernel_device), grid=1, block=2)
     assert z.numpy().tolist() == [0, 0, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "#define IN /* read */\n#define KEPT",
+        "#ifdef _MSC_VER\n#define KEPT __restrict\n#elif defined(__GNUC__)\n#define KEPT __restrict__\n#else\n"
+        "#define KEPT\n#endif\n#define IN",
+    ],
+)
+def test_macros_that_stand_for_nothing_in_a_parameter(head, kernel_device):
+    text = f"{head}\nstruct P {{ IN float a; }};\n__global__ void k(IN const float* KEPT x, float* KEPT y, IN P p) {{"
+    x, y = numbers(4, kernel_device), numbers(4, kernel_device)
+    mg.kernel(f"{text} y[threadIdx.x] = p.a * x[threadIdx.x]; }}", "k")(x, y, {"a": 3}, grid=1, block=4)
+    assert y.numpy().tolist() == [0, 3, 6, 9]

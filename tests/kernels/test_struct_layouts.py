@@ -139,6 +139,8 @@ __device__ int other() { const int n = 1 << 20; return n; }"""
 REFUSED = [
     "struct __attribute__((packed)) P { char c; int n; };",
     "struct P { char c; int n; } __attribute__((packed));",
+    "typedef struct __attribute__((packed)) { char c; int n; } P;",
+    "typedef struct { char c; int n; } __attribute__((packed)) P;",
     "#pragma pack(1)\nstruct P { char c; int n; };\n#pragma pack()",
     "#define ARRAY(t, n) t n[4]\nstruct P { ARRAY(float, x); int n; };",
     "struct P { virtual void f() {} float x; };",

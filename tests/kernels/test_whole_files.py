@@ -1,6 +1,7 @@
 """Whole files as people have them: host code, C++ names, templates, aliases of types, integers of every width."""
 
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import minigrad as mg
 from minigrad.devices.cuda.toolkit import find_nvcc
 from minigrad.devices.unit import unit
 from minigrad.errors import LaunchError
+from minigrad.simulator.translate import translate
 from minigrad.source import Source
 
 FILE = """#include <cstdint>
@@ -221,6 +223,18 @@ def test_an_alias_of_a_type(alias):
     assert y.item() == 2.5
 
 
+@pytest.mark.parametrize("head", ["", "template <class R, int N>\n"])
+def test_rows_of_a_type_by_another_name(head):
+    text = (
+        "typedef float R;\nconst int N = 4;\n" * (not head) + f"{head}__global__ void k(const R (*x)[N], R y[][N]) {{"
+    )
+    x, y = numbers(8, "sim").reshape(2, 4), mg.zeros(2, 4, device="sim")
+    mg.kernel(f"{text} y[threadIdx.x][0] = x[threadIdx.x][3]; }}", "k<float, 4>" if head else "k")(
+        x, y, grid=1, block=2
+    )
+    assert y.numpy()[:, 0].tolist() == [3, 7]
+
+
 def test_a_text_may_define_real_itself():
     y = numbers(1, "sim", np.float64)
     mg.kernel("typedef double real;\n__global__ void k(real* y) { y[0] = 0.1; }", "k")(y, grid=1, block=1)
@@ -247,3 +261,10 @@ extern "C" void k(float* x, int n) { n == 4 ? k<4><<<1, 1>>>(x) : k<2><<<1, 1>>>
     x = mg.tensor(np.zeros(1, np.float32), device=kernel_device)
     mg.kernel(text, "k<4>")(x, grid=1, block=1)
     assert x.numpy().tolist() == [4]
+
+
+def test_a_file_of_thousands_of_functions_is_read_in_time_proportional_to_its_length():
+    text = "".join(f"__device__ float f{n}(float x) {{ return {n} * x; }}\n" for n in range(2000))
+    start = time.process_time()
+    assert "f1999" in translate(Source(text, "k.cu")).text
+    assert time.process_time() - start < 2

@@ -13,20 +13,8 @@ from minigrad.adjoint.frontend.file import KernelFile
 from minigrad.adjoint.language import ast, rewrite
 from minigrad.adjoint.language.ast import UNSIGNED, Expr, Stmt, children, common_type, is_float, walk
 from minigrad.adjoint.language.control_flow import leaves
-from minigrad.adjoint.language.dataflow import inline, own_writes, target_name, written
-from minigrad.adjoint.language.rewrite import (
-    ONE,
-    RANGES,
-    ZERO,
-    comparison,
-    conjuncts,
-    fits,
-    minus,
-    negative,
-    over,
-    plus,
-    times,
-)
+from minigrad.adjoint.language.dataflow import assigned_once, inline, names_behind, own_writes, target_name, written
+from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, conjuncts, fits, minus, negative, over, plus, times
 
 LOCAL_BYTES = 1024  # of a tape in a thread's local memory, at most
 HALVINGS = 32  # of a 32-bit integer, at most
@@ -202,7 +190,7 @@ def evaluate(e: Expr, values: Mapping[str, int]) -> int | None:
             return e.int_value
         case ast.Name():
             return values.get(e.name)
-        case ast.Cast() if e.type in RANGES and not is_float(e.operand.type):
+        case ast.Cast() if e.type in rewrite.RANGES and not is_float(e.operand.type):
             inner = evaluate(e.operand, values)
             return None if inner is None or not fits(inner, e.type) else inner
         case ast.Unary():
@@ -311,7 +299,9 @@ def _bounded(s: ast.For, e: Expr, where: str, steps: list[ast.Assign], function:
     step = next((t for t in steps if len(writes) == 1 and t is writes[0]), None)
     if step is None or is_float(e.right.type) or e.right.names & {*written(s.body), name}:
         return None
-    up, by = step.op == "+=", rewrite.int_value(step.value) or int(step.value.names <= {*EXTENTS.values()})
+    less = any(isinstance(x, ast.Unary) or (isinstance(x, ast.Binary) and x.op == "-") for x in walk(step.value))
+    above = step.value.names <= {*EXTENTS.values()} and not less and not is_float(step.value.type)
+    up, by = step.op == "+=", rewrite.int_value(step.value) or int(above)
     down = step.op == "-=" and rewrite.is_number(step.value, 1)  # 5 - 3 - 3 is a large unsigned number
     behind = down and where == "within" and kind in UNSIGNED  # 0, at a large number
     if by < 1 or behind or not (up or down) or e.op not in (("<", "<=") if up else (">",)):
@@ -328,12 +318,20 @@ def _first(s: ast.For, name: str, up: bool, inside: set[ast.Place], function: Se
     if s.start and name in own_writes(s.start):
         return s.start.value
     others = [t for t in rewrite.flatten(function) if name in own_writes(t) and t.place not in inside]
-    values = [t.value for t in others if isinstance(t, ast.Declare) or (isinstance(t, ast.Assign) and t.op == "=")]
-    given = [e for e in values if e is not None]
-    if len(values) < len(others) or len(given) == 1:
-        return given[0] if len(values) == len(others) else None
-    known = [n for e in given if (n := rewrite.int_value(e)) is not None]
+    sets = [t for t in others if isinstance(t, ast.Declare) or (isinstance(t, ast.Assign) and t.op == "=")]
+    given = [(t, e) for t in sets if (e := t.value) is not None]
+    if len(sets) < len(others) or len(given) == 1:
+        return given[0][1] if len(sets) == len(others) and _same_loops(s, *given[0], function) else None
+    known = [n for _, e in given if (n := rewrite.int_value(e)) is not None]
     return rewrite.int_literal(min(known) if up else max(known)) if known and len(known) == len(given) else None
+
+
+def _same_loops(s: ast.For, first: Stmt, e: Expr, function: Sequence[Stmt]) -> bool:
+    """True where the loops that count a name in the value e of a statement are around both that and the loop s."""
+    names = names_behind([e], assigned_once(function))
+    loops = (x for x in rewrite.flatten(function) if isinstance(x, ast.For) and x.variable in names)
+    inside = ({t.place for t in rewrite.flatten(x.body)} for x in loops)
+    return all((s.place in places) == (first.place in places) for places in inside)
 
 
 def _long(e: Expr, kind: str) -> Expr:

@@ -52,15 +52,16 @@ class AssignmentParser(DeclarationParser):
     def copy_changed(self, params: list[ast.Parameter], scope: dict) -> None:
         """Variables for the parameters that the body changes, which are copies for each thread."""
         for p in params:
-            if "." in p.name or "[" in p.name or not self.changes(p.name, self.tokens.at, self.body_end):
+            name, place = p.name.partition("[]")[0], p.place  # of an array of structs
+            if "." in name or "[" in name or name in scope or not self.changes(name, self.tokens.at, self.body_end):
                 continue
-            place = p.place
-            if isinstance(self.symbols.scopes[-2][p.name], ArrayView):
-                why = f"{p.name} points to rows, and changes; let it point to elements, {p.name}[i * width + j]."
+            array = self.symbols.scopes[-2][name]
+            if isinstance(array, ArrayView):
+                why = f"{name} points to rows, and changes; let it point to elements, {name}[i * width + j]."
                 raise self.error(place, why)
             if p.pointer:
-                array = Elements(p.name, p.type, 1, const=p.const)
-                scope[p.name] = self.pointer_variable(p.name, p.type, Pointer(array), place)
+                array = array if isinstance(array, Elements) else Elements(name, p.type, 1, const=p.const)
+                scope[name] = self.pointer_variable(name, array.type, Pointer(array), place)
             else:
                 copied = self.symbols.fresh(p.name, p.type, ast.Name(p.name, p.type), place)
                 scope[p.name] = self.symbols.declared[copied.name]

@@ -131,7 +131,7 @@ class Functions(ArgumentBinder):
         text = self.tokens.since(item.start)
         words = set(re.findall(r"\w+", text))  # a macro with several meanings has the last one in the adjoint's file
         members = any(n in ("[", ".") for p in made.params for n in p.name)
-        if members or re.search(r"\b(?!std\b)\w+::", text) or (self.tokens.redefined | self.shared) & words:
+        if members or re.search(r"\b(?!std\b)\w+::|\benum\s+\w", text) or (self.tokens.redefined | self.shared) & words:
             return None
         made.text = text
         made.inactive = dataflow.inactive_parameters(made)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from minigrad.adjoint.frontend.macros import SEVERAL, enumeration
+from minigrad.adjoint.frontend.macros import BARE, SEVERAL, enumeration
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import SPECIFIERS, NotDifferentiable, Token, TokenStream, template_parameters
@@ -385,6 +385,7 @@ class FileItems:
                 tokens.at += length
                 made.append(kind)
             else:
+                tokens.forbid(BARE.format(tokens.next.text), *[*self.templates] * (tokens.peek().text in (",", ">")))
                 value = parser.value(ast.PRECEDENCE["<"])
                 made.append(folded(value) if isinstance(value, ast.Expr) else value)
             if tokens.next.text != ">":

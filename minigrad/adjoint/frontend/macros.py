@@ -40,6 +40,7 @@ from minigrad.adjoint.language.values import (
 )
 
 LAID_OUT = re.compile(r"\b(alignas|__align__|__attribute__|virtual)\b")  # otherwise than members follow one another
+BARE = "{0} has no arguments here; let the parameter be a class, and give it {0}<...> with its arguments."
 SEVERAL = "{} has several meanings in this file; give each a name of its own."
 PACKED = re.compile(r"#\s*pragma\s+pack\b|\b_Pragma\b")
 

@@ -6,7 +6,7 @@ from minigrad.adjoint.frontend.assignments import AssignmentParser
 from minigrad.adjoint.frontend.declarations import STORAGE
 from minigrad.adjoint.frontend.intrinsics import LEFT_OUT, reads_clock
 from minigrad.adjoint.frontend.loops import for_loop, leave, own_counters, shared_ahead, unique_places, with_steps
-from minigrad.adjoint.frontend.macros import enumeration
+from minigrad.adjoint.frontend.macros import enumeration, with_constants
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import JUMPS, Expr, Place, Stmt
@@ -22,9 +22,9 @@ from minigrad.adjoint.language.control_flow import (
     variables_of_several,
     without_breaks,
 )
-from minigrad.adjoint.language.dataflow import accesses, read, target_name
+from minigrad.adjoint.language.dataflow import accesses, inline, read, target_name
 from minigrad.adjoint.language.lexer import Token, way_out
-from minigrad.adjoint.language.rewrite import flatten, own_expressions
+from minigrad.adjoint.language.rewrite import flatten, folded, own_expressions
 from minigrad.adjoint.language.values import NOTHING, Value
 
 ATOMICS = ("atomicAdd", "atomicAdd_block", "atomicSub")
@@ -277,6 +277,8 @@ class StatementParser(AssignmentParser):
             condition, needed = self.condition()
             text = tokens.line_since(start)
             holds = known(condition)  # as of a template's parameter
+            if constant and holds is None:  # a macro or a constant has its value here
+                holds = known(folded(inline(with_constants(self.symbols, condition), self.symbols.formulas)))
             if constant and holds is None:
                 raise self.error(token.place, "the condition of this if constexpr is not known here; write if.")
             then = self.block(holds is None) if holds is not False else self.skip_statement()

@@ -113,6 +113,8 @@ def _close_branches(body: list[Stmt], flagged: Flagged, followed: bool) -> list[
     """The statements, with flags for jumps inside branches of which neither side ends with a jump, if others follow."""
     made: list[Stmt] = []
     for n, s in enumerate(body):
+        if ends(made, JUMPS):
+            break  # no thread gets here
         if isinstance(s, ast.For):
             s = replace(s, body=_close_branches(s.body, flagged, False))
         if not isinstance(s, ast.If):
