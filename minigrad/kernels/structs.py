@@ -342,11 +342,11 @@ def tensors(value: Any) -> Iterator[Any]:
 
 def put(place: str, host: np.ndarray, member: str, value: Any) -> None:
     """Set a member of a struct, or of all structs of an array. Raises TypeError where the value does not fit."""
-    kind, given = host.dtype[member], np.asarray(value)
+    kind, given, shape = host.dtype[member], np.asarray(value), host[member].shape[host.ndim :]
     try:
         with np.errstate(invalid="ignore"):
             same = kind.base.kind not in "biu" or (given.astype(kind.base) == given).all()
-        if same and given.dtype != object and given.shape[given.ndim - len(kind.shape) :] == kind.shape:
+        if same and given.dtype != object and given.shape[given.ndim - len(shape) :] == shape:
             host[member] = given
             return
     except (TypeError, ValueError):
