@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.devices.device import MAX_GRID, MAX_SHARED, MAX_THREADS, Dim3
+from minigrad.devices.device import MAX_ASKED, MAX_GRID, MAX_THREADS, Dim3
 from minigrad.errors import LaunchError
 from minigrad.scan import matching, split
 from minigrad.source import Source
@@ -106,9 +106,9 @@ def check_limits(kernel: Any, grid: Dim3, block: Dim3, shared: int, values: Mapp
     for axis, value, most in zip("xyz", grid, MAX_GRID, strict=True):
         if value > most:
             raise LaunchError(f"{kernel.name}: grid.{axis}={value} blocks; a device allows {most}. Use larger blocks.")
-    if isinstance(shared, bool) or not isinstance(shared, int | np.integer) or not 0 <= shared <= MAX_SHARED:
+    if isinstance(shared, bool) or not isinstance(shared, int | np.integer) or not 0 <= shared <= MAX_ASKED:
         raise LaunchError(
-            f"{kernel.name}: shared={shared!r} bytes; a block may use 0 to {MAX_SHARED} bytes of shared memory."
+            f"{kernel.name}: shared={shared!r} bytes; a block may use 0 to {MAX_ASKED} bytes of shared memory."
         )
 
 

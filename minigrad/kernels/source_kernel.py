@@ -104,6 +104,7 @@ def kernel(
     A struct with pointers is given as its members, {"x": tensor, "n": 3}, an array of such structs as a list of these;
     numbers that the kernel writes into that array are not read back.
     cooperative: its blocks may wait for each other, as at the barrier of `cuda/grid_barrier.cuh`, so all run at once.
+    A launch with shared= of more than 48 KB asks the GPU for that, as the host does by cudaFuncSetAttribute.
     """
     require("mg.kernel", name, str | None, "the name of a kernel as its second argument")
     if name is None:

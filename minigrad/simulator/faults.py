@@ -7,16 +7,13 @@ from math import lcm
 from typing import Any, NamedTuple
 
 from minigrad.devices.array import Array
-from minigrad.devices.device import MAX_SHARED, Arguments
+from minigrad.devices.device import MAX_ASKED, MAX_SHARED, Arguments
 from minigrad.errors import KernelError, LaunchError
 from minigrad.simulator.compiled_file import CompiledFile
 from minigrad.simulator.diagnostics import locate
 
 NULL_SPAN = 2**32  # bytes from null: an index into a null pointer; the system allocates nothing there
 REACH = 2**35  # bytes from a buffer: as far as an int can index float4s
-MAX_ASKED = (
-    227 * 1024
-)  # bytes of shared memory for a kernel of the package that asks for more than MAX_SHARED: as sm_90
 
 # In the order of runtime.h.
 Cause = IntEnum(

@@ -187,7 +187,7 @@ def test_a_macro_has_one_line(value):
         ({"grid": None}, "give grid=, how many blocks, and block="),
         ({"block": 2000}, "block.x=2000 is outside 1 to 1024; choose it within."),
         ({"grid": 1.5}, "grid=1.5 must be one to three whole numbers."),
-        ({"shared": "1k"}, "shared='1k' bytes; a block may use 0 to 49152 bytes of shared memory."),
+        ({"shared": "1k"}, "shared='1k' bytes; a block may use 0 to 232448 bytes of shared memory."),
     ],
 )
 def test_a_launch_that_no_gpu_runs(launch, words):

@@ -78,6 +78,20 @@ def numbers(count, device, dtype=np.float32):
     return mg.tensor(np.arange(count).astype(dtype), device=device)
 
 
+def test_a_launch_asks_for_more_shared_memory_than_every_gpu_has(kernel_device):
+    text = """__global__ void reverse(const float* x, float* y, int n) { extern __shared__ float s[];
+    for (int i = threadIdx.x; i < n; i += blockDim.x) s[i] = x[i];
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = s[n - 1 - i]; }"""
+    x = np.arange(16_384, dtype=np.float32)
+    y = mg.zeros(x.size, device=kernel_device)
+    mg.kernel(text, "reverse")(mg.tensor(x, device=kernel_device), y, x.size, grid=1, block=64, shared=x.nbytes)
+    assert np.array_equal(y.numpy(), x[::-1])
+    assert mg.inspect(text, x, np.zeros_like(x), x.size, grid=1, block=64, shared=x.nbytes).ok
+    with pytest.raises(LaunchError, match="shared=65536 and as much for its gradient are more than 49152 bytes"):
+        mg.adjoint(text).vjp(x, x.copy(), x.size, dy=[x], grid=1, block=64, shared=x.nbytes)
+
+
 def test_a_file_as_it_is_runs(tmp_path, kernel_device):
     path = tmp_path / "whole.cu"
     path.write_text(FILE)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.devices.device import Dim3
+from minigrad.devices.device import MAX_SHARED, Dim3
 from minigrad.display import plural
 from minigrad.errors import LaunchError
 from minigrad.kernels.types import C_NAMES
@@ -134,6 +134,7 @@ def steps_of(call: SeenLaunch, names: HostNames, arrays: Sequence[Given]) -> dic
     pairs = list(zip(call.params, call.values, strict=True))
     given = ", ".join(argument(p, v, place, host) for p, v in pairs)
     blocks, threads = plural(prod(call.grid), "block"), plural(prod(call.block), "thread")
+    more = f"CHECK(cudaFuncSetAttribute({call.kernel}, cudaFuncAttributeMaxDynamicSharedMemorySize, {call.shared}));"
     return {
         "The arguments, in the host's memory. static keeps an array off the stack, which is small.": [
             *(line for x in arrays for line in array_lines(x)),
@@ -148,6 +149,7 @@ def steps_of(call: SeenLaunch, names: HostNames, arrays: Sequence[Given]) -> dic
         ],
         f"Launch {blocks} of {threads}. The kernel gets pointers into the GPU's memory.": [
             f"dim3 {names.grid}({extent(call.grid)}), {names.block}({extent(call.block)});",
+            *([f"{more}  // more than every GPU has"] if call.shared > MAX_SHARED else []),
             *(together(call, names, given) if call.cooperative else alone(call, names, given)),
             "CHECK(cudaDeviceSynchronize());  // it does not wait for the kernel: wait here, and ask how it ended",
         ],
