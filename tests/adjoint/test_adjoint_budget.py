@@ -1,6 +1,7 @@
 """The budget of a derivation: beyond it sums are atomics, passes are left out, and the table of decisions says so."""
 
 import sys
+import time
 
 import adjoint_oracle as oracle
 import numpy as np
@@ -52,6 +53,16 @@ def test_a_kernel_of_many_statements(monkeypatch):
     assert not spent(mg.adjoint(f"{HEAD}{lines} }}"))
     monkeypatch.setattr(Budget.__init__, "__defaults__", (20_000, 10_000))
     assert "further passes are left out" in spent(mg.adjoint(f"{HEAD}{lines} }}"))[0].why
+
+
+def test_a_bound_that_is_the_least_of_many_others():
+    """Written out it has as many parts as 2 to the power of 20, twice as many as the bound before it."""
+    lines = "".join(f"int m{n + 1} = min(m{n}, m{n} + 2);\n" for n in range(20))
+    loops = "for (int r = 0; r < n; ++r) { for (int l = 0; l < m20; ++l) { s = s * y[i + l]; } y[i + r] = s; }"
+    start = time.process_time()
+    with pytest.raises(NotDifferentiable, match="only the running kernel knows how many iterations that takes"):
+        mg.adjoint(f"{HEAD} double s = x[i]; int m0 = n;\n{lines}{loops} }}")
+    assert time.process_time() - start < 20  # it takes a third of one
 
 
 LINES = "\n".join(f"y[{n}] = x[{n}] * x[i];" for n in range(20))

@@ -10,7 +10,7 @@ import numpy as np
 
 from minigrad.adjoint.analyse.polynomials import EXTENTS, polynomial, variable
 from minigrad.adjoint.frontend.file import KernelFile
-from minigrad.adjoint.language import ast, rewrite
+from minigrad.adjoint.language import ast, dataflow, rewrite
 from minigrad.adjoint.language.ast import UNSIGNED, Expr, Stmt, children, common_type, is_float, walk
 from minigrad.adjoint.language.control_flow import leaves
 from minigrad.adjoint.language.dataflow import assigned_once, inline, names_behind, own_writes, target_name, written
@@ -353,7 +353,7 @@ def nests(body: list[Stmt], around: tuple[Count, ...] = ()) -> dict[ast.Place, t
     return found
 
 
-def widest(header: Count, around: tuple[Count, ...], fixed: Mapping[str, Expr]) -> Count:
+def widest(header: Count, around: tuple[Count, ...], fixed: Mapping[str, Expr], budget: dataflow.Budget) -> Count:
     """A header with at least as many iterations: outer variables and thread coordinates take extreme values."""
     ends = dict(THREADS)
     for outer in around:
@@ -362,16 +362,17 @@ def widest(header: Count, around: tuple[Count, ...], fixed: Mapping[str, Expr]) 
         if not (_may_wrap(outer.start, ends) or _may_wrap(outer.bound, ends)):
             ends[outer.var] = (last, first) if outer.down else (first, last)
 
-    def one(a: Expr, b: Expr, greater: bool, kind: str) -> Expr:
-        return ast.Ternary(comparison(">" if greater else "<", a, b), a, b, kind)
+    def one(e: Expr, a: Expr, b: Expr, greater: bool) -> Expr:
+        paid = budget.take(sum(1 for x in (a, b) for _ in walk(x)))  # each stands there twice
+        return ast.Ternary(comparison(">" if greater else "<", a, b), a, b, e.type) if paid else e
 
     def extreme(e: Expr, high: bool) -> Expr:
         """The lowest or highest value of an expression, as far as it is a sum of such variables."""
-        match e := inline(e, fixed):
+        match e := inline(e, fixed, budget):
             case ast.Call(function="min" | "max" as op, arguments=(a, b)):
-                return one(extreme(a, high), extreme(b, high), op == "max", e.type)
+                return one(e, extreme(a, high), extreme(b, high), op == "max")
             case ast.Ternary(yes=a, no=b):
-                return one(extreme(a, high), extreme(b, high), high, e.type)
+                return one(e, extreme(a, high), extreme(b, high), high)
             case ast.Cast(type="long long"):
                 return replace(e, operand=extreme(e.operand, high))
             case ast.Binary(op="%", right=divisor) if high and divisor.names.isdisjoint(ends):
@@ -381,9 +382,10 @@ def widest(header: Count, around: tuple[Count, ...], fixed: Mapping[str, Expr]) 
         if _may_wrap(e, ends):
             return e if high or not is_unsigned(e) else ZERO
         for name, both in reversed(ends.items()):
-            factor = None if (p := polynomial(e)) is None else p.coefficient(name)
+            p = polynomial(e) if name in e.names and budget.take(10 * len(e.names)) else None
+            factor = None if p is None else p.coefficient(name)
             if factor is not None and set(factor) <= {()}:
-                e = inline(e, {name: inline(both[(factor.get((), 0) > 0) == high], fixed)})
+                e = inline(e, {name: inline(both[(factor.get((), 0) > 0) == high], fixed, budget)}, budget)
         return e
 
     return replace(header, start=extreme(header.start, header.down), bound=extreme(header.bound, not header.down))
