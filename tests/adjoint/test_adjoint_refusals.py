@@ -364,6 +364,7 @@ __global__ void f(const float* x, float* y, int n) {
     [
         ("int a = g[i]; y[i] = x[a];", "a pointer to void has no numbers; cast it: "),
         ("half2 h = __floats2half2_rn(x[i]); y[i] = x[i];", "__floats2half2_rn takes other arguments."),
+        ("auto f = [&](int a)", "write the lambda f as [&](double v) { ... }"),
         ("y[i] = __low2float();", "__low2float takes other arguments."),
     ],
 )
