@@ -140,7 +140,7 @@ def _declarators(kind: str, declared: str) -> Iterator[tuple[str, str]]:
             plain = re.fullmatch(r"\w+(?:\s*\[[^\]]+\])*", each)
             yield (re.sub(r"^const\s+|\s+const$", "", kind), each) if plain else ("?", f"{kind} {each}")
         if said:
-            name = re.findall(r"\w+", each.partition("[")[0])[-1]
+            name = (re.findall(r"\w+", each.partition("[")[0]) or ["?"])[-1]
             yield "default", f"{name} = {said[0]}"
 
 

@@ -8,7 +8,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-_TOKENS = re.compile(r"//(?:\\\n|[^\n])*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.S)
+# Comments, R"(text)", numbers as 10'000, strings and characters.
+_TOKENS = re.compile(
+    r"//(?:\\\n|[^\n])*|/\*.*?\*/|\b(?:u8|[uUL])?R\"([^()\\\s]{0,16})\(.*?\)\1\"|\b\d\w*(?:'\w+)+"
+    r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'",
+    re.S,
+)
 _COMPILER = ("_", "CUDA", "MINIGRAD_")  # first signs of macros of compilers
 _WORDS = re.compile(r"[ \t]*#[ \t]*(\w*)((?:.|\n)*)")  # of a directive
 _MACRO = re.compile(r"(\w+)(\(?)(?:\\\n|\s)*(.*)", re.S)
@@ -197,6 +202,10 @@ def blank(text: str) -> str:
     def spaces(found: re.Match) -> str:
         token = found.group()
         filler = re.sub(r"[^\n]", " ", token)
+        if token[0].isdigit():
+            return token
+        if token[0] in "uULR":
+            return '""' + filler[2:]
         return token[0] + filler[1:-1] + token[-1] if token[0] in "\"'" else filler
 
     return _TOKENS.sub(spaces, text)

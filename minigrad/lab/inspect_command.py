@@ -79,8 +79,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _record(options: argparse.Namespace) -> Any:
-    require_int("minigrad inspect", "--seed", options.seed)
-    require_number("minigrad inspect", "--timeout", options.timeout)
+    require_int("the command", "--seed", options.seed)
+    require_number("the command", "--timeout", options.timeout)
     path = Path(options.file)
     if not path.is_file():
         raise ValueError(f"there is no file {options.file}; give the path of a .cu file.")

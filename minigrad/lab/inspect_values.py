@@ -9,6 +9,7 @@ import numpy as np
 
 from minigrad.devices.dtypes import dtype_of
 from minigrad.kernels import structs
+from minigrad.kernels.extents import most_threads
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.types import BFLOATS, ELEMENTS, plain
 from minigrad.lab.undefined import undefined
@@ -30,12 +31,15 @@ class Values:
     def __init__(self, kernel: Kernel, launch: Mapping[str, tuple[int, ...]], given: Mapping[str, str], seed: int):
         self.given, self.rng = given, np.random.default_rng(seed)
         heads = {name.partition(".")[0]: name for name in given}
-        params = kernel.signature.params
+        numbers = {own: value for own, _, value in kernel.source.template_values}
+        params = [with_extents(param, numbers) for param in kernel.signature.params]
         names = [param.name for param in params]
         if unknown := [name for name in heads if name not in names]:
             raise ValueError(f"{kernel.name} has no parameter {unknown[0]}; it has {', '.join(names) or 'none'}.")
         planar = re.search(r"\bthreadIdx\s*\.\s*y\b", blank(kernel.text))
-        usual = {"grid": (2, 2), "block": (16, 16)} if planar else {"grid": (4,), "block": (256,)}
+        most = min(256, most_threads(kernel.source, kernel.name, tuple(kernel.defines.items())) or 256)
+        plane = {"grid": (2, 2), "block": (min(most, 16), max(most // 16, 1))}
+        usual = plane if planar else {"grid": (4,), "block": (most,)}
         missing = [f"--{name} {','.join(map(str, extent))}" for name, extent in usual.items() if name not in launch]
         sizes = guessed(kernel, prod(n for extent in {**usual, **launch}.values() for n in extent))
         missing += [example(param, sizes=sizes) for param in params if param.name not in heads]
@@ -78,11 +82,11 @@ class Values:
             raise ValueError(f"{param} is an array of structs; give {example(param)} as well.")
         if text == "null":
             return None
+        wanted = _dtype(param)  # or why its layout is not read
         if structs.holds_pointers(param.members):
             raise ValueError(
                 f"{where}: {param.type} holds pointers; only mg.inspect in Python takes an array of these."
             )
-        wanted = _dtype(param)
         made = _load(f"--arg {param.name}", text) if text.endswith(".npy") else self._filled(param, where, text, wanted)
         if wanted is not None and made.dtype != wanted and not made.dtype.names:
             what = f"an array of {param.type}" if param.members else wanted
@@ -215,6 +219,12 @@ def example(param: Param, option: str = "--arg", sizes: tuple[int, int] = (1000,
     count = lanes * prod(map(int, extents))
     number = "1.0" if dtype.kind == "f" else str(sizes[0]) if sizes_in(param) else "1"
     return f"--arg {param.name}={','.join([number] * count)}"
+
+
+def with_extents(param: Param, numbers: Mapping[str, str]) -> Param:
+    """A pointer to rows whose extents are numbers, as those of a template's arguments."""
+    kind = re.sub(r"\[(\w+)\]", lambda found: f"[{numbers.get(found[1], found[1])}]", param.type)
+    return param._replace(type=kind)
 
 
 def _dtype(param: Param) -> np.dtype | None:

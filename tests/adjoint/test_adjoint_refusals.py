@@ -1,5 +1,7 @@
 """Kernels outside the differentiable subset are rejected with line, column and a sentence."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -355,3 +357,26 @@ __global__ void f(const float* x, float* y, int n) {
     why = r"f has a problem, so its gradients may be wrong, too: f.cu\(4\): uninitialised: .*sum"
     with pytest.warns(UserWarning, match=why):
         made.vjp(x, 0 * x, 4, dy=[x], grid=1, block=4)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("int a = g[i]; y[i] = x[a];", "a pointer to void has no numbers; cast it: "),
+        ("half2 h = __floats2half2_rn(x[i]); y[i] = x[i];", "__floats2half2_rn takes other arguments."),
+        ("auto f = [&](int a)", "write the lambda f as [&](double v) { ... }"),
+        ("y[i] = __low2float();", "__low2float takes other arguments."),
+    ],
+)
+def test_what_has_no_value_is_told(body, words):
+    text = f"__global__ void k(const float* x, float* y, const void* g) {{ int i = threadIdx.x; {body} }}"
+    with pytest.raises(NotDifferentiable, match=re.escape(words)):
+        mg.adjoint(text, "k")
+    assert mg.adjoint(text.replace(body, "y[i] = x[i] * ((const float*)g)[i];"), "k").wrt == ("x", "g")
+
+
+@pytest.mark.parametrize("rest", ["__device__ float g(float a", "void f(", "struct P { float a;", "enum {"])
+def test_a_bracket_that_the_file_leaves_open_behind_the_kernel(rest):
+    assert mg.adjoint(f"__global__ void k(const float* x, float* y) {{ y[0] = x[0] * x[0]; }}\n{rest}", "k").wrt == (
+        "x",
+    )

@@ -54,6 +54,8 @@ KERNELS = {
     "y[i] = v;",
     "first values that the loop around overwrites": "__shared__ int c[8]; c[i] = 2; double v = x[i]; "
     "for (int r = 0; r < 3; ++r) { int q[2] = {c[i], 1}; v = v * x[q[0]] * v; c[i] = r; } y[i] = v;",
+    "an index that is a comparison": "__shared__ double s[8]; for (int r = 0; r < 3; ++r) { s[i] = x[i]; "
+    "__syncthreads(); if (i == 7) { s[i > 3] = x[0]; } __syncthreads(); y[i] += s[i] * x[i]; __syncthreads(); }",
     "a bound without a sign": "unsigned u = 2; double s = 1; for (int j = -1; j < u; ++j) { s = s * x[i]; } "
     "for (int j = 1; j < u; ++j) { s = s * x[j]; } y[i] = s + x[i];",
     "a tile that a loop without a sign leaves as it was": "__shared__ double s[8]; s[i] = x[i]; __syncthreads(); "

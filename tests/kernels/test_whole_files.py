@@ -249,6 +249,15 @@ def test_rows_of_a_type_by_another_name(head):
     assert y.numpy()[:, 0].tolist() == [3, 7]
 
 
+@pytest.mark.parametrize(
+    "value", ['R"(\n__global__ void k(float* y) { y[0] = "a"; }\n)"', 'uR"CU(don\'t " } )" )CU"', "10'000"]
+)
+def test_kernels_and_quotes_in_raw_strings_and_numbers_are_none(value):
+    text = f"const auto text = {value}; __global__ void k(float* y) {{ y[0] = 3'0 / 10; }}\n"
+    mg.kernel(text, "k")(y := numbers(1, "sim"), grid=1, block=1)
+    assert y.item() == 3 and list(Source(text, "k.cu").kernels) == ["k"]
+
+
 def test_a_text_may_define_real_itself():
     y = numbers(1, "sim", np.float64)
     mg.kernel("typedef double real;\n__global__ void k(real* y) { y[0] = 0.1; }", "k")(y, grid=1, block=1)

@@ -141,6 +141,28 @@ def test_a_command_without_a_launch_is_told_one_with_the_values(given, text, wor
     assert run(*given, *err.partition("; give ")[2].partition(". The sizes")[0].split(), text=text)[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("head", "name", "words"),
+    [
+        ("__launch_bounds__(64)", "k", "--grid 4 --block 64 --arg y=float32:256x16:randn"),
+        ("template <int N>", "k<8>", "--grid 4 --block 256 --arg y=float32:1024x8:randn"),
+    ],
+)
+def test_the_launch_and_the_extents_that_are_told_fit_the_kernel(head, name, words, run):
+    bounds, template = (head, "") if "launch" in head else ("", head)
+    text = f"{template} __global__ void {bounds} k(float (*y)[{'N' if template else 16}]) {{"
+    text += "y[blockIdx.x * blockDim.x + threadIdx.x][0] = 1; }"
+    status, _, err = run("--kernel", name, text=text)
+    assert status == 2 and words in err
+    advice = err.partition("; give ")[2].partition(". The sizes")[0].split()
+    assert run("--kernel", name, *advice, text=text)[0] == 0
+
+
+def test_a_struct_whose_layout_is_not_read_is_told_as_one(run):
+    text = "typedef struct { char c; int n; } __attribute__((packed)) P;\n__global__ void k(P* p) { p[0].n = 1; }"
+    assert "the layout of 'packed P' is not read here" in run(*LAUNCH, "--arg", "p=struct:4:zeros", text=text)[2]
+
+
 def test_extents_of_launches_and_arrays_are_written_alike(run):
     text = "__global__ void k(float* y) { y[threadIdx.y * 4 + threadIdx.x] = 1; }"
     for given in (("1x1", "4x8", "y=float32:8x4"), ("1,1", "4,8", "y=float32:8,4")):

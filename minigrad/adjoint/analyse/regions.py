@@ -113,7 +113,7 @@ class BlockNumbers:
             return None
         mask: np.ndarray = reduce(np.logical_and, known, np.array(True))
         *all_indices, mask = np.broadcast_arrays(*indices, mask)  # type: ignore[arg-type]
-        return tuple(i[mask] for i in all_indices)
+        return tuple(i[mask].astype(int) for i in all_indices)  # a comparison is a bool
 
     def enter(self, header: Count | ast.For | None, depth: int) -> Values:
         """Enter a loop: a mask of the values of its variable that it reaches."""

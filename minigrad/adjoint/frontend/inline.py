@@ -217,7 +217,7 @@ class Functions(ArgumentBinder):
         while found[params].text in MODIFIERS:
             params += 1
         body, returns = self.tokens.matching(params) + 1 if found[params].text == "(" else params, 0
-        while found[body].text not in ("{", ";"):
+        while found[body].text not in ("{", ";") and found[body].kind != "end":
             returns = body + 1 if found[body].text == "->" else returns
             body += 1
         tokens.at = self.tokens.matching(body) + 1

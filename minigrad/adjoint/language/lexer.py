@@ -151,7 +151,7 @@ class TokenStream:
 
     def matching(self, start: int) -> int:
         """The token that closes the bracket at a token."""
-        last = len(self.tokens) - 1
+        last = len(self.tokens) - 2  # ahead of the end
         return self.closing.get(start, last if self.tokens[start].text in ("{", "(", "[") else start)
 
     def is_declaration(self, start: int) -> bool:
