@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ _TOKENS = re.compile(
     re.S,
 )
 _COMPILER = ("_", "CUDA", "MINIGRAD_")  # first signs of macros of compilers
-_WORDS = re.compile(r"[ \t]*#[ \t]*(\w*)((?:.|\n)*)")  # of a directive
+_WORDS = re.compile(r"^[ \t]*#[ \t]*(\w*)\s*(.*?)\s*$", re.S)  # of a directive
 _MACRO = re.compile(r"(\w+)(\(?)(?:\\\n|\s)*(.*)", re.S)
 DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
 _SIGN = re.compile(rf"[()\[\]{{}};]|{DIRECTIVE.pattern}", re.M)
@@ -230,12 +230,12 @@ def live(code: str, macros: dict[str, str | None], include: Callable[[int], None
         part, at = code[at:until], until
         chunks.append(part if all(branch[0] is not False for branch in opened) else re.sub(r"[^\n]", " ", part))
 
-    for line in DIRECTIVE.finditer(code):
-        word, rest = _WORDS.match(line[0]).groups()  # type: ignore[union-attr]
-        rest = rest.replace("\\\n", " ").strip()
+    lines = [(line, *_WORDS.findall(line[0].replace("\\\n", " "))[0]) for line in DIRECTIVE.finditer(code)]
+    for (line, word, rest), after in zip_longest(lines, lines[1:]):
         if word in ("if", "ifdef", "ifndef"):
             keep(line.end())
-            holds = _holds(word, rest, macros) if all(branch[0] is not False for branch in opened) else False
+            guards = word == "ifndef" and after and after[1:] == ("define", rest) and rest not in macros
+            holds = False if any(each[0] is False for each in opened) else guards or _holds(word, rest, macros)
             opened.append([holds, holds])
         elif word in ("else", "elif") and opened:
             keep(line.start())

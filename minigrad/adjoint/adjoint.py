@@ -167,7 +167,7 @@ class Adjoint:
         for name, value in getattr(self.primal, "_constants", {}).items():
             for kernel in kernels:
                 if isinstance(kernel, SourceKernel) and re.search(rf"\b{name}\b", kernel.source.text):
-                    kernel.constant(name, value)
+                    kernel._constants[name] = value  # which has its type already
 
     def vjp(
         self, *args: Any, dy: Any = None, grid: Extent | None = None, block: Extent | None = None, shared: int = 0,

@@ -30,7 +30,8 @@ def examine(
 
     None where it is not small, or is among those seen. NotDifferentiable at a race; KernelError at what would stop the
     launch; a warning, and no arrays, at what leaves their values open. kinds: the `dtype.kind`s of arguments that
-    decide which elements the kernel touches; the key has grid, block, shapes and the content of these arguments.
+    decide which elements the kernel touches; the key has grid, block, shapes, and what these and the kernel's constants
+    hold.
     """
     if run.threads > EXAMINED or any(a.device.is_gpu for a in run.arrays.values()):
         return None, None
@@ -38,7 +39,9 @@ def examine(
     for name, v in run.scalars.items():
         numbers = {own: n for own, n in v.items() if not isinstance(n, Array | Tensor)} if isinstance(v, Mapping) else v
         values[name] = np.frombuffer(repr(numbers).encode(), np.uint8) if isinstance(v, Mapping) else np.asarray(v)
-    hashes = [(name, a.shape, sha256(a.tobytes()).digest()) for name, a in values.items() if a.dtype.kind in kinds]
+    values |= {f"constant {name}": value for name, value in getattr(kernel, "_constants", {}).items()}
+    found = [part for name, a in values.items() for part in _parts(name, a, kinds)]
+    hashes = [(name, a.shape, sha256(a.tobytes()).digest()) for name, a in found]
     key = (run.grid, run.block, run.shared, *hashes, *(a.shape for a in run.arrays.values()))
     if key in seen:
         return None, None
@@ -58,6 +61,15 @@ def examine(
             warn(f"{kernel.name} has a problem, so its gradients may be wrong, too: {problem.sentence}")
             after = {}
     return key, after
+
+
+def _parts(name: str, array: np.ndarray, kinds: str) -> Iterator[tuple[str, np.ndarray]]:
+    """An array of one of these kinds, or the members of its structs that are. bfloat16 is a float, and NumPy's V."""
+    if array.dtype.names:
+        for own in array.dtype.names:
+            yield from _parts(f"{name}.{own}", array[own], kinds)
+    elif array.dtype.kind.replace("V", "f") in kinds:
+        yield name, array
 
 
 def arguments(kernel: Kernel, run: PrimalLaunch, arrays: Mapping[str, Array]) -> list[Any]:

@@ -5,6 +5,7 @@ import pytest
 from test_adjoint_slopes import check
 
 import minigrad as mg
+from minigrad.adjoint import NotDifferentiable
 
 B = np.dtype([("p", "f8", 3), ("q", "f8")])
 PLAIN = "struct B { double p[3]; double q; };\n"
@@ -236,3 +237,25 @@ def test_a_struct_by_value_may_hold_arrays_of_structs():
     np.testing.assert_allclose(y.numpy(), x * slope)
     (dx,) = mg.adjoint(text, "k").vjp(*args, dy=[np.ones(2)], grid=1, block=2)
     np.testing.assert_allclose(dx.numpy(), slope)
+
+
+@pytest.mark.parametrize("what", ["an element", "a member", "a constant"])
+def test_whole_numbers_are_examined_anew_wherever_they_are(what):
+    ahead, param, index = {
+        "an element": ("struct S { int j; float v; };", "const S* s", "s[i].j"),
+        "a member": ("struct S { int j; };", "S s", "i * s.j"),
+        "a constant": ("struct S { int j; }; __constant__ S s;", "int", "i * s.j"),
+    }[what]
+    text = (
+        f"{ahead}\n__global__ void f(const float* x, float* y, {param}) {{ int i = threadIdx.x; y[{index}] = x[i]; }}"
+    )
+    made, x = mg.adjoint(kernel := mg.kernel(text, "f"), wrt=["x"]), np.ones(4, np.float32)
+    for js in (1, 0):
+        given = {"an element": np.array([(i * js, 0) for i in range(4)], [("j", "i4"), ("v", "f4")]),
+                 "a member": np.array((js,), [("j", "i4")]), "a constant": js}[what]  # fmt: skip
+        if what == "a constant":
+            kernel.constant("s", {"j": js})
+        if js:
+            assert made.vjp(x, 0 * x, given, dy=[x], grid=1, block=4)[0].tolist() == [1] * 4
+    with pytest.raises(NotDifferentiable, match="the kernel has a race and so no gradient"):
+        made.vjp(x, 0 * x, given, dy=[x], grid=1, block=4)

@@ -156,3 +156,13 @@ def test_a_constant_without_a_value_is_named(kernel_device):
     (made := mg.kernel(text, "k")).constant("a", 3)  # and this one warns of nothing
     made(x, y, grid=1, block=1)
     assert y.item() == 3 and mg.adjoint(made).vjp(x, y, dy=[x], grid=1, block=1)[0].item() == 3
+
+
+def test_a_constant_of_a_type_that_an_old_compiler_lacks_reaches_the_adjoint():
+    text = """#if CUDART_VERSION < 3000
+struct double3 { double x, y, z; };
+#endif
+__constant__ double3 c;
+__global__ void k(const double* x, double* y) { int i = threadIdx.x; y[i] = c.x * x[i] + c.z; }"""
+    (made := mg.kernel(text, "k")).constant("c", {"x": 3, "y": 0, "z": 1})
+    assert mg.adjoint(made).vjp(np.ones(2), np.zeros(2), dy=[np.ones(2)], grid=1, block=2)[0].tolist() == [3, 3]

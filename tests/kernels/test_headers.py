@@ -215,3 +215,19 @@ def test_macros_that_stand_for_nothing_in_a_parameter(head, kernel_device):
     x, y = numbers(4, kernel_device), numbers(4, kernel_device)
     mg.kernel(f"{text} y[threadIdx.x] = p.a * x[threadIdx.x]; }}", "k")(x, y, {"a": 3}, grid=1, block=4)
     assert y.numpy().tolist() == [0, 3, 6, 9]
+
+
+def test_what_is_behind_a_guard_with_an_underscore_is_known():
+    text = """#ifndef _SQUARE_H
+#define _SQUARE_H
+#define SINGLE 0
+#if SINGLE
+#define real float
+#else
+#define real double
+#endif
+#endif
+__global__ void square(const real* x, real* y) { y[threadIdx.x] = x[threadIdx.x] * x[threadIdx.x]; }"""
+    assert mg.inspect(text, np.ones(4), np.zeros(4), grid=1, block=4).ok
+    with pytest.raises(TypeError, match=r"argument 1 \(const double\* x\) is float64; got float32"):
+        mg.inspect(text, *np.zeros((2, 4), np.float32), grid=1, block=4)
