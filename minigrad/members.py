@@ -28,6 +28,7 @@ _OWN_REAL = re.compile(  # a variable, a member or a function of that name
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
 
 
+@lru_cache(64)
 def of_struct(code: str, struct: str) -> list[tuple[str, str]]:
     """The types and declarators of a struct's members, e.g. [("float", "x"), ("float*", "p")]; none: it is not here.
 
@@ -331,6 +332,7 @@ def type_words(code: str) -> frozenset[str]:
     return frozenset(word for head in heads for text in head for word in _WORD.findall(text))
 
 
+@lru_cache(64)
 def enum_type(code: str, name: str) -> str:
     """The integer type of an enum of that name, or an empty text."""
     head = re.search(rf"\benum\b(?:\s+(?:class|struct))?\s+{name}\s*(?::\s*([\w\s:]+?)\s*)?\{{", code)
