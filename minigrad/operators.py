@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-Axis = int | Sequence[int] | None
+Axis = int | tuple[int, ...] | None
 OPS: dict[str, Any] = {}  # every listed op by its name; `minigrad.op.Op` adds itself
 
 

@@ -210,7 +210,7 @@ class MovedArguments:
                 dtype = structs.layout(param.type, param.members)[0]
                 at, count = (self._moved(arrays[param.name]), arrays[param.name].size) if param.pointer else (place, 1)
                 memory = (ctypes.c_ubyte * (dtype.itemsize * count)).from_address(at)
-                for pointers in structs.addresses(param.members, np.ndarray((count,), dtype, memory)):  # type: ignore[arg-type]
+                for pointers in structs.addresses(param.members, np.frombuffer(memoryview(memory), dtype)):
                     moved = [new.get(address, address) for address in pointers.ravel().tolist()]
                     pointers[...] = np.reshape(np.array(moved, structs.ADDRESS), pointers.shape)
 

@@ -46,8 +46,8 @@ _ON_A_GPU = (
      "fragments of tensor cores are in mma.h: write #include <mma.h>. It has no products of less than 8 bits."),
     ("initialized", r"\b__shared__\b", "a __shared__ variable has no first value; let a thread set it, then wait."),
     ("call to 'shared", r"\b__shared__\b",
-     "the extent of a __shared__ array must be a constant. For one that the launch gives write extern __shared__ float "
-     "s[]; and launch with shared=, its bytes."),
+     "the extent of a __shared__ array must be a positive constant. For one that the launch gives write extern "
+     "__shared__ float s[]; and launch with shared=, its bytes."),
     ("minigrad::Slot", r"\b__shared__\b", "a member of a class is not __shared__; declare it outside of the class."),
     ("declared", r"\b__(?:shfl\w*|ballot|any|all)\b(?<!_sync)",
      "since CUDA 9 it ends in _sync and begins with the mask of its lanes: __shfl_down_sync(0xffffffff, x, 1)."),
