@@ -318,7 +318,7 @@ def unique(found: Iterable[NamedValue]) -> dict[str, str]:
     return {name: value for name, (value, *more) in by_name.items() if value and not more}
 
 
-def extents(declarator: str, values: Mapping[str, int]) -> str:
+def extents(declarator: str, values: Mapping[str, int | str]) -> str:
     """`v[N * 2]` -> `v[6]`."""
     text = _WORD.sub(lambda found: str(values.get(found[0], found[0])), declarator)
     return _EXTENT.sub(lambda found: f"[{eval(found[1].replace('/', '//'), {})}]", text)

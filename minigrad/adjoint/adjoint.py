@@ -164,10 +164,10 @@ class Adjoint:
 
     def set_constants(self, kernels: Sequence[Kernel]) -> None:
         """Give __constant__ variables of the adjoint the values that the kernel's own have."""
-        for name, value in getattr(self.primal, "_constants", {}).items():
+        for name, value in getattr(self.primal, "constants", {}).items():
             for kernel in kernels:
                 if isinstance(kernel, SourceKernel) and re.search(rf"\b{name}\b", kernel.source.text):
-                    kernel._constants[name] = value  # which has its type already
+                    kernel.constants[name] = value  # which has its type already
 
     def vjp(
         self, *args: Any, dy: Any = None, grid: Extent | None = None, block: Extent | None = None, shared: int = 0,

@@ -39,7 +39,7 @@ def examine(
     for name, v in run.scalars.items():
         numbers = {own: n for own, n in v.items() if not isinstance(n, Array | Tensor)} if isinstance(v, Mapping) else v
         values[name] = np.frombuffer(repr(numbers).encode(), np.uint8) if isinstance(v, Mapping) else np.asarray(v)
-    values |= {f"constant {name}": value for name, value in getattr(kernel, "_constants", {}).items()}
+    values |= {f"constant {name}": value for name, value in getattr(kernel, "constants", {}).items()}
     found = [part for name, a in values.items() for part in _parts(name, a, kinds)]
     hashes = [(name, a.shape, sha256(a.tobytes()).digest()) for name, a in found]
     key = (run.grid, run.block, run.shared, *hashes, *(a.shape for a in run.arrays.values()))
@@ -52,7 +52,7 @@ def examine(
     for problem in inspect(kernel, *args, grid=run.grid, block=run.block, shared=run.shared, blocks=0).problems:
         if problem.kind == "race":
             why = f"the kernel has a race and so no gradient: {problem.message}"
-            why += " But which of two equal values counts decides to which its gradient goes." * problem.harmless
+            why += " The gradient would go to the thread that stores last, and chance decides which." * problem.harmless
             raise run.file.error(Place(problem.line or 0, 1, file=problem.file), why)
         if problem.kind in FAULTS:
             where = problem.block, problem.thread, problem.line, problem.file

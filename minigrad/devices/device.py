@@ -18,7 +18,7 @@ MAX_THREADS = 1024
 MAX_BLOCK: Dim3 = (1024, 1024, 64)
 MAX_GRID: Dim3 = (2**31 - 1, 65535, 65535)
 PROCESSORS = 132  # multiprocessors of an H100 (SXM) or H200, for devices that are no GPU
-MAX_SHARED, MAX_ASKED = 48 * 1024, 227 * 1024  # shared memory of a block; if a launch asks for it, as on an H100
+MAX_SHARED, MAX_ASKED = 48 * 1024, 227 * 1024  # bytes of a block; and of one that asks for more, on an H100
 
 
 class Buffer(Protocol):

@@ -32,7 +32,7 @@ class SourceKernel(Kernel):
 
     def __init__(self, *args: Any, **named: Any):
         super().__init__(*args, **named)
-        self._constants: dict[str, np.ndarray] = {}
+        self.constants: dict[str, np.ndarray] = {}
 
     def __call__(self, *args: Any, **launch: Any) -> None:
         if named := [word for word in launch if word not in ("grid", "block", "shared")]:
@@ -47,12 +47,12 @@ class SourceKernel(Kernel):
         Raises ValueError, and TypeError where a struct's dtype does not fit.
         """
         require(f"mg.kernel {self.name}: constant", name, str, "a variable's name")
-        self._constants[name] = converted(self.source, name, value)
+        self.constants[name] = converted(self.source, name, value)
 
     @property
     def unset_constants(self) -> list[str]:
         """The __constant__ variables that it may use, which neither the text nor `constant` sets: they are 0."""
-        return [name for name in unset(self.source, self.name) if name not in self._constants]
+        return [name for name in unset(self.source, self.name) if name not in self.constants]
 
     def check_types(self) -> None:
         """Raise TypeError for a parameter whose type a header may define that is not here."""
@@ -73,14 +73,14 @@ class SourceKernel(Kernel):
         self.check_types()
         if not self._modules and (left := self.unset_constants):
             warn("\n".join(f"nobody sets {name}, so it is 0; give .constant({name!r}, ...)." for name in left))
-        if self._constants or self.source.text in _SET:
+        if self.constants or self.source.text in _SET:
             bound = arguments.bind(self.name, self.signature.params, args)
             device: Any = for_launch(bound.device)
             module = device.build(self.source, self.macros(values, bound.real), self.name)
             stored = _SET.setdefault(self.source.text, {}).setdefault(id(module), {})
-            for name in {**stored, **self._constants}:
+            for name in {**stored, **self.constants}:
                 now, first = stored.get(name, (None, None))
-                if (value := self._constants.get(name, first)) is not now:
+                if (value := self.constants.get(name, first)) is not now:
                     before = device.store(module, name, value)
                     stored[name] = value, before if first is None else first
         super().run(args, grid, block, shared, values)

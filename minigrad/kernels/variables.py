@@ -48,6 +48,8 @@ def unset(source: Source, kernel: str) -> list[str]:
     found = variables(source, {"__constant__"})
     given = {*defaults(found), *(name for kind, name, _ in found if kind == "const")}
     names = {name: inner for name, (_, _, inner) in _fields(found).items() if name not in given and not defaults(inner)}
+    if not names:
+        return []  # and no other kernel of the file needs to be read
     code = source.code
     for other in (each for name, each in source.kernels.items() if name != kernel):
         code = code[: other.start] + " " * (other.stop - other.start) + code[other.stop :]

@@ -13,7 +13,7 @@ from minigrad.kernels.extents import most_threads
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.types import BFLOATS, ELEMENTS, plain
 from minigrad.lab.undefined import undefined
-from minigrad.members import fields
+from minigrad.members import extents, fields
 from minigrad.scan import blank
 from minigrad.source import Param
 
@@ -32,7 +32,7 @@ class Values:
         self.given, self.rng = given, np.random.default_rng(seed)
         heads = {name.partition(".")[0]: name for name in given}
         numbers = {own: value for own, _, value in kernel.source.template_values}
-        params = [with_extents(param, numbers) for param in kernel.signature.params]
+        params = [param._replace(type=extents(param.type, numbers)) for param in kernel.signature.params]
         names = [param.name for param in params]
         if unknown := [name for name in heads if name not in names]:
             raise ValueError(f"{kernel.name} has no parameter {unknown[0]}; it has {', '.join(names) or 'none'}.")
@@ -219,12 +219,6 @@ def example(param: Param, option: str = "--arg", sizes: tuple[int, int] = (1000,
     count = lanes * prod(map(int, extents))
     number = "1.0" if dtype.kind == "f" else str(sizes[0]) if sizes_in(param) else "1"
     return f"--arg {param.name}={','.join([number] * count)}"
-
-
-def with_extents(param: Param, numbers: Mapping[str, str]) -> Param:
-    """A pointer to rows whose extents are numbers, as those of a template's arguments."""
-    kind = re.sub(r"\[(\w+)\]", lambda found: f"[{numbers.get(found[1], found[1])}]", param.type)
-    return param._replace(type=kind)
 
 
 def _dtype(param: Param) -> np.dtype | None:

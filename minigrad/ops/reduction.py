@@ -17,9 +17,9 @@ from minigrad.errors import require_bool
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.op import Case, Op
+from minigrad.operators import Axis as Axis
 from minigrad.ops.astype import cast
 
-Axis = int | tuple[int, ...] | None
 Axes = tuple[int, ...]
 BLOCKS = (128, 32, 64, 256, 512, 1024)
 CHUNKS = (8192, 32, 100)  # elements that a block reduces; the small ones make a short row take several passes

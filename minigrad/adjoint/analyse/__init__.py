@@ -60,7 +60,7 @@ class KernelFacts:
         return self.file.budget
 
     @cached_property
-    def formulas(self) -> dataflow.Budget:
+    def formula_budget(self) -> dataflow.Budget:
         """The time for formulas of trip counts, in about microseconds: without one only the running kernel counts."""
         return dataflow.Budget(100_000, 0)
 
@@ -110,7 +110,7 @@ class KernelFacts:
 
     def on_host(self, e: Expr) -> Expr | None:
         """An expression of parameters, macros and extents alone, which the host can evaluate; None for any other."""
-        e = dataflow.inline(e, self.converted, self.formulas)
+        e = dataflow.inline(e, self.converted, self.formula_budget)
         whole = {p.name: 60 for p in self.function.params if not p.pointer and p.type in RANGES}
         known = {**whole, **self.file.values, **dict.fromkeys(EXTENTS.values(), 1)}  # the same for all threads
         return e if self.function is self.file.kernel and evaluate(e, known) is not None else None

@@ -205,7 +205,7 @@ def _loop(plan: StoragePlan, s: For, after: Container[str], outer: LoopPlan | No
     trips = facts.trips(header) if header and size is None else None
     most = size or trips
     if most is None and (wide := bounding(known, facts.function.body)):
-        most = facts.trips(widest(wide, facts.nests.get(s.place, ()), facts.converted, facts.formulas))
+        most = facts.trips(widest(wide, facts.nests.get(s.place, ()), facts.converted, facts.formula_budget))
     changed, filled_anew = facts.overwrites(s) - declared(s.body), set()
     for name in sorted(filter(facts.is_array, changed)):
         if (checks := filled(facts, s, name)) is not None:

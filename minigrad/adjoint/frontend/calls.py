@@ -141,9 +141,10 @@ class CallParser(StructParser):
         if name in INTRINSICS:
             try:
                 return INTRINSICS[name](self, arguments, token)
-            except (IndexError, ValueError) as error:  # each reads as many as it has
-                known = isinstance(error, NotDifferentiable)
-                raise error if known else self.error(token.place, f"{name} takes other arguments.") from None
+            except NotDifferentiable:
+                raise
+            except (IndexError, ValueError) as error:  # each reads as many arguments as it has
+                raise self.error(token.place, f"{name} takes other arguments.") from error
         if name in SHUFFLES:
             return intrinsics.shuffle(self, name, arguments, token)
         if name == "atomicAdd":

@@ -96,7 +96,7 @@ class FileParser:
     """Finds the items of a file, and parses the kernel, with what it uses."""
 
     def __init__(self, tokens: TokenStream, symbols: SymbolTable, arguments: str):
-        self.tokens, self.symbols, self.arguments = tokens, symbols, arguments
+        self.tokens, self.symbols, self.arguments = tokens, symbols, arguments  # those of the kernel's template
         self.functions = Functions(tokens)
         self.statements = StatementParser(tokens, symbols, self.functions)
         self.functions.parser = self.statements
