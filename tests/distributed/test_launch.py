@@ -1,5 +1,6 @@
 """The launcher: values and output of every rank; a rank that fails in any way ends the job with a sentence."""
 
+import re
 import subprocess
 import sys
 import time
@@ -39,7 +40,7 @@ def test_values_and_output_of_every_rank(ranks, monkeypatch):
 FAULTS = {
     "comm.foo": (r"rank 1 of 3 raised AttributeError: .*'foo' \(line 6 of code.py\)\.", 'line 6, in <module>\n    '),
     "raise KeyboardInterrupt": (r"rank 1 of 3 raised KeyboardInterrupt \(line 6", "KeyboardInterrupt"),
-    "def f(): return [][1]\n    f()": (r"raised IndexError: .* \(line 6", 'line 7, in <module>\n    f()\n'),
+    "def f(): return [][1]\n    f()": (r"raised IndexError: .* \(line 6", 'line 7, in <module>\n    f()\n  File "code'),
     "exec(compile('1 +', 'cell', 'exec'))": (r"rank 1 of 3 raised SyntaxError: invalid syntax", "1 +"),
     "sys.exit(3)": (r"rank 1 of 3 ended the job by sys.exit\(3\)", ""),
     "sys.exit('no data')": (r"rank 1 of 3 ended the job by sys.exit\('no data'\)", ""),
@@ -59,7 +60,8 @@ def test_a_rank_that_fails_ends_the_job_and_is_named(fault):
     with pytest.raises(RankError, match=sentence) as caught:
         launch(3, f"{HEAD}comm.barrier()\nif comm.rank == 1:\n    {fault}\ncomm.recv()\n")
     assert time.monotonic() - start < 10
-    assert trace in caught.value.trace and "rank.py" not in caught.value.trace
+    said = re.sub(r"^ *[~^]+\n", "", caught.value.trace, flags=re.M)  # which Python 3.13 has below more lines
+    assert trace in said and "rank.py" not in said
     assert caught.value.rank == 1 or "Abort" in fault  # with which MPICH leaves no time for a report
 
 
