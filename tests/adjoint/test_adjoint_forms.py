@@ -126,6 +126,15 @@ def test_softmax():
     np.testing.assert_allclose(dx.reshape(3, 50).sum(axis=1), 0, atol=1e-14)
 
 
+def test_a_choice_whose_first_side_has_no_gradient():
+    text = "__global__ void f(const double* x, double* y) { y[0] = x[0] > 1 ? 0 : product(x + 1); }"
+    made = mg.adjoint("__device__ double product(const double* a) { double b = *a++; return b * *a; }" + text, "f")
+    assert "if (!(x[0] > 1)) {" in made.source and not re.search(r"\{\s*\}|: *\n", made.source), made.source
+    for x, wanted in {0.5: [0, 3, 5], 2.0: [0, 0, 0]}.items():
+        (dx,) = made.vjp(*on_sim([np.array([x, 5.0, 3.0]), np.zeros(1)]), dy=on_sim([np.ones(1)]), grid=1, block=1)
+        np.testing.assert_allclose(dx.numpy(), wanted, **CLOSE)
+
+
 def test_detached_values_have_no_gradient():
     text = """
 __device__ double detach(double v) { return v; }

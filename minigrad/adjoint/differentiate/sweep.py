@@ -64,10 +64,10 @@ class Sweep:
                 return self.branch(s)
         self.saved.at(s)
         backward = self.rules.adjoint(s, self.plan.points[id(s)].after)
-        note: list[Stmt] = [ast.Comment(f"adjoint of {s.place.words}: {s.text}", s.place)] if backward else []
+        note = ast.Comment(f"adjoint of {s.place.words}: {s.text}", s.place)
         for made in backward:
             made.place = s.place
-        return [*self.saved.before, *self.replay(s)], [*note, *backward]
+        return [*self.saved.before, *self.replay(s)], [*([note] if backward and s.text else []), *backward]
 
     def branch(self, s: ast.If) -> Pair:
         """A branch: the backward sweep tests the condition again, or its saved value."""

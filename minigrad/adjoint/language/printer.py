@@ -5,6 +5,7 @@ from textwrap import wrap
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import PRECEDENCE, Expr, Stmt
+from minigrad.adjoint.language.rewrite import logical_not
 
 INDENT = "    "
 TOP, UNARY, PRIMARY = 0, 11, 12
@@ -88,6 +89,8 @@ def _lines(s: Stmt) -> list[str]:
 
 
 def _branch(s: ast.If) -> list[str]:
+    if not s.then:
+        s = ast.If(logical_not(s.condition), s.orelse, [])
     lines = [f"if ({expression(s.condition)}) {{", *statements(s.then)]
     match s.orelse:
         case [ast.If() as inner]:
