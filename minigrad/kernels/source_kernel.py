@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.types import BFLOATS, ELEMENTS, SCALARS, plain
 from minigrad.kernels.variables import converted, unset
 from minigrad.scan import INCLUDE, asked, is_open
-from minigrad.source import CUDA, Source
+from minigrad.source import CUDA, Signature, Source
 
 # By texts and loaded modules, which kernels of one text share: the value that each variable has, and its first one.
 _SET: dict[str, dict[int, dict[str, tuple[Any, Any]]]] = {}
@@ -33,6 +34,14 @@ class SourceKernel(Kernel):
     def __init__(self, *args: Any, **named: Any):
         super().__init__(*args, **named)
         self.constants: dict[str, np.ndarray] = {}
+
+    @cached_property
+    def signature(self) -> Signature:
+        """Parameters without a name are called unnamed, unnamed_2, ..."""
+        found = self.source.signature(self.name)
+        _, *more = [n for n, param in enumerate(found.params) if param.name == "unnamed"] or [0]
+        names = {n: f"unnamed_{k}" for k, n in enumerate(more, 2)}
+        return replace(found, params=tuple(p._replace(name=names.get(n, p.name)) for n, p in enumerate(found.params)))
 
     def __call__(self, *args: Any, **launch: Any) -> None:
         if named := [word for word in launch if word not in ("grid", "block", "shared")]:
