@@ -22,10 +22,9 @@ from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.ast import own_name
 from minigrad.display import column
 from minigrad.errors import LaunchError
-from minigrad.kernels.arguments import by_name
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.source_kernel import SourceKernel, source_of
+from minigrad.kernels.source_kernel import SourceKernel, refuse_names, source_of
 from minigrad.kernels.source_kernel import kernel as compiled
 from minigrad.kernels.structs import is_private
 from minigrad.source import Source
@@ -198,8 +197,7 @@ class Adjoint:
         array that is written shares memory with another or where the launch does not have the extents on which the
         adjoint relies.
         """
-        if named:
-            raise by_name(self.primal.name, self.primal.signature.params, named)
+        refuse_names(self.primal, named)
         if (made := self.given(args)) is not self:
             return self._without(made, args, dy, grid=grid, block=block, shared=shared)
         run = self.prepared(args, grid, block, shared)

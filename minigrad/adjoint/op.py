@@ -10,9 +10,9 @@ from minigrad.adjoint.language.ast import is_float, own_name
 from minigrad.adjoint.language.dataflow import names_used, written
 from minigrad.adjoint.run import fitted
 from minigrad.devices.dtypes import copied, device_of, move
-from minigrad.kernels.arguments import by_name
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.source_kernel import refuse_names
 from minigrad.tensor import Tensor
 
 
@@ -40,8 +40,7 @@ class Differentiable:
         LaunchError as `vjp` does. The result's `backward` runs the adjoint; it raises RuntimeError where an array that
         the adjoint reads has been changed in place since.
         """
-        if named:
-            raise by_name(self.primal.name, self.primal.signature.params, named)
+        refuse_names(self.primal, named)
         run = self.adjoint.prepared(args, grid, block, shared)
         outputs = {name: copied(run.arrays[name]) for name in self.adjoint.given(args).outputs}
         values = {**run.arrays, **run.scalars}

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,7 @@ class SourceKernel(Kernel):
         self.constants: dict[str, np.ndarray] = {}
 
     def __call__(self, *args: Any, **launch: Any) -> None:
-        if named := [word for word in launch if word not in ("grid", "block", "shared")]:
-            raise arguments.by_name(self.name, self.signature.params, named)
+        refuse_names(self, [word for word in launch if word not in ("grid", "block", "shared")])
         super().__call__(*args, **launch)
 
     def constant(self, name: str, value: Any) -> None:
@@ -84,6 +83,14 @@ class SourceKernel(Kernel):
                     before = device.store(module, name, value)
                     stored[name] = value, before if first is None else first
         super().run(args, grid, block, shared, values)
+
+
+def refuse_names(kernel: Kernel, named: Collection[str]) -> None:
+    """Raise TypeError where a call gives arguments by these names: a kernel takes them in their order."""
+    if named:
+        order, given = ", ".join(param.name for param in kernel.signature.params), "=, ".join(named)
+        why = f"takes its arguments in their order, ({order}), and none by its name: {given}=."
+        raise TypeError(f"{kernel.name} {why}")
 
 
 def kernel(

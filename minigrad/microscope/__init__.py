@@ -13,12 +13,11 @@ import numpy as np
 from minigrad.devices import check, get, through
 from minigrad.devices.array import Array
 from minigrad.errors import LaunchError, require
-from minigrad.kernels.arguments import by_name
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
 from minigrad.kernels.source_kernel import kernel as compiled
-from minigrad.kernels.source_kernel import source_of
+from minigrad.kernels.source_kernel import refuse_names, source_of
 from minigrad.microscope.counts import Branch, Line
 from minigrad.microscope.op_kernel import FirstLaunch, OpKernel, not_on_gpu
 from minigrad.microscope.problem import Access, Problem
@@ -141,8 +140,7 @@ def inspect(
     if isinstance(kernel, Kernel) and grid is None and block is None and (found := OpKernel.find(kernel)):
         return found.inspect(FirstLaunch(kernel, blocks, _names(outputs, kernel)), args, named, dy)
     planned, launch = _launch(kernel, name, defines, grid, block, shared)
-    if named:
-        raise by_name(planned.name, planned.signature.params, named)
+    refuse_names(planned, named)
     if dy is not None:
         raise TypeError("mg.inspect: dy= goes with a kernel of an op and the op's inputs, without a grid.")
     microscope = Microscope(blocks, _names(outputs, planned), reset=True)
