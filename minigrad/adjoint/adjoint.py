@@ -16,7 +16,7 @@ from minigrad.adjoint.analyse.activity import chosen, floats_decide, numbers
 from minigrad.adjoint.derive import derive
 from minigrad.adjoint.emit.assemble import AdjointFile, reading
 from minigrad.adjoint.emit.decisions import decisions
-from minigrad.adjoint.examine import at_own_line, check_reading, examine, types_apart
+from minigrad.adjoint.examine import at_own_line, check_reading, examine, launch_key, types_apart
 from minigrad.adjoint.frontend.file import TOO_DEEP, KernelFile, parse
 from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.ast import own_name
@@ -204,17 +204,18 @@ class Adjoint:
         kernels = self.built(run.shared_extents) if run.shared_extents else self.kernels
         self.set_constants(kernels)
         upstream = launches.upstream(run, self.outputs, dy)
-        new, after = examine(self.primal, run, self._deciding, self._examined)
-        while True:
-            with at_own_line(self.primal, run), types_apart(run, new is not None, self._examined):
-                sums, needed = launches.launch(kernels, self.assembled, run, upstream, self.slots)
-            if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
-                break
-            self.slots = slots  # the tapes were too short: discard this run
+        key = launch_key(self.primal, run, self._deciding)
+        new = bool(key) and key not in self._examined
+        after = examine(self.primal, run) if new else None
+        with at_own_line(self.primal, run), types_apart(run, new, self._examined):
+            sums, needed = launches.launch(kernels, self.assembled, run, upstream, self.slots)
+            while needed is not None and (slots := int(needed.numpy()[0])) > self.slots:
+                self.slots = slots  # the tapes were too short: discard this run
+                sums, needed = launches.launch(kernels, self.assembled, run, upstream, slots)
         if new or not self._read:
             self.set_constants(as_read := self.built(run.shared_extents, read=True))
             self._read |= check_reading(self.primal, as_read[0], self.reading.entries[0], run, after)
-        self._examined |= {new} if new else set()  # one that was refused is looked at again
+        self._examined |= {key} if new else set()  # one that was refused is looked at again
         values = dict(zip((p.name for p in self.primal.signature.params), args, strict=True))
         values |= {name: values[struct].get(member) for name, (struct, member) in self.file.kernel.pointed.items()}
         gradients = [launches.fitted(sums[name], values[name]) for name in self.wrt]
