@@ -17,7 +17,7 @@ from minigrad.adjoint.derive import derive
 from minigrad.adjoint.emit.assemble import AdjointFile, reading
 from minigrad.adjoint.emit.decisions import decisions
 from minigrad.adjoint.examine import at_own_line, check_reading, examine, launch_key, types_apart
-from minigrad.adjoint.frontend.file import TOO_DEEP, KernelFile, parse
+from minigrad.adjoint.frontend.file import TOO_DEEP, parse
 from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.ast import own_name
 from minigrad.display import column
@@ -60,12 +60,16 @@ class Adjoint:
         tunables = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **tunables}
         with uncollected():
-            self._derive(primal, wrt)
+            self._derive(wrt)
 
-    def _derive(self, primal: Kernel, wrt: Sequence[str] | None) -> None:
+    def _derive(self, wrt: Sequence[str] | None) -> None:
+        primal, source = self.primal, self.primal.source
         if isinstance(primal, SourceKernel):
             primal.check_types()
-        self.file = self._parsed()
+        self.file = parse(
+            source.device_text, source.name, primal.name, self.defines, source.template_values, self._included,
+            [(each.name, each.device_text) for each in source.chain[:-1]], self.null,
+        )  # fmt: skip
         kernel = self.file.kernel
         for p in (p for p in primal.signature.params if is_private(p.members)):
             if p.type.partition("<")[0] not in self.file.definitions:
@@ -82,13 +86,6 @@ class Adjoint:
             self.decisions = decisions(self.derived)
         except RecursionError:
             raise self.file.error(kernel.place, TOO_DEEP) from None
-
-    def _parsed(self) -> KernelFile:
-        source = self.primal.source
-        return parse(
-            source.device_text, source.name, self.primal.name, self.defines, source.template_values, self._included,
-            [(each.name, each.device_text) for each in source.chain[:-1]], self.null,
-        )  # fmt: skip
 
     def _included(self, name: str, path: str) -> tuple[str, str] | None:
         """The text and the path of a file that the one at a path, or the kernel's own, includes.
@@ -133,7 +130,7 @@ class Adjoint:
     @cached_property
     def reading(self) -> AdjointFile:
         """The kernel as it was read, from which the adjoint is made."""
-        return reading(self._parsed())
+        return reading(self.file)
 
     def given(self, args: Sequence[Any]) -> "Adjoint":
         """The adjoint for a launch with these arguments: where arrays are None, that of the branches which run then."""
