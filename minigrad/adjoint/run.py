@@ -299,9 +299,10 @@ def prepare(
 
 
 def absent(primal: Kernel, kernel: Function, args: Sequence[Any]) -> frozenset[str]:
-    """The arrays, also those to which structs point, for which these arguments have None."""
-    given = dict(zip((p.name for p in primal.signature.params), args, strict=False))
-    null = {p.name for p in primal.signature.params if p.pointer and given.get(p.name, 0) is None}
+    """The arrays, also those to which structs point, for which these arguments have None, if all are there."""
+    params = primal.signature.params
+    given = {p.name: a for p, a in zip(params, args, strict=True)} if len(args) == len(params) else {}
+    null = {p.name for p in params if p.pointer and given.get(p.name, 0) is None}
     for name, (struct, member) in kernel.pointed.items():
         if isinstance(members := given.get(struct), Mapping) and members.get(member) is None:
             null.add(name)
