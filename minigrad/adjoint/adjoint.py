@@ -21,7 +21,7 @@ from minigrad.adjoint.frontend.file import TOO_DEEP, parse
 from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.ast import own_name
 from minigrad.display import column
-from minigrad.errors import LaunchError
+from minigrad.errors import LaunchError, short
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.source_kernel import SourceKernel, refuse_names, source_of
@@ -267,6 +267,8 @@ def adjoint(
     gradients. Raises NotDifferentiable, with line and column, where the kernel is outside the differentiable subset.
     """
     if not isinstance(name, str | None):
+        if wrt is not None:
+            raise TypeError(f"mg.adjoint: name is a text, and wrt comes once; got {short(name)} and {short(wrt)}.")
         name, wrt = None, name
     if isinstance(source_or_kernel, Kernel):
         if name not in (None, source_or_kernel.name):

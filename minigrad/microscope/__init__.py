@@ -137,6 +137,9 @@ def inspect(
     )
     require("mg.inspect: outputs", outputs, str | Sequence, "a parameter's name or several")
     outputs = (outputs,) if isinstance(outputs, str) else outputs
+    own = kernel.kernel if isinstance(kernel, Launch) else kernel
+    if isinstance(own, Kernel) and (defines is not None or name not in (None, own.name)):
+        raise TypeError(f"mg.inspect: {own.name} is a kernel already; name= and defines= go with CUDA C++ or its file.")
     if isinstance(kernel, Kernel) and grid is None and block is None and (found := OpKernel.find(kernel)):
         return found.inspect(FirstLaunch(kernel, blocks, _names(outputs, kernel)), args, named, dy)
     planned, launch = _launch(kernel, name, defines, grid, block, shared)

@@ -239,6 +239,7 @@ CALLS = {
     "a name that is none": (lambda: mg.kernel(TEXT, name=3), "mg.kernel takes the name of a kernel"),
     "another name": (lambda: mg.adjoint(mg.kernel(TEXT, "f"), name="g"), "name='g' is for a source, wrt=.'g'. for a p"),
     "wrt a number": (lambda: mg.adjoint(TEXT, wrt=3), r"wrt takes the names of parameters, such as \['x'\]; got int 3"),
+    "wrt twice over": (lambda: mg.adjoint(TEXT, ["x"], ["a"]), r"wrt comes once; got list \['x'\] and list \['a'\]"),
     "wrt nothing": (lambda: mg.adjoint(TEXT, wrt=[]), "f: wrt is empty, so there is no gradient; it has x, y, a"),
     "wrt no name": (lambda: mg.adjoint(TEXT, wrt=[None]), "f has no floating-point parameter None; it has x, y, a"),
     "wrt another": (lambda: mg.adjoint(TEXT, wrt=["nosuch"]), "f has no floating-point parameter 'nosuch'; it has x"),
