@@ -54,7 +54,7 @@ class Adjoint:
     """
 
     def __init__(self, primal: Kernel, wrt: Sequence[str] | None = None, null: frozenset[str] = frozenset()):
-        self.primal, self._examined, self._read = primal, set[tuple](), False
+        self.primal, self._examined, self._compared = primal, set[tuple](), False
         self.narrowed, self.null, self._others = wrt is not None, null, dict[frozenset[str], Adjoint]()
         self.slots, self._built = launches.SLOTS, dict[tuple, tuple[Kernel, ...]]()
         tunables = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
@@ -71,8 +71,8 @@ class Adjoint:
             [(each.name, each.device_text) for each in source.chain[:-1]], self.null,
         )  # fmt: skip
         kernel = self.file.kernel
-        for p in (p for p in primal.signature.params if is_private(p.members)):
-            if p.type.partition("<")[0] not in self.file.definitions:
+        for p in primal.signature.params:
+            if is_private(p.members) and p.type.partition("<")[0] not in self.file.definitions:
                 why = f"{p.type} has private members in a header; make them public there, or put its text in this file."
                 raise self.file.error(kernel.place, why)
         try:
@@ -150,7 +150,7 @@ class Adjoint:
         if made.idle:
             given = {p.name: a for p, a in zip(self.primal.signature.params, args, strict=True)}
             return [launches.zeros(given[name]) if name in made.wrt else None for name in self.wrt]
-        made.prepared(args, **extents)
+        made.prepared(args, **extents)  # what is wrong with the arguments is told ahead of what is wrong with dy
         if isinstance(dy, list | tuple) and len(dy) == len(self.outputs):
             if name := next((n for n, d in zip(self.outputs, dy, strict=True) if d is not None and n in made.null), ""):
                 raise LaunchError(f"{self.primal.name}: dy of {name} is given, and {name} is None.")
@@ -209,9 +209,9 @@ class Adjoint:
             while needed is not None and (slots := int(needed.numpy()[0])) > self.slots:
                 self.slots = slots  # the tapes were too short: discard this run
                 sums, needed = launches.launch(kernels, self.assembled, run, upstream, slots)
-        if new or not self._read:
+        if new or not self._compared:
             self.set_constants(as_read := self.built(run.shared_extents, read=True))
-            self._read |= check_reading(self.primal, as_read[0], self.reading.entries[0], run, after)
+            self._compared |= check_reading(self.primal, as_read[0], self.reading.entries[0], run, after)
         self._examined |= {key} if new else set()  # one that was refused is looked at again
         values = dict(zip((p.name for p in self.primal.signature.params), args, strict=True))
         values |= {name: values[struct].get(member) for name, (struct, member) in self.file.kernel.pointed.items()}
@@ -235,7 +235,7 @@ class Adjoint:
         with watching(blocks) as report:
             self.vjp(*on_sim(args), dy=upstream and on_sim(upstream), grid=grid, block=block, shared=shared)
         made = self.given(args)
-        names = [kernel.name for kernel in made.kernels] if not made.idle else [""]
+        names = [kernel.name for kernel in made.kernels] if not made.idle else []
         return [record for record in report.launches if record.kernel in names][-len(names) :]
 
     def prepared(

@@ -120,8 +120,8 @@ class PrimalLaunch:
 def _members(name: str, value: Any) -> dict[str, int]:
     """The whole numbers in a struct that is passed by value."""
     found: dict[str, int] = {}
-    fields = value if isinstance(value, Mapping) else getattr(getattr(value, "dtype", None), "names", None) or ()
-    for field in fields if isinstance(value, Mapping | np.void | np.ndarray) else ():
+    record = value.dtype.names if isinstance(value, np.void | np.ndarray) else None
+    for field in value if isinstance(value, Mapping) else record or ():
         inner, own = value[field], f"{name}.{field}"
         found |= {own: int(inner)} if isinstance(inner, int | np.integer) else _members(own, inner)
     return found
@@ -269,19 +269,13 @@ def prepare(
     """Check a launch of the kernel and move its arrays to a device. Raises TypeError or LaunchError."""
     params, function = primal.signature.params, derived.facts.function
     given = {p.name: a for p, a in zip(params, args, strict=False) if p.pointer and isinstance(a, np.ndarray)}
-    _check_separate(function, given, np.may_share_memory)
+    _check_separate(function, given, np.may_share_memory)  # each is moved by itself, so the copies share nothing
     if len(args) == len(params):
         device = next((a.device.name for a in map(_array, args) if isinstance(a, Array)), kernel_device())
         args = [_argument(a, p.pointer, device) for p, a in zip(params, args, strict=True)]
     bind(primal.name, params, args)
-    arrays, scalars = (
-        {
-            p.name: a
-            for p, a in zip(params, args, strict=True)
-            if p.pointer == pointer and (a is not None or not pointer)
-        }
-        for pointer in (True, False)
-    )
+    arrays = {p.name: a for p, a in zip(params, args, strict=True) if p.pointer and a is not None}
+    scalars = {p.name: a for p, a in zip(params, args, strict=True) if not p.pointer}
     used = set(map(own_name, names_used(function.body)))
     for n, p in enumerate(params, 1):
         if p.pointer and p.name in used - arrays.keys():

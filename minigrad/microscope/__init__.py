@@ -226,21 +226,16 @@ def on_sim(args: Sequence[Any]) -> list[Any]:
 def _keep_outputs(args: Sequence[Any], uploaded: Sequence[Any], record: Inspection) -> None:
     """Copy the arrays that the kernel may have written into the record and into the caller's NumPy arrays."""
     for arg, device, param in zip(args, uploaded, record.source.kernels[record.kernel].params, strict=True):
-        if isinstance(device, Mapping | list):
-            _keep_members(param.name, arg, device, record)
-        elif not (param.pointer and param.const) and isinstance(array := getattr(device, "array", device), Array):
-            record.outputs[param.name] = array.numpy()
-            if device is not arg:
-                arg[...] = record.outputs[param.name]
+        if isinstance(device, Mapping | list) or not (param.pointer and param.const):
+            _keep(param.name, arg, device, record)
 
 
-def _keep_members(name: str, arg: Any, device: Any, record: Inspection) -> None:
-    """Copy the arrays to which structs point. Any of them may have been written, but one of NumPy that is read only."""
-    for key in device if isinstance(device, Mapping) else range(len(device)):
-        path = f"{name}.{key}" if isinstance(device, Mapping) else f"{name}[{key}]"
-        if isinstance(device[key], Mapping | list):
-            _keep_members(path, arg[key], device[key], record)
-        elif isinstance(array := getattr(device[key], "array", device[key]), Array):
-            record.outputs[path] = array.numpy()
-            if device[key] is not arg[key] and arg[key].flags.writeable:
-                arg[key][...] = record.outputs[path]
+def _keep(name: str, arg: Any, device: Any, record: Inspection) -> None:
+    """Copy an array, or those to which structs point. A member may be a read-only array of NumPy: its content stays."""
+    if isinstance(device, Mapping | list):
+        for key in device if isinstance(device, Mapping) else range(len(device)):
+            _keep(f"{name}.{key}" if isinstance(device, Mapping) else f"{name}[{key}]", arg[key], device[key], record)
+    elif isinstance(array := getattr(device, "array", device), Array):
+        record.outputs[name] = array.numpy()
+        if device is not arg and arg.flags.writeable:
+            arg[...] = record.outputs[name]
