@@ -30,14 +30,9 @@ def launch_key(kernel: Kernel, run: PrimalLaunch, kinds: str) -> tuple:
     """
     if run.threads > EXAMINED or any(a.device.is_gpu for a in run.arrays.values()):
         return ()
-    values = {name: a.numpy() for name, a in run.arrays.items()}
-    for name, v in run.scalars.items():
-        if isinstance(v, Mapping):
-            numbers = {own: n for own, n in v.items() if not isinstance(n, Array | Tensor)}
-            v = np.frombuffer(repr(numbers).encode(), np.uint8)
-        values[name] = np.asarray(v)
+    values = {name: a for name, a in run.arrays.items() if name not in run.file.kernel.pointed} | run.scalars
     values |= {f"constant {name}": value for name, value in getattr(kernel, "constants", {}).items()}
-    found = [part for name, a in values.items() for part in _parts(name, a, kinds)]
+    found = [part for name, value in values.items() for part in _parts(name, value, kinds)]
     hashes = [(name, a.shape, sha256(a.tobytes()).digest()) for name, a in found]
     return (run.grid, run.block, run.shared, *hashes, *(a.shape for a in run.arrays.values()))
 
@@ -65,13 +60,17 @@ def examine(kernel: Kernel, run: PrimalLaunch) -> dict[str, Array]:
     return after
 
 
-def _parts(name: str, array: np.ndarray, kinds: str) -> Iterator[tuple[str, np.ndarray]]:
-    """An array of one of these kinds, or the members of its structs that are. bfloat16 is a float, and NumPy's V."""
-    if array.dtype.names:
-        for own in array.dtype.names:
-            yield from _parts(f"{name}.{own}", array[own], kinds)
-    elif array.dtype.kind.replace("V", "f") in kinds:
-        yield name, array
+def _parts(name: str, value: Any, kinds: str) -> Iterator[tuple[str, np.ndarray]]:
+    """A value of one of these kinds, or the members of its structs that are. bfloat16 is a float, and NumPy's V."""
+    if isinstance(value, list | tuple):
+        value = dict(enumerate(value))
+    if not isinstance(value, Mapping):
+        array = value.numpy() if isinstance(value, Array | Tensor) else np.asarray(value)
+        value = {own: array[own] for own in array.dtype.names or ()}
+        if not value and array.dtype.kind.replace("V", "f") in kinds:
+            yield name, array
+    for own, each in value.items():
+        yield from _parts(f"{name}.{own}", each, kinds)
 
 
 def arguments(kernel: Kernel, run: PrimalLaunch, arrays: Mapping[str, Array]) -> list[Any]:

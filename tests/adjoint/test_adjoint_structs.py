@@ -239,11 +239,13 @@ def test_a_struct_by_value_may_hold_arrays_of_structs():
     np.testing.assert_allclose(dx.numpy(), slope)
 
 
-@pytest.mark.parametrize("what", ["an element", "a member", "a constant"])
+@pytest.mark.parametrize("what", ["an element", "a member", "one of many", "a number in a list", "a constant"])
 def test_whole_numbers_are_examined_anew_wherever_they_are(what):
     ahead, param, index = {
         "an element": ("struct S { int j; float v; };", "const S* s", "s[i].j"),
         "a member": ("struct S { int j; };", "S s", "i * s.j"),
+        "one of many": ("struct S { short j[1500]; };", "S s", "i * s.j[700]"),
+        "a number in a list": ("struct A { float v; int j; }; struct S { A a[2]; };", "S s", "i * s.a[1].j"),
         "a constant": ("struct S { int j; }; __constant__ S s;", "int", "i * s.j"),
     }[what]
     text = (
@@ -252,7 +254,9 @@ def test_whole_numbers_are_examined_anew_wherever_they_are(what):
     made, x = mg.adjoint(kernel := mg.kernel(text, "f"), wrt=["x"]), np.ones(4, np.float32)
     for js in (1, 0):
         given = {"an element": np.array([(i * js, 0) for i in range(4)], [("j", "i4"), ("v", "f4")]),
-                 "a member": np.array((js,), [("j", "i4")]), "a constant": js}[what]  # fmt: skip
+                 "a member": np.array((js,), [("j", "i4")]), "a constant": js,
+                 "one of many": {"j": np.eye(1, 1500, 700, dtype=np.int16)[0] * np.int16(js)},
+                 "a number in a list": {"a": [{"v": 0, "j": 0}, {"v": 0, "j": js}]}}[what]  # fmt: skip
         if what == "a constant":
             kernel.constant("s", {"j": js})
         if js:
