@@ -60,9 +60,8 @@ class Values:
             return {each.name.rpartition(".")[2]: self.of(each) for each in own}
         if param.members and not (text or "").endswith(".npy"):
             raise ValueError(f"--arg {param.name}={text}: {param} is a struct; give {example(param)}.")
-        return self._numbers(
-            param, text or "", structs.value_layout(param)[0] if structs.is_value(param) else _dtype(param)
-        )
+        wanted = structs.value_layout(param)[0] if structs.is_value(param) else _dtype(param)
+        return self._by_value(param, text or "", wanted)
 
     def of_constant(self, name: str, text: str) -> Any:
         """The value of a __constant__ or __device__ variable: a number, several, or an array."""
@@ -109,19 +108,19 @@ class Values:
         if own.members:
             return self._set_member(place[last], own, name)
         kind = place.dtype[last]
-        value = self._numbers(own, self.given[name], np.dtype((kind.base, (*place.shape, *kind.shape))))
+        value = self._by_value(own, self.given[name], np.dtype((kind.base, (*place.shape, *kind.shape))))
         structs.put(f"--arg {name}={self.given[name]}", place, last, value)
 
-    def _numbers(self, param: Param, text: str, wanted: np.dtype | None) -> Any:
+    def _by_value(self, param: Param, text: str, wanted: np.dtype | None) -> Any:
         """A number, several for a vector or an array in a struct, or such an array as DTYPE:SHAPE:FILL or FILL."""
         if (found := _numbers(text)) != []:
             return found
-        where, array = f"--arg {param.name}={text}", wanted is not None and bool(wanted.shape)
-        if array and wanted is not None and text in FILLS:
-            return self._fill(text, wanted.shape, wanted.base)
+        where, array = f"--arg {param.name}={text}", wanted if wanted is not None and wanted.shape else None
+        if array is not None and text in FILLS:
+            return self._fill(text, array.shape, array.base)
         if text.endswith(".npy"):
             return _load(f"--arg {param.name}", text)
-        if array and ":" in text:
+        if array is not None and ":" in text:
             return self._filled(param, where, text, None)
         raise ValueError(f"{where}: {param} is a number; give {example(param)}.")
 
