@@ -148,7 +148,7 @@ class Adjoint:
     def _without(self, made: "Adjoint", args: Sequence[Any], dy: Any, **extents: Any) -> list[Any]:
         """The gradients of a launch without some arrays, which have none."""
         if made.idle:
-            given = {p.name: a for p, a in zip(self.primal.signature.params, args, strict=True)}
+            given = launches.named(self.primal, self.file.kernel, args)
             return [launches.zeros(given[name]) if name in made.wrt else None for name in self.wrt]
         made.prepared(args, **extents)  # what is wrong with the arguments is told ahead of what is wrong with dy
         if isinstance(dy, list | tuple) and len(dy) == len(self.outputs):
@@ -213,8 +213,7 @@ class Adjoint:
             self.set_constants(as_read := self.built(run.shared_extents, read=True))
             self._compared |= check_reading(self.primal, as_read[0], self.reading.entries[0], run, after)
         self._examined |= {key} if new else set()  # one that was refused is looked at again
-        values = dict(zip((p.name for p in self.primal.signature.params), args, strict=True))
-        values |= {name: values[struct].get(member) for name, (struct, member) in self.file.kernel.pointed.items()}
+        values = launches.named(self.primal, self.file.kernel, args)
         gradients = [launches.fitted(sums[name], values[name]) for name in self.wrt]
         if any(isinstance(a, Tensor) for a in values.values()):
             return [Tensor(d) for d in gradients]

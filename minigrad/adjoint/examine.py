@@ -12,7 +12,7 @@ from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import CLOCKS, Place, own_name
 from minigrad.adjoint.language.dataflow import read, target_name, written
 from minigrad.adjoint.language.rewrite import flatten
-from minigrad.adjoint.run import PrimalLaunch
+from minigrad.adjoint.run import PrimalLaunch, arguments
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import copied
 from minigrad.errors import FAULTS, KernelError, LaunchError, warn
@@ -71,14 +71,6 @@ def _parts(name: str, value: Any, kinds: str) -> Iterator[tuple[str, np.ndarray]
             yield name, array
     for own, each in value.items():
         yield from _parts(f"{name}.{own}", each, kinds)
-
-
-def arguments(kernel: Kernel, run: PrimalLaunch, arrays: Mapping[str, Array]) -> list[Any]:
-    """The arguments of the kernel's own launch, with these arrays."""
-    known = {**arrays, **run.scalars}
-    for name, (struct, member) in run.file.kernel.pointed.items():
-        known[struct] = {**known[struct], member: arrays.get(name)}
-    return [known.get(p.name) for p in kernel.signature.params]
 
 
 def check_reading(

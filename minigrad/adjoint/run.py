@@ -207,10 +207,9 @@ def fitted(d: Array, value: Any) -> Array:
 
 def zeros(value: Any) -> Any:
     """The gradient of an argument that nothing depends on."""
-    if isinstance(value, Tensor | Array):
-        made = Array.zeros(value.device, value.shape, value.dtype)
-        return Tensor(made) if isinstance(value, Tensor) else made
-    return np.zeros_like(value)
+    if isinstance(value, Tensor):
+        return Tensor(zeros(value.array))
+    return Array.zeros(value.device, value.shape, value.dtype) if isinstance(value, Array) else np.zeros_like(value)
 
 
 def in_dtype(d: Array, dtype: np.dtype) -> Array:
@@ -292,15 +291,26 @@ def prepare(
     return run
 
 
-def absent(primal: Kernel, kernel: Function, args: Sequence[Any]) -> frozenset[str]:
-    """The arrays, also those to which structs point, for which these arguments have None, if all are there."""
+def named(primal: Kernel, kernel: Function, args: Sequence[Any]) -> dict[str, Any]:
+    """The arguments by name, with the arrays to which structs point; none if there are too few or too many."""
     params = primal.signature.params
     given = {p.name: a for p, a in zip(params, args, strict=True)} if len(args) == len(params) else {}
-    null = {p.name for p in params if p.pointer and given.get(p.name, 0) is None}
-    for name, (struct, member) in kernel.pointed.items():
-        if isinstance(members := given.get(struct), Mapping) and members.get(member) is None:
-            null.add(name)
-    return frozenset(null)
+    pointed = (item for item in kernel.pointed.items() if isinstance(given.get(item[1][0]), Mapping))
+    return given | {name: given[struct].get(member) for name, (struct, member) in pointed}
+
+
+def absent(primal: Kernel, kernel: Function, args: Sequence[Any]) -> frozenset[str]:
+    """The arrays, also those to which structs point, for which these arguments have None."""
+    pointers = {p.name for p in primal.signature.params if p.pointer} | kernel.pointed.keys()
+    return frozenset(name for name, value in named(primal, kernel, args).items() if value is None and name in pointers)
+
+
+def arguments(primal: Kernel, run: PrimalLaunch, arrays: Mapping[str, Any]) -> list[Any]:
+    """The arguments of the kernel's own launch, with these arrays."""
+    known = {**arrays, **run.scalars}
+    for name, (struct, member) in run.file.kernel.pointed.items():
+        known[struct] = {**known[struct], member: arrays.get(name)}
+    return [known.get(p.name) for p in primal.signature.params]
 
 
 def _argument(value: Any, pointer: bool, device: str) -> Any:

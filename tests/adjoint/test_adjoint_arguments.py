@@ -334,6 +334,8 @@ def test_a_kernel_that_does_nothing_without_an_array():
     made, x = mg.adjoint(text), np.ones(4)
     dx, dw = made.vjp(x, None, np.zeros(4), dy=[x], grid=1, block=4)
     assert dx.tolist() == [0] * 4 and dw is None
+    dx, dw = made.vjp(mg.tensor(x, device="sim"), None, mg.ones(4), dy=[x], grid=1, block=4)
+    assert dx.device == "sim" and dx.numpy().tolist() == [0] * 4 and dw is None
     with pytest.raises(LaunchError, match=r"f takes 3 arguments \(x, w, y\); got 2"):
         made.vjp(x, None, dy=[x], grid=1, block=4)
     with pytest.raises(LaunchError, match="f: without w it writes to no array of floats"):

@@ -263,3 +263,20 @@ def test_whole_numbers_are_examined_anew_wherever_they_are(what):
             assert made.vjp(x, 0 * x, given, dy=[x], grid=1, block=4)[0].tolist() == [1] * 4
     with pytest.raises(NotDifferentiable, match="the kernel has a race and so no gradient"):
         made.vjp(x, 0 * x, given, dy=[x], grid=1, block=4)
+
+
+def test_arrays_to_which_a_struct_points_on_the_tape():
+    """The kernel writes copies of the outputs, and the whole numbers in place; each array has its own gradient."""
+    f = mg.differentiable(
+        "struct D { const double* x; double* y; int* at; int n; };\n__global__ void f(D d, const double* w) {\n"
+        "int i = threadIdx.x; if (d.y && i < d.n) { d.y[i] = d.x[i] * d.x[i] * w[d.at[i]]; d.at[i] = 0; } }"
+    )
+    x, w, y = (mg.tensor(v, device="sim") for v in (np.arange(4.0), np.array([1.0, 2, 3, 4]), np.zeros(4)))
+    at = mg.tensor(np.array([1, 2, 3, 0], np.int32), device="sim")
+    x.requires_grad = w.requires_grad = True
+    out = f({"x": x, "y": y, "at": at, "n": 4}, w, grid=1, block=4)
+    out.sum().backward()
+    assert out.numpy().tolist() == [0, 3, 16, 9] and y.numpy().tolist() == at.numpy().tolist() == [0] * 4
+    assert x.grad.numpy().tolist() == [0, 6, 16, 6] and w.grad.numpy().tolist() == [9, 0, 1, 4]
+    dx, dw = f.adjoint.vjp({"x": x, "y": None, "at": at, "n": 4}, w, dy=[None], grid=1, block=4)
+    assert dx.numpy().tolist() == dw.numpy().tolist() == [0] * 4
