@@ -174,9 +174,9 @@ class Adjoint:
         args are those of the kernel, tensors or arrays, with the values from which it starts; none is changed, and the
         gradients are of the same kind. A number in a tensor has a gradient of that tensor's shape and dtype. dy lists
         the gradient of each of `outputs`; None means zeros. An array x to which a member of a struct d points is d_x
-        in `wrt` and `outputs`. grid, block and shared, the bytes of
-        `extern __shared__` memory, are those of the kernel's own launch. An array that the kernel asks for, as in
-        `if (w) v *= w[i];`, may be None; then it has no gradient, None.
+        in `wrt` and `outputs`. grid, block and shared, the bytes of `extern __shared__` memory, are those of the
+        kernel's own launch. An array that the kernel asks for, as in `if (w) v *= w[i];`, may be None; then it has no
+        gradient, None.
 
         A kernel in which two threads race for an element has no gradient; the adjoint of one without a race has none
         either: it adds without atomics only where the source proves that an index belongs to one thread, or where the
@@ -230,9 +230,8 @@ class Adjoint:
         """
         from minigrad.microscope import on_sim, watching
 
-        upstream = [dy] if isinstance(dy, Tensor | np.ndarray) else dy
         with watching(blocks) as report:
-            self.vjp(*on_sim(args), dy=upstream and on_sim(upstream), grid=grid, block=block, shared=shared)
+            self.vjp(*on_sim(args), dy=dy, grid=grid, block=block, shared=shared)
         made = self.given(args)
         names = [kernel.name for kernel in made.kernels] if not made.idle else []
         return [record for record in report.launches if record.kernel in names][-len(names) :]
@@ -258,12 +257,12 @@ def adjoint(
     """The reverse-mode adjoint of a kernel: `mg.adjoint("file.cu", "scale<float>", wrt=["x"])`.
 
     source_or_kernel is a kernel, CUDA C++, or the path of a `.cu` file; `name` chooses one of several kernels, as in
-    `mg.kernel`. A kernel has its name, and wrt may come in its place: `mg.adjoint(kernel, ["x"])`. wrt
-    names the floating-point parameters to differentiate with respect to; the default is all that reach an output. An
-    output that is only written counts where the data decide which of its elements are: with
-    `if (x[i] > 0) y[i] = x[i]`, not with `if (i < n) y[i] = x[i]`. For such a y, wrt=["x", "y"] includes its gradient,
-    that of the elements left alone. A function `__device__ float detach(float x) { return x; }` of the file stops
-    gradients. Raises NotDifferentiable, with line and column, where the kernel is outside the differentiable subset.
+    `mg.kernel`. A kernel has its name, and wrt may come in its place: `mg.adjoint(kernel, ["x"])`. wrt names the
+    floating-point parameters to differentiate with respect to; the default is all that reach an output. An output that
+    is only written counts where the data decide which of its elements are: with `if (x[i] > 0) y[i] = x[i]`, not with
+    `if (i < n) y[i] = x[i]`. For such a y, wrt=["x", "y"] includes its gradient, that of the elements left alone. A
+    function `__device__ float detach(float x) { return x; }` of the file stops gradients. Raises NotDifferentiable,
+    with line and column, where the kernel is outside the differentiable subset.
     """
     if not isinstance(name, str | None):
         if wrt is not None:
