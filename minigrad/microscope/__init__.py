@@ -209,15 +209,18 @@ def _is_array(arg: Any) -> bool:
     return isinstance(arg, np.ndarray) and arg.ndim > 0
 
 
-def on_sim(args: Sequence[Any]) -> list[Any]:
-    """The arguments with NumPy arrays uploaded, each once. Raises LaunchError for an array on a GPU."""
-    sim, given = get(check("sim")), dict[int, Any]()
+def on_sim(args: Sequence[Any], given: dict[int, Any] | None = None) -> list[Any]:
+    """The arguments with NumPy arrays uploaded, each once. Raises LaunchError for an array on a GPU.
+
+    given: what has been uploaded, by the `id` of an argument.
+    """
+    sim, given = get(check("sim")), {} if given is None else given
     for arg in args:
         not_on_gpu(getattr(arg, "array", arg))
         if isinstance(arg, Mapping):  # a struct by its members
-            given[id(arg)] = dict(zip(arg, on_sim([*arg.values()]), strict=True))
+            given[id(arg)] = dict(zip(arg, on_sim([*arg.values()], given), strict=True))
         if isinstance(arg, list | tuple):  # several
-            given[id(arg)] = on_sim(arg)
+            given[id(arg)] = on_sim(arg, given)
         if _is_array(arg) and id(arg) not in given:
             given[id(arg)] = Array.upload(sim, arg)
     return [given.get(id(arg), arg) for arg in args]

@@ -217,6 +217,12 @@ def test_arrays_in_a_struct_are_watched():
     assert "race" in str(races.problems[0]) and "d.x[0]" in str(races.problems[0])
 
 
+def test_an_array_in_a_struct_and_beside_it_is_one():
+    struct, x = "struct D { float* x; };", np.zeros(4, np.float32)
+    text = f"{struct} __global__ void k(D d, float* y) {{ int i = threadIdx.x; d.x[i] += 1; y[i] += 1; }}"
+    assert not mg.inspect(text, {"x": x}, x, grid=1, block=4).problems and x.tolist() == [2] * 4
+
+
 def test_a_function_that_nothing_calls_may_call_one_that_is_nowhere():
     text = """__device__ float nowhere(float); __device__ float unused(float x) { return nowhere(x); }
     __global__ void other(float* x) { x[0] = nowhere(x[0]); }
