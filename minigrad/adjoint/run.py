@@ -267,28 +267,33 @@ def prepare(
 ) -> PrimalLaunch:
     """Check a launch of the kernel and move its arrays to a device. Raises TypeError or LaunchError."""
     params, function = primal.signature.params, derived.facts.function
-    given = {p.name: a for p, a in zip(params, args, strict=False) if p.pointer and isinstance(a, np.ndarray)}
-    _check_separate(function, given, np.may_share_memory)  # each is moved by itself, so the copies share nothing
-    if len(args) == len(params):
-        device = next((a.device.name for a in map(_array, args) if isinstance(a, Array)), kernel_device())
+    given, pointers = named(primal, function, args), pointers_of(primal, function)
+    hosts = {name: a for name, a in given.items() if name in pointers and isinstance(a, np.ndarray)}
+    _check_separate(function, hosts, np.may_share_memory)  # each is moved by itself, so the copies share nothing
+    if given:
+        device = next((a.device.name for a in map(_array, given.values()) if isinstance(a, Array)), kernel_device())
         args = [_argument(a, p.pointer, device) for p, a in zip(params, args, strict=True)]
     bind(primal.name, params, args)
-    arrays = {p.name: a for p, a in zip(params, args, strict=True) if p.pointer and a is not None}
+    moved = named(primal, function, args).items()
+    arrays = {name: _array(a) for name, a in moved if name in pointers and a is not None}
     scalars = {p.name: a for p, a in zip(params, args, strict=True) if not p.pointer}
     used = set(map(own_name, names_used(function.body)))
     for n, p in enumerate(params, 1):
         if p.pointer and p.name in used - arrays.keys():
             raise TypeError(f"{primal.name}: argument {n} ({p}) is None, {USED.format(p.name)}")
     for name, (struct, member) in function.pointed.items():
-        array = _array(scalars[struct].get(member)) if isinstance(scalars[struct], Mapping) else None
-        if array is None and name in used:
+        if name in used - arrays.keys():
             raise TypeError(f"{primal.name}: {struct} has no array {member}, {USED.format(member)}")
-        arrays |= {name: array} if array is not None else {}
     _check_separate(function, arrays, _overlap)
     run = PrimalLaunch(derived, arrays, scalars, *primal.extents(grid, block, shared), shared)
     check_shared(run)
     check_conditions(run)
     return run
+
+
+def pointers_of(primal: Kernel, kernel: Function) -> set[str]:
+    """The names of the arrays, also of those to which structs point."""
+    return {p.name for p in primal.signature.params if p.pointer} | kernel.pointed.keys()
 
 
 def named(primal: Kernel, kernel: Function, args: Sequence[Any]) -> dict[str, Any]:
@@ -301,8 +306,8 @@ def named(primal: Kernel, kernel: Function, args: Sequence[Any]) -> dict[str, An
 
 def absent(primal: Kernel, kernel: Function, args: Sequence[Any]) -> frozenset[str]:
     """The arrays, also those to which structs point, for which these arguments have None."""
-    pointers = {p.name for p in primal.signature.params if p.pointer} | kernel.pointed.keys()
-    return frozenset(name for name, value in named(primal, kernel, args).items() if value is None and name in pointers)
+    given = named(primal, kernel, args)
+    return frozenset(name for name in pointers_of(primal, kernel) & given.keys() if given[name] is None)
 
 
 def arguments(primal: Kernel, run: PrimalLaunch, arrays: Mapping[str, Any]) -> list[Any]:

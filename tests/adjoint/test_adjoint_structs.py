@@ -6,6 +6,7 @@ from test_adjoint_slopes import check
 
 import minigrad as mg
 from minigrad.adjoint import NotDifferentiable
+from minigrad.errors import LaunchError
 
 B = np.dtype([("p", "f8", 3), ("q", "f8")])
 PLAIN = "struct B { double p[3]; double q; };\n"
@@ -280,3 +281,5 @@ def test_arrays_to_which_a_struct_points_on_the_tape():
     assert x.grad.numpy().tolist() == [0, 6, 16, 6] and w.grad.numpy().tolist() == [9, 0, 1, 4]
     dx, dw = f.adjoint.vjp({"x": x, "y": None, "at": at, "n": 4}, w, dy=[None], grid=1, block=4)
     assert dx.numpy().tolist() == dw.numpy().tolist() == [0] * 4
+    with pytest.raises(LaunchError, match="f: d_x and d_y share memory and d_y is written; pass a copy"):
+        f.adjoint.vjp({"x": (v := np.ones(4)), "y": v, "at": at, "n": 4}, w, dy=[v], grid=1, block=4)
