@@ -16,16 +16,15 @@ from minigrad.adjoint.analyse.activity import chosen, floats_decide, numbers
 from minigrad.adjoint.derive import derive
 from minigrad.adjoint.emit.assemble import AdjointFile, reading
 from minigrad.adjoint.emit.decisions import decisions
-from minigrad.adjoint.examine import at_own_line, check_reading, examine, types_apart
-from minigrad.adjoint.frontend.file import TOO_DEEP, KernelFile, parse
+from minigrad.adjoint.examine import at_own_line, check_reading, examine, launch_key, types_apart
+from minigrad.adjoint.frontend.file import TOO_DEEP, parse
 from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.ast import own_name
 from minigrad.display import column
-from minigrad.errors import LaunchError
-from minigrad.kernels.arguments import by_name
+from minigrad.errors import LaunchError, short
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.source_kernel import SourceKernel, source_of
+from minigrad.kernels.source_kernel import SourceKernel, refuse_names, source_of
 from minigrad.kernels.source_kernel import kernel as compiled
 from minigrad.kernels.structs import is_private
 from minigrad.source import Source
@@ -55,21 +54,25 @@ class Adjoint:
     """
 
     def __init__(self, primal: Kernel, wrt: Sequence[str] | None = None, null: frozenset[str] = frozenset()):
-        self.primal, self._examined, self._read = primal, set[tuple](), False
+        self.primal, self._examined, self._compared = primal, set[tuple](), False
         self.narrowed, self.null, self._others = wrt is not None, null, dict[frozenset[str], Adjoint]()
         self.slots, self._built = launches.SLOTS, dict[tuple, tuple[Kernel, ...]]()
         tunables = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **tunables}
         with uncollected():
-            self._derive(primal, wrt)
+            self._derive(wrt)
 
-    def _derive(self, primal: Kernel, wrt: Sequence[str] | None) -> None:
+    def _derive(self, wrt: Sequence[str] | None) -> None:
+        primal, source = self.primal, self.primal.source
         if isinstance(primal, SourceKernel):
             primal.check_types()
-        self.file = self._parsed()
+        self.file = parse(
+            source.device_text, source.name, primal.name, self.defines, source.template_values, self._included,
+            [(each.name, each.device_text) for each in source.chain[:-1]], self.null,
+        )  # fmt: skip
         kernel = self.file.kernel
-        for p in (p for p in primal.signature.params if is_private(p.members)):
-            if p.type.partition("<")[0] not in self.file.definitions:
+        for p in primal.signature.params:
+            if is_private(p.members) and p.type.partition("<")[0] not in self.file.definitions:
                 why = f"{p.type} has private members in a header; make them public there, or put its text in this file."
                 raise self.file.error(kernel.place, why)
         try:
@@ -83,13 +86,6 @@ class Adjoint:
             self.decisions = decisions(self.derived)
         except RecursionError:
             raise self.file.error(kernel.place, TOO_DEEP) from None
-
-    def _parsed(self) -> KernelFile:
-        source = self.primal.source
-        return parse(
-            source.device_text, source.name, self.primal.name, self.defines, source.template_values, self._included,
-            [(each.name, each.device_text) for each in source.chain[:-1]], self.null,
-        )  # fmt: skip
 
     def _included(self, name: str, path: str) -> tuple[str, str] | None:
         """The text and the path of a file that the one at a path, or the kernel's own, includes.
@@ -134,7 +130,7 @@ class Adjoint:
     @cached_property
     def reading(self) -> AdjointFile:
         """The kernel as it was read, from which the adjoint is made."""
-        return reading(self._parsed())
+        return reading(self.file)
 
     def given(self, args: Sequence[Any]) -> "Adjoint":
         """The adjoint for a launch with these arguments: where arrays are None, that of the branches which run then."""
@@ -152,9 +148,9 @@ class Adjoint:
     def _without(self, made: "Adjoint", args: Sequence[Any], dy: Any, **extents: Any) -> list[Any]:
         """The gradients of a launch without some arrays, which have none."""
         if made.idle:
-            given = {p.name: a for p, a in zip(self.primal.signature.params, args, strict=True)}
+            given = launches.named(self.primal, self.file.kernel, args)
             return [launches.zeros(given[name]) if name in made.wrt else None for name in self.wrt]
-        made.prepared(args, **extents)
+        made.prepared(args, **extents)  # what is wrong with the arguments is told ahead of what is wrong with dy
         if isinstance(dy, list | tuple) and len(dy) == len(self.outputs):
             if name := next((n for n, d in zip(self.outputs, dy, strict=True) if d is not None and n in made.null), ""):
                 raise LaunchError(f"{self.primal.name}: dy of {name} is given, and {name} is None.")
@@ -178,9 +174,9 @@ class Adjoint:
         args are those of the kernel, tensors or arrays, with the values from which it starts; none is changed, and the
         gradients are of the same kind. A number in a tensor has a gradient of that tensor's shape and dtype. dy lists
         the gradient of each of `outputs`; None means zeros. An array x to which a member of a struct d points is d_x
-        in `wrt` and `outputs`. grid, block and shared, the bytes of
-        `extern __shared__` memory, are those of the kernel's own launch. An array that the kernel asks for, as in
-        `if (w) v *= w[i];`, may be None; then it has no gradient, None.
+        in `wrt` and `outputs`. grid, block and shared, the bytes of `extern __shared__` memory, are those of the
+        kernel's own launch. An array that the kernel asks for, as in `if (w) v *= w[i];`, may be None; then it has no
+        gradient, None.
 
         A kernel in which two threads race for an element has no gradient; the adjoint of one without a race has none
         either: it adds without atomics only where the source proves that an index belongs to one thread, or where the
@@ -198,27 +194,26 @@ class Adjoint:
         array that is written shares memory with another or where the launch does not have the extents on which the
         adjoint relies.
         """
-        if named:
-            raise by_name(self.primal.name, self.primal.signature.params, named)
+        refuse_names(self.primal, named)
         if (made := self.given(args)) is not self:
             return self._without(made, args, dy, grid=grid, block=block, shared=shared)
         run = self.prepared(args, grid, block, shared)
         kernels = self.built(run.shared_extents) if run.shared_extents else self.kernels
         self.set_constants(kernels)
         upstream = launches.upstream(run, self.outputs, dy)
-        new, after = examine(self.primal, run, self._deciding, self._examined)
-        while True:
-            with at_own_line(self.primal, run), types_apart(run, new is not None, self._examined):
-                sums, needed = launches.launch(kernels, self.assembled, run, upstream, self.slots)
-            if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
-                break
-            self.slots = slots  # the tapes were too short: discard this run
-        if new or not self._read:
+        key = launch_key(self.primal, run, self._deciding)
+        new = bool(key) and key not in self._examined
+        after = examine(self.primal, run) if new else None
+        with at_own_line(self.primal, run), types_apart(run, new, self._examined):
+            sums, needed = launches.launch(kernels, self.assembled, run, upstream, self.slots)
+            while needed is not None and (slots := int(needed.numpy()[0])) > self.slots:
+                self.slots = slots  # the tapes were too short: discard this run
+                sums, needed = launches.launch(kernels, self.assembled, run, upstream, slots)
+        if new or not self._compared:
             self.set_constants(as_read := self.built(run.shared_extents, read=True))
-            self._read |= check_reading(self.primal, as_read[0], self.reading.entries[0], run, after)
-        self._examined |= {new} if new else set()  # one that was refused is looked at again
-        values = dict(zip((p.name for p in self.primal.signature.params), args, strict=True))
-        values |= {name: values[struct].get(member) for name, (struct, member) in self.file.kernel.pointed.items()}
+            self._compared |= check_reading(self.primal, as_read[0], self.reading.entries[0], run, after)
+        self._examined |= {key} if new else set()  # one that was refused is looked at again
+        values = launches.named(self.primal, self.file.kernel, args)
         gradients = [launches.fitted(sums[name], values[name]) for name in self.wrt]
         if any(isinstance(a, Tensor) for a in values.values()):
             return [Tensor(d) for d in gradients]
@@ -235,11 +230,10 @@ class Adjoint:
         """
         from minigrad.microscope import on_sim, watching
 
-        upstream = [dy] if isinstance(dy, Tensor | np.ndarray) else dy
         with watching(blocks) as report:
-            self.vjp(*on_sim(args), dy=upstream and on_sim(upstream), grid=grid, block=block, shared=shared)
+            self.vjp(*on_sim(args), dy=dy, grid=grid, block=block, shared=shared)
         made = self.given(args)
-        names = [kernel.name for kernel in made.kernels] if not made.idle else [""]
+        names = [kernel.name for kernel in made.kernels] if not made.idle else []
         return [record for record in report.launches if record.kernel in names][-len(names) :]
 
     def prepared(
@@ -263,14 +257,16 @@ def adjoint(
     """The reverse-mode adjoint of a kernel: `mg.adjoint("file.cu", "scale<float>", wrt=["x"])`.
 
     source_or_kernel is a kernel, CUDA C++, or the path of a `.cu` file; `name` chooses one of several kernels, as in
-    `mg.kernel`. A kernel has its name, and wrt may come in its place: `mg.adjoint(kernel, ["x"])`. wrt
-    names the floating-point parameters to differentiate with respect to; the default is all that reach an output. An
-    output that is only written counts where the data decide which of its elements are: with
-    `if (x[i] > 0) y[i] = x[i]`, not with `if (i < n) y[i] = x[i]`. For such a y, wrt=["x", "y"] includes its gradient,
-    that of the elements left alone. A function `__device__ float detach(float x) { return x; }` of the file stops
-    gradients. Raises NotDifferentiable, with line and column, where the kernel is outside the differentiable subset.
+    `mg.kernel`. A kernel has its name, and wrt may come in its place: `mg.adjoint(kernel, ["x"])`. wrt names the
+    floating-point parameters to differentiate with respect to; the default is all that reach an output. An output that
+    is only written counts where the data decide which of its elements are: with `if (x[i] > 0) y[i] = x[i]`, not with
+    `if (i < n) y[i] = x[i]`. For such a y, wrt=["x", "y"] includes its gradient, that of the elements left alone. A
+    function `__device__ float detach(float x) { return x; }` of the file stops gradients. Raises NotDifferentiable,
+    with line and column, where the kernel is outside the differentiable subset.
     """
     if not isinstance(name, str | None):
+        if wrt is not None:
+            raise TypeError(f"mg.adjoint: name is a text, and wrt comes once; got {short(name)} and {short(wrt)}.")
         name, wrt = None, name
     if isinstance(source_or_kernel, Kernel):
         if name not in (None, source_or_kernel.name):

@@ -12,7 +12,7 @@ from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import CLOCKS, Place, own_name
 from minigrad.adjoint.language.dataflow import read, target_name, written
 from minigrad.adjoint.language.rewrite import flatten
-from minigrad.adjoint.run import PrimalLaunch
+from minigrad.adjoint.run import PrimalLaunch, arguments
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import copied
 from minigrad.errors import FAULTS, KernelError, LaunchError, warn
@@ -23,28 +23,25 @@ EXAMINED = 4096  # most threads of a launch that is searched for races
 NEAR = {2: 2e-2, 4: 3e-4, 8: 1e-6}  # by bytes of a float: sums in another order, functions of constants in another way
 
 
-def examine(
-    kernel: Kernel, run: PrimalLaunch, kinds: str, seen: set[tuple]
-) -> tuple[tuple, dict[str, Array]] | tuple[None, None]:
-    """Run a small launch on `sim` under the microscope, on copies: its key, and the arrays that it leaves.
+def launch_key(kernel: Kernel, run: PrimalLaunch, kinds: str) -> tuple:
+    """A small launch on `sim` by all that decides which elements the kernel touches; empty for another launch.
 
-    None where it is not small, or is among those seen. NotDifferentiable at a race; KernelError at what would stop the
-    launch; a warning, and no arrays, at what leaves their values open. kinds: the `dtype.kind`s of arguments that
-    decide which elements the kernel touches; the key has grid, block, shapes, and what these and the kernel's constants
-    hold.
+    That is grid, block, shapes, and what the kernel's constants and arguments of these `dtype.kind`s hold.
     """
     if run.threads > EXAMINED or any(a.device.is_gpu for a in run.arrays.values()):
-        return None, None
-    values = {name: a.numpy() for name, a in run.arrays.items()}
-    for name, v in run.scalars.items():
-        numbers = {own: n for own, n in v.items() if not isinstance(n, Array | Tensor)} if isinstance(v, Mapping) else v
-        values[name] = np.frombuffer(repr(numbers).encode(), np.uint8) if isinstance(v, Mapping) else np.asarray(v)
+        return ()
+    values = {name: a for name, a in run.arrays.items() if name not in run.file.kernel.pointed} | run.scalars
     values |= {f"constant {name}": value for name, value in getattr(kernel, "constants", {}).items()}
-    found = [part for name, a in values.items() for part in _parts(name, a, kinds)]
+    found = [part for name, value in values.items() for part in _parts(name, value, kinds)]
     hashes = [(name, a.shape, sha256(a.tobytes()).digest()) for name, a in found]
-    key = (run.grid, run.block, run.shared, *hashes, *(a.shape for a in run.arrays.values()))
-    if key in seen:
-        return None, None
+    return (run.grid, run.block, run.shared, *hashes, *(a.shape for a in run.arrays.values()))
+
+
+def examine(kernel: Kernel, run: PrimalLaunch) -> dict[str, Array]:
+    """Run a launch under the microscope, on copies: the arrays that it leaves, none where chance decides on them.
+
+    NotDifferentiable at a race; KernelError at what would stop the launch; a warning at what leaves values to chance.
+    """
     from minigrad.microscope import inspect
 
     after = {name: copied(a) for name, a in run.arrays.items()}
@@ -60,24 +57,20 @@ def examine(
         if not problem.harmless:
             warn(f"{kernel.name} has a problem, so its gradients may be wrong, too: {problem.sentence}")
             after = {}
-    return key, after
+    return after
 
 
-def _parts(name: str, array: np.ndarray, kinds: str) -> Iterator[tuple[str, np.ndarray]]:
-    """An array of one of these kinds, or the members of its structs that are. bfloat16 is a float, and NumPy's V."""
-    if array.dtype.names:
-        for own in array.dtype.names:
-            yield from _parts(f"{name}.{own}", array[own], kinds)
-    elif array.dtype.kind.replace("V", "f") in kinds:
-        yield name, array
-
-
-def arguments(kernel: Kernel, run: PrimalLaunch, arrays: Mapping[str, Array]) -> list[Any]:
-    """The arguments of the kernel's own launch, with these arrays."""
-    known = {**arrays, **run.scalars}
-    for name, (struct, member) in run.file.kernel.pointed.items():
-        known[struct] = {**known[struct], member: arrays.get(name)}
-    return [known.get(p.name) for p in kernel.signature.params]
+def _parts(name: str, value: Any, kinds: str) -> Iterator[tuple[str, np.ndarray]]:
+    """A value of one of these kinds, or the members of its structs that are. bfloat16 is a float, and NumPy's V."""
+    if isinstance(value, list | tuple):
+        value = dict(enumerate(value))
+    if not isinstance(value, Mapping):
+        array = value.numpy() if isinstance(value, Array | Tensor) else np.asarray(value)
+        value = {own: array[own] for own in array.dtype.names or ()}
+        if not value and array.dtype.kind.replace("V", "f") in kinds:
+            yield name, array
+    for own, each in value.items():
+        yield from _parts(f"{name}.{own}", each, kinds)
 
 
 def check_reading(

@@ -8,11 +8,11 @@ from minigrad import tape
 from minigrad.adjoint.adjoint import Adjoint, adjoint
 from minigrad.adjoint.language.ast import is_float, own_name
 from minigrad.adjoint.language.dataflow import names_used, written
-from minigrad.adjoint.run import fitted
+from minigrad.adjoint.run import arguments, fitted, named
 from minigrad.devices.dtypes import copied, device_of, move
-from minigrad.kernels.arguments import by_name
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.source_kernel import refuse_names
 from minigrad.tensor import Tensor
 
 
@@ -31,7 +31,7 @@ class Differentiable:
         self._in_place = {own_name(p.name) for p in inner} - set(made.outputs)
 
     def __call__(
-        self, *args: Any, grid: Extent | None = None, block: Extent | None = None, shared: int = 0, **named: Any
+        self, *args: Any, grid: Extent | None = None, block: Extent | None = None, shared: int = 0, **other: Any
     ) -> Any:
         """Run the kernel on copies of its outputs and return these, a tuple if there are several.
 
@@ -40,23 +40,20 @@ class Differentiable:
         LaunchError as `vjp` does. The result's `backward` runs the adjoint; it raises RuntimeError where an array that
         the adjoint reads has been changed in place since.
         """
-        if named:
-            raise by_name(self.primal.name, self.primal.signature.params, named)
+        refuse_names(self.primal, other)
         run = self.adjoint.prepared(args, grid, block, shared)
         outputs = {name: copied(run.arrays[name]) for name in self.adjoint.given(args).outputs}
-        values = {**run.arrays, **run.scalars}
-        params = [p.name for p in run.file.kernel.own]
-        tensors = {n: t for n, t in zip(params, args, strict=True) if isinstance(t, Tensor)}
-        known = values | outputs | {n: tensors[n] for n in self._in_place if n in tensors}
+        tensors = {n: t for n, t in named(self.primal, run.file.kernel, args).items() if isinstance(t, Tensor)}
+        after = run.arrays | outputs | {n: tensors[n] for n in self._in_place if n in tensors}
+        before = dict(run.arrays)
         if tape.grad_enabled():
-            values |= {n: copied(run.arrays[n]) for n in self._in_place & run.arrays.keys()}
+            before |= {n: copied(run.arrays[n]) for n in self._in_place & run.arrays.keys()}
+        extents: dict[str, Any] = {"grid": grid, "block": block, "shared": shared}
         with tape.no_grad():
-            self.primal(*(known.get(n) for n in params), grid=grid, block=block, shared=shared)
+            self.primal(*arguments(self.primal, run, after), **extents)
         results = tuple(map(Tensor, outputs.values()))
         if tape.grad_enabled():
-            self._record(
-                tensors, results, [values.get(n) for n in params], {"grid": grid, "block": block, "shared": shared}
-            )
+            self._record(tensors, results, arguments(self.primal, run, before), extents)
         return results if len(results) > 1 else results[0]
 
     def _record(self, tensors: dict[str, Tensor], results: Sequence[Tensor], values: list, extents: dict) -> None:

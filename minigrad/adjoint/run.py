@@ -120,8 +120,8 @@ class PrimalLaunch:
 def _members(name: str, value: Any) -> dict[str, int]:
     """The whole numbers in a struct that is passed by value."""
     found: dict[str, int] = {}
-    fields = value if isinstance(value, Mapping) else getattr(getattr(value, "dtype", None), "names", None) or ()
-    for field in fields if isinstance(value, Mapping | np.void | np.ndarray) else ():
+    record = value.dtype.names if isinstance(value, np.void | np.ndarray) else None
+    for field in value if isinstance(value, Mapping) else record or ():
         inner, own = value[field], f"{name}.{field}"
         found |= {own: int(inner)} if isinstance(inner, int | np.integer) else _members(own, inner)
     return found
@@ -207,10 +207,9 @@ def fitted(d: Array, value: Any) -> Array:
 
 def zeros(value: Any) -> Any:
     """The gradient of an argument that nothing depends on."""
-    if isinstance(value, Tensor | Array):
-        made = Array.zeros(value.device, value.shape, value.dtype)
-        return Tensor(made) if isinstance(value, Tensor) else made
-    return np.zeros_like(value)
+    if isinstance(value, Tensor):
+        return Tensor(zeros(value.array))
+    return Array.zeros(value.device, value.shape, value.dtype) if isinstance(value, Array) else np.zeros_like(value)
 
 
 def in_dtype(d: Array, dtype: np.dtype) -> Array:
@@ -268,29 +267,23 @@ def prepare(
 ) -> PrimalLaunch:
     """Check a launch of the kernel and move its arrays to a device. Raises TypeError or LaunchError."""
     params, function = primal.signature.params, derived.facts.function
-    given = {p.name: a for p, a in zip(params, args, strict=False) if p.pointer and isinstance(a, np.ndarray)}
-    _check_separate(function, given, np.may_share_memory)
-    if len(args) == len(params):
-        device = next((a.device.name for a in map(_array, args) if isinstance(a, Array)), kernel_device())
+    given, pointers = named(primal, function, args), pointers_of(primal, function)
+    hosts = {name: a for name, a in given.items() if name in pointers and isinstance(a, np.ndarray)}
+    _check_separate(function, hosts, np.may_share_memory)  # each is moved by itself, so the copies share nothing
+    if given:
+        device = next((a.device.name for a in map(_array, given.values()) if isinstance(a, Array)), kernel_device())
         args = [_argument(a, p.pointer, device) for p, a in zip(params, args, strict=True)]
     bind(primal.name, params, args)
-    arrays, scalars = (
-        {
-            p.name: a
-            for p, a in zip(params, args, strict=True)
-            if p.pointer == pointer and (a is not None or not pointer)
-        }
-        for pointer in (True, False)
-    )
+    moved = named(primal, function, args).items()
+    arrays = {name: _array(a) for name, a in moved if name in pointers and a is not None}
+    scalars = {p.name: a for p, a in zip(params, args, strict=True) if not p.pointer}
     used = set(map(own_name, names_used(function.body)))
     for n, p in enumerate(params, 1):
         if p.pointer and p.name in used - arrays.keys():
             raise TypeError(f"{primal.name}: argument {n} ({p}) is None, {USED.format(p.name)}")
     for name, (struct, member) in function.pointed.items():
-        array = _array(scalars[struct].get(member)) if isinstance(scalars[struct], Mapping) else None
-        if array is None and name in used:
+        if name in used - arrays.keys():
             raise TypeError(f"{primal.name}: {struct} has no array {member}, {USED.format(member)}")
-        arrays |= {name: array} if array is not None else {}
     _check_separate(function, arrays, _overlap)
     run = PrimalLaunch(derived, arrays, scalars, *primal.extents(grid, block, shared), shared)
     check_shared(run)
@@ -298,14 +291,31 @@ def prepare(
     return run
 
 
+def pointers_of(primal: Kernel, kernel: Function) -> set[str]:
+    """The names of the arrays, also of those to which structs point."""
+    return {p.name for p in primal.signature.params if p.pointer} | kernel.pointed.keys()
+
+
+def named(primal: Kernel, kernel: Function, args: Sequence[Any]) -> dict[str, Any]:
+    """The arguments by name, with the arrays to which structs point; none if there are too few or too many."""
+    params = primal.signature.params
+    given = {p.name: a for p, a in zip(params, args, strict=True)} if len(args) == len(params) else {}
+    pointed = (item for item in kernel.pointed.items() if isinstance(given.get(item[1][0]), Mapping))
+    return given | {name: given[struct].get(member) for name, (struct, member) in pointed}
+
+
 def absent(primal: Kernel, kernel: Function, args: Sequence[Any]) -> frozenset[str]:
     """The arrays, also those to which structs point, for which these arguments have None."""
-    given = dict(zip((p.name for p in primal.signature.params), args, strict=False))
-    null = {p.name for p in primal.signature.params if p.pointer and given.get(p.name, 0) is None}
-    for name, (struct, member) in kernel.pointed.items():
-        if isinstance(members := given.get(struct), Mapping) and members.get(member) is None:
-            null.add(name)
-    return frozenset(null)
+    given = named(primal, kernel, args)
+    return frozenset(name for name in pointers_of(primal, kernel) & given.keys() if given[name] is None)
+
+
+def arguments(primal: Kernel, run: PrimalLaunch, arrays: Mapping[str, Any]) -> list[Any]:
+    """The arguments of the kernel's own launch, with these arrays."""
+    known = {**arrays, **run.scalars}
+    for name, (struct, member) in run.file.kernel.pointed.items():
+        known[struct] = {**known[struct], member: arrays.get(name)}
+    return [known.get(p.name) for p in primal.signature.params]
 
 
 def _argument(value: Any, pointer: bool, device: str) -> Any:

@@ -2,7 +2,7 @@
 
 import ctypes
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from numbers import Real
 from typing import Any, NamedTuple
@@ -33,12 +33,6 @@ WAYS_OUT |= dict.fromkeys(
 )
 WAYS_OUT["std::"] = " C++'s library is for the host: pass the address of the numbers, and how many they are."
 WAYS_OUT[""] = " If it is a struct, put its text beside the kernel's; a reference is a pointer here."
-
-
-def by_name(kernel: str, params: tuple[Param, ...], named: Iterable[str]) -> TypeError:
-    """The error of a call with arguments by their names."""
-    order, given = ", ".join(param.name for param in params), "=, ".join(named)
-    return TypeError(f"{kernel} takes its arguments in their order, ({order}), and none by its name: {given}=.")
 
 
 class BoundArguments(NamedTuple):

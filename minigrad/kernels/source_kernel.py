@@ -2,8 +2,9 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.types import BFLOATS, ELEMENTS, SCALARS, plain
 from minigrad.kernels.variables import converted, unset
 from minigrad.scan import INCLUDE, asked, is_open
-from minigrad.source import CUDA, Source
+from minigrad.source import CUDA, Signature, Source
 
 # By texts and loaded modules, which kernels of one text share: the value that each variable has, and its first one.
 _SET: dict[str, dict[int, dict[str, tuple[Any, Any]]]] = {}
@@ -34,9 +35,16 @@ class SourceKernel(Kernel):
         super().__init__(*args, **named)
         self.constants: dict[str, np.ndarray] = {}
 
+    @cached_property
+    def signature(self) -> Signature:
+        """Parameters without a name are called unnamed, unnamed_2, ..."""
+        found = self.source.signature(self.name)
+        _, *more = [n for n, param in enumerate(found.params) if param.name == "unnamed"] or [0]
+        names = {n: f"unnamed_{k}" for k, n in enumerate(more, 2)}
+        return replace(found, params=tuple(p._replace(name=names.get(n, p.name)) for n, p in enumerate(found.params)))
+
     def __call__(self, *args: Any, **launch: Any) -> None:
-        if named := [word for word in launch if word not in ("grid", "block", "shared")]:
-            raise arguments.by_name(self.name, self.signature.params, named)
+        refuse_names(self, [word for word in launch if word not in ("grid", "block", "shared")])
         super().__call__(*args, **launch)
 
     def constant(self, name: str, value: Any) -> None:
@@ -84,6 +92,14 @@ class SourceKernel(Kernel):
                     before = device.store(module, name, value)
                     stored[name] = value, before if first is None else first
         super().run(args, grid, block, shared, values)
+
+
+def refuse_names(kernel: Kernel, named: Collection[str]) -> None:
+    """Raise TypeError where a call gives arguments by these names: a kernel takes them in their order."""
+    if named:
+        order, given = ", ".join(param.name for param in kernel.signature.params), "=, ".join(named)
+        why = f"takes its arguments in their order, ({order}), and none by its name: {given}=."
+        raise TypeError(f"{kernel.name} {why}")
 
 
 def kernel(

@@ -150,7 +150,7 @@ def assertions(kernel: str, params: Iterable[Param]) -> str:
 def _places(struct: str, members: tuple, path: str = "", start: int = 0) -> Iterator[tuple[str, int, int]]:
     """The members that a kernel may name, those within others too, each with its offset and its bytes."""
     placed, own = _placed(struct, members), fields(members)
-    for name, (dtype, offset) in placed.members.items() if not is_private(members) else ():
+    for name, (dtype, offset) in placed.members.items() if not is_private(members, within=False) else ():
         kind, declarator, inner = own[name]
         yield path + name, start + offset, np.dtype(dtype).itemsize
         if inner and not declarator.startswith("*"):
@@ -158,9 +158,10 @@ def _places(struct: str, members: tuple, path: str = "", start: int = 0) -> Iter
             yield from _places(kind, inner, f"{path}{name}{first}.", start + offset)
 
 
-def is_private(members: tuple) -> bool:
-    """True where a struct has members that are private or protected."""
-    return any(kind == "private" or (not name and is_private(inner)) for kind, name, inner in members)
+def is_private(members: tuple, within: bool = True) -> bool:
+    """True where a struct has members that are private or protected; within: or a struct among its members has."""
+    inner = (each for _, name, each in members if within or not name)  # those of a base are its own
+    return any(kind == "private" for kind, _, _ in members) or any(is_private(each, within) for each in inner)
 
 
 def check(place: str, param: Param, dtype: np.dtype) -> None:
@@ -241,11 +242,8 @@ def by_value(place: str, param: Param, value: Any, arrays: list[tuple[str, Any]]
     if param.members:
         host = filled(place, param, value, arrays) if isinstance(value, Mapping) else value
         if not isinstance(host, np.ndarray | np.void) or host.ndim or host.dtype.names is None:
-            way = (
-                ", with a tensor for a pointer"
-                if holds_pointers(param.members)
-                else f", or a record of {in_words(dtype)}"
-            )
+            record = f", or a record of {in_words(dtype)}"
+            way = ", with a tensor for a pointer" if holds_pointers(param.members) else record
             first = next(iter(fields(param.members)))
             raise TypeError(f"{place} takes one {param.type}; give its members, {{'{first}': ...}}{way}.")
         if host is value:

@@ -60,9 +60,10 @@ class Values:
             return {each.name.rpartition(".")[2]: self.of(each) for each in own}
         if param.members and not (text or "").endswith(".npy"):
             raise ValueError(f"--arg {param.name}={text}: {param} is a struct; give {example(param)}.")
-        return self._numbers(
-            param, text or "", structs.value_layout(param)[0] if structs.is_value(param) else _dtype(param)
-        )
+        wanted = structs.value_layout(param)[0] if structs.is_value(param) else _dtype(param)
+        if wanted is not None and "[" in param.type:
+            wanted = np.dtype((wanted, tuple(map(int, shape_of(param)))))
+        return self._by_value(param, text or "", wanted)
 
     def of_constant(self, name: str, text: str) -> Any:
         """The value of a __constant__ or __device__ variable: a number, several, or an array."""
@@ -108,20 +109,20 @@ class Values:
             raise ValueError(f"--arg {name}: {own} is a struct; give {example(own)}.")
         if own.members:
             return self._set_member(place[last], own, name)
-        kind = place.dtype[last]
-        value = self._numbers(own, self.given[name], np.dtype((kind.base, (*place.shape, *kind.shape))))
+        value = self._by_value(own, self.given[name], np.dtype((place[last].dtype, place[last].shape)))
         structs.put(f"--arg {name}={self.given[name]}", place, last, value)
 
-    def _numbers(self, param: Param, text: str, wanted: np.dtype | None) -> Any:
+    def _by_value(self, param: Param, text: str, wanted: np.dtype | None) -> Any:
         """A number, several for a vector or an array in a struct, or such an array as DTYPE:SHAPE:FILL or FILL."""
         if (found := _numbers(text)) != []:
-            return found
-        where, array = f"--arg {param.name}={text}", wanted is not None and bool(wanted.shape)
-        if array and wanted is not None and text in FILLS:
-            return self._fill(text, wanted.shape, wanted.base)
+            shape, several = tuple(map(int, shape_of(param))), found if isinstance(found, list) else [found]
+            return np.array(several, object).reshape(shape).tolist() if shape and len(several) == prod(shape) else found
+        where, array = f"--arg {param.name}={text}", wanted if wanted is not None and wanted.shape else None
+        if array is not None and text in FILLS:
+            return self._fill(text, array.shape, array.base)
         if text.endswith(".npy"):
             return _load(f"--arg {param.name}", text)
-        if array and ":" in text:
+        if array is not None and ":" in text:
             return self._filled(param, where, text, None)
         raise ValueError(f"{where}: {param} is a number; give {example(param)}.")
 
@@ -205,20 +206,26 @@ def sizes_in(param: Param) -> list[Param]:
     return [param] * (not param.pointer and lanes == 1 and dtype.kind in "iu" and dtype.itemsize > 2)
 
 
+def shape_of(param: Param) -> list[str]:
+    """The extents of an array in a struct, or of the rows to which a pointer points, and the numbers of a vector."""
+    kind, *extents = param.type.replace("]", "").split("[")
+    lanes = ELEMENTS.get(plain(kind), (None, 1))[1]
+    return [*extents, *([str(lanes)] if lanes > 1 else [])]
+
+
 def example(param: Param, option: str = "--arg", sizes: tuple[int, int] = (1000, 1000)) -> str:
     """The option that gives a parameter a value; for a struct one for each member."""
-    kind, *extents = param.type.replace("]", "").split("[")
-    dtype, lanes = ELEMENTS.get(plain(kind), (np.dtype("float32" if kind in ("real", "wide") else "uint8"), 1))
+    kind, shape = param.type.partition("[")[0], shape_of(param)
+    dtype, _ = ELEMENTS.get(plain(kind), (np.dtype("float32" if kind in ("real", "wide") else "uint8"), 1))
     if param.members:
         several = " ".join(example(each, sizes=sizes) for each in members(param).values())
         return f"--arg {param.name}=struct:{sizes[1]}:zeros" if param.pointer else several
     if param.pointer:
-        shape = "x".join([str(sizes[1]), *extents, *([str(lanes)] if lanes > 1 else [])])
         name = "bfloat16" if plain(kind) in BFLOATS else dtype
-        return f"{option} {param.name}={name}:{shape}:{'randn' if dtype.kind == 'f' else 'zeros'}"
-    count = lanes * prod(map(int, extents))
+        extents = "x".join([str(sizes[1]), *shape])
+        return f"{option} {param.name}={name}:{extents}:{'randn' if dtype.kind == 'f' else 'zeros'}"
     number = "1.0" if dtype.kind == "f" else str(sizes[0]) if sizes_in(param) else "1"
-    return f"--arg {param.name}={','.join([number] * count)}"
+    return f"--arg {param.name}={','.join([number] * prod(map(int, shape)))}"
 
 
 def _dtype(param: Param) -> np.dtype | None:

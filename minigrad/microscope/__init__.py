@@ -13,12 +13,11 @@ import numpy as np
 from minigrad.devices import check, get, through
 from minigrad.devices.array import Array
 from minigrad.errors import LaunchError, require
-from minigrad.kernels.arguments import by_name
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
 from minigrad.kernels.source_kernel import kernel as compiled
-from minigrad.kernels.source_kernel import source_of
+from minigrad.kernels.source_kernel import refuse_names, source_of
 from minigrad.microscope.counts import Branch, Line
 from minigrad.microscope.op_kernel import FirstLaunch, OpKernel, not_on_gpu
 from minigrad.microscope.problem import Access, Problem
@@ -138,11 +137,13 @@ def inspect(
     )
     require("mg.inspect: outputs", outputs, str | Sequence, "a parameter's name or several")
     outputs = (outputs,) if isinstance(outputs, str) else outputs
+    own = kernel.kernel if isinstance(kernel, Launch) else kernel
+    if isinstance(own, Kernel) and (defines is not None or name not in (None, own.name)):
+        raise TypeError(f"mg.inspect: {own.name} is a kernel already; name= and defines= go with CUDA C++ or its file.")
     if isinstance(kernel, Kernel) and grid is None and block is None and (found := OpKernel.find(kernel)):
         return found.inspect(FirstLaunch(kernel, blocks, _names(outputs, kernel)), args, named, dy)
     planned, launch = _launch(kernel, name, defines, grid, block, shared)
-    if named:
-        raise by_name(planned.name, planned.signature.params, named)
+    refuse_names(planned, named)
     if dy is not None:
         raise TypeError("mg.inspect: dy= goes with a kernel of an op and the op's inputs, without a grid.")
     microscope = Microscope(blocks, _names(outputs, planned), reset=True)
@@ -208,15 +209,18 @@ def _is_array(arg: Any) -> bool:
     return isinstance(arg, np.ndarray) and arg.ndim > 0
 
 
-def on_sim(args: Sequence[Any]) -> list[Any]:
-    """The arguments with NumPy arrays uploaded, each once. Raises LaunchError for an array on a GPU."""
-    sim, given = get(check("sim")), dict[int, Any]()
+def on_sim(args: Sequence[Any], given: dict[int, Any] | None = None) -> list[Any]:
+    """The arguments with NumPy arrays uploaded, each once. Raises LaunchError for an array on a GPU.
+
+    given: what has been uploaded, by the `id` of an argument.
+    """
+    sim, given = get(check("sim")), {} if given is None else given
     for arg in args:
         not_on_gpu(getattr(arg, "array", arg))
         if isinstance(arg, Mapping):  # a struct by its members
-            given[id(arg)] = dict(zip(arg, on_sim([*arg.values()]), strict=True))
+            given[id(arg)] = dict(zip(arg, on_sim([*arg.values()], given), strict=True))
         if isinstance(arg, list | tuple):  # several
-            given[id(arg)] = on_sim(arg)
+            given[id(arg)] = on_sim(arg, given)
         if _is_array(arg) and id(arg) not in given:
             given[id(arg)] = Array.upload(sim, arg)
     return [given.get(id(arg), arg) for arg in args]
@@ -225,21 +229,16 @@ def on_sim(args: Sequence[Any]) -> list[Any]:
 def _keep_outputs(args: Sequence[Any], uploaded: Sequence[Any], record: Inspection) -> None:
     """Copy the arrays that the kernel may have written into the record and into the caller's NumPy arrays."""
     for arg, device, param in zip(args, uploaded, record.source.kernels[record.kernel].params, strict=True):
-        if isinstance(device, Mapping | list):
-            _keep_members(param.name, arg, device, record)
-        elif not (param.pointer and param.const) and isinstance(array := getattr(device, "array", device), Array):
-            record.outputs[param.name] = array.numpy()
-            if device is not arg:
-                arg[...] = record.outputs[param.name]
+        if isinstance(device, Mapping | list) or not (param.pointer and param.const):
+            _keep(param.name, arg, device, record)
 
 
-def _keep_members(name: str, arg: Any, device: Any, record: Inspection) -> None:
-    """Copy the arrays to which structs point. Any of them may have been written, but one of NumPy that is read only."""
-    for key in device if isinstance(device, Mapping) else range(len(device)):
-        path = f"{name}.{key}" if isinstance(device, Mapping) else f"{name}[{key}]"
-        if isinstance(device[key], Mapping | list):
-            _keep_members(path, arg[key], device[key], record)
-        elif isinstance(array := getattr(device[key], "array", device[key]), Array):
-            record.outputs[path] = array.numpy()
-            if device[key] is not arg[key] and arg[key].flags.writeable:
-                arg[key][...] = record.outputs[path]
+def _keep(name: str, arg: Any, device: Any, record: Inspection) -> None:
+    """Copy an array, or those to which structs point. A member may be a read-only array of NumPy: its content stays."""
+    if isinstance(device, Mapping | list):
+        for key in device if isinstance(device, Mapping) else range(len(device)):
+            _keep(f"{name}.{key}" if isinstance(device, Mapping) else f"{name}[{key}]", arg[key], device[key], record)
+    elif isinstance(array := getattr(device, "array", device), Array):
+        record.outputs[name] = array.numpy()
+        if device is not arg and arg.flags.writeable:
+            arg[...] = record.outputs[name]

@@ -57,7 +57,7 @@ class Finder:
         if finding.kind == ProblemKind.ELEMENT:
             return self._unset_element(finding)
         if finding.kind >= ProblemKind.MISSED:
-            return self._call(finding)
+            return self._in_line(finding)
         me = self._access(finding.access, finding.pc, finding.block, finding.thread)
         variable, index = self.variables.located(finding.variable, finding.offset, me.text)
         element = index if variable else None
@@ -112,8 +112,8 @@ class Finder:
         name = re.split(r"\W", element)[0] or None
         return Problem("uninitialised", message, *place.fields, name, None, "read", *where, count=finding.count)
 
-    def _call(self, finding: Finding) -> Problem | None:
-        """A call that threads have missed; a lane that another reads; an unset variable; a result unlike a GPU's."""
+    def _in_line(self, finding: Finding) -> Problem | None:
+        """A finding that has its line: a missed call, a lane's value, an unset variable, a result unlike a GPU's."""
         place = self.info.line(finding.file.decode(), finding.line).fields
         where, what = self.at(finding.block, finding.thread), finding.type.decode()
         if finding.kind in (ProblemKind.MISSED, ProblemKind.SKIPPED):

@@ -56,12 +56,12 @@ def macros(source: Source) -> tuple[tuple[str, str, str], ...]:
 
 @lru_cache(512)
 def shared(
-    code: str, macros: tuple[tuple[str, str, str], ...] = (), inside: bool | None = None
+    code: str, macros: tuple[tuple[str, str, str], ...] = (), inside: bool = False
 ) -> tuple[list[Edit], list[Scope], list[Scope]]:
     """Declarations with `__shared__` -> references into the block's shared memory; outside of functions objects that
     stand for these. And by their names what each is in a lambda: of those outside of functions, and of the others.
 
-    inside: the code is in a function; None: it has functions.
+    inside: all of the code is in a function.
     """
     edits, outer, inner = list[Edit](), list[Scope](), list[Scope]()
     plain = without_directives(code)
@@ -69,7 +69,7 @@ def shared(
         declaration = " ".join(code[match.end() : stop].replace("\\\n", " ").split()).replace("alignas", "__align__")
         kept = re.sub(r"\b(?:static|__shared__)\b", " ", match.group()).replace("alignas", "__align__")
         text, extern = re.subn(r"^\s*(.*?)\bextern\b", r"\1", f"{kept} {declaration}")
-        within = inside_function(code, match.start()) if inside is None else inside
+        within = inside or inside_function(code, match.start())
         made, references = (_dynamic if extern and _NO_EXTENT.search(text) else _static)(text, within)
         (inner if within else outer).append((stop, references))
         newlines = "\n" * code.count("\n", match.start(), stop)
@@ -82,8 +82,7 @@ def shared(
             open_ended = not text.rstrip().endswith(";")
             stop = end_of(plain, end, ";") + 1 if open_ended else end
             text = re.sub(r"\s*##\s*", "", text) + plain[end:stop]
-            within = inside_function(code, use.start()) if inside is None else inside
-            own, *found = shared(text, macros, within)
+            own, *found = shared(text, macros, inside or inside_function(code, use.start()))
             outer += [(stop, pairs) for _, pairs in found[0]]
             inner += [(stop, pairs) for _, pairs in found[1]]
             edits.append((use.start(), stop, apply(own, text) + "\n" * code.count("\n", use.start(), end)))

@@ -56,6 +56,9 @@ _TOKEN = re.compile(rf"\b(?:asm|__asm__|__asm)\b{_BARRIER}|(?<!\()\b__noinline__
 _TYPE = rf"(?!(?:{NO_TYPE}|do|extern|static)\b)(?:(?:un)?signed\s+)?[A-Za-z_]\w*(?:::\w+)*(?:<[^<>;]*>)?"
 _LOCAL_ARRAY = re.compile(rf"[;{{}}]\s*(?=(?:const\s+)?{_TYPE}\s+(?!auto\b)\w+\s*\[)")
 
+_BRACKET = re.compile(r"\(|\)(?P<index>\s*\[)?")
+_NO_CALL = re.compile(r"(?:[^\w\s)\]>]|\breturn)\s*$")  # ahead of a bracket
+
 
 class Change(NamedTuple):
     """A replacement in a line: the column in the reader's text, from 0, and the bytes before and after."""
@@ -189,7 +192,7 @@ def _edits(
 
     device: the words of a variable in the GPU's memory, among them macros of the file. exchanges: as from `shuffles`.
     """
-    edits = [*_device(code, device), *_tokens(code), *_aligned(code)]
+    edits = [*_device(code, device), *_tokens(code), *_aligned(code), *_choices(code)]
     if evaluate_once:
         edits += evaluations(code)
     return [*edits, *updates(code, exchanges), *ends(code)] if note_updates else edits
@@ -208,6 +211,21 @@ def _aligned(code: str) -> Iterator[Edit]:
     for found in _LOCAL_ARRAY.finditer(code):
         if in_block[bisect(begins, found.start() + 1) - 1]:
             yield found.end(), found.end(), "__attribute__((aligned(16))) "
+
+
+def _choices(code: str) -> Iterator[Edit]:
+    """`(c ? a : b)[i % 3]` -> `minigrad::chosen(c ? a : b)[i % 3]`: g++ 12 evaluates an index of both arrays, in which
+    its sanitizer asks for a division by zero, only where the first one is chosen.
+    """
+    opened = list[int]()
+    for found in _BRACKET.finditer(code):
+        if found[0] == "(":
+            opened.append(found.start())
+        elif opened:
+            start = opened.pop()
+            choice = found["index"] and "?" in code[start : found.start()]
+            if choice and _NO_CALL.search(code[max(0, start - 10) : start]):
+                yield start, start, " minigrad::chosen"
 
 
 def _entries(source: Source, code: str, kernel: str) -> list[Edit]:

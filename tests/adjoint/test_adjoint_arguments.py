@@ -239,6 +239,7 @@ CALLS = {
     "a name that is none": (lambda: mg.kernel(TEXT, name=3), "mg.kernel takes the name of a kernel"),
     "another name": (lambda: mg.adjoint(mg.kernel(TEXT, "f"), name="g"), "name='g' is for a source, wrt=.'g'. for a p"),
     "wrt a number": (lambda: mg.adjoint(TEXT, wrt=3), r"wrt takes the names of parameters, such as \['x'\]; got int 3"),
+    "wrt twice over": (lambda: mg.adjoint(TEXT, ["x"], ["a"]), r"wrt comes once; got list \['x'\] and list \['a'\]"),
     "wrt nothing": (lambda: mg.adjoint(TEXT, wrt=[]), "f: wrt is empty, so there is no gradient; it has x, y, a"),
     "wrt no name": (lambda: mg.adjoint(TEXT, wrt=[None]), "f has no floating-point parameter None; it has x, y, a"),
     "wrt another": (lambda: mg.adjoint(TEXT, wrt=["nosuch"]), "f has no floating-point parameter 'nosuch'; it has x"),
@@ -333,6 +334,10 @@ def test_a_kernel_that_does_nothing_without_an_array():
     made, x = mg.adjoint(text), np.ones(4)
     dx, dw = made.vjp(x, None, np.zeros(4), dy=[x], grid=1, block=4)
     assert dx.tolist() == [0] * 4 and dw is None
+    dx, dw = made.vjp(mg.tensor(x, device="sim"), None, mg.ones(4), dy=[x], grid=1, block=4)
+    assert dx.device == "sim" and dx.numpy().tolist() == [0] * 4 and dw is None
+    with pytest.raises(LaunchError, match=r"f takes 3 arguments \(x, w, y\); got 2"):
+        made.vjp(x, None, dy=[x], grid=1, block=4)
     with pytest.raises(LaunchError, match="f: without w it writes to no array of floats"):
         mg.differentiable(text)(*(mg.tensor(v, device="sim") for v in (x,)), None, mg.ones(4), grid=1, block=4)
 

@@ -375,3 +375,13 @@ def test_private_members_in_a_header_are_refused(tmp_path):
     assert mg.adjoint(tmp_path / "f.cu", "f").kernels
     for own in (text, text.replace("class", "class __align__(8)")):
         assert mg.adjoint(own + body, "f").kernels
+
+
+@pytest.mark.parametrize("member", ["Angle of;", "Angle* of;", "Angle of[2];"])
+def test_private_members_of_a_members_class_in_a_header_are_refused(tmp_path, member):
+    angle = "class Angle { double v; public: __device__ double get() const { return v; } };"
+    (tmp_path / "turn.h").write_text(f"{angle}\nstruct Turn {{ {member} double by; }};\n")
+    body = "__global__ void f(Turn t, const double* x, double* y) { y[0] = t.by * x[1] * x[0]; }"
+    (tmp_path / "f.cu").write_text(f'#include "turn.h"\n{body}')
+    with pytest.raises(NotDifferentiable, match=r"f.cu:2:1: Turn has private members in a header; make them public"):
+        mg.adjoint(tmp_path / "f.cu", "f")

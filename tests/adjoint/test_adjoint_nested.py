@@ -69,6 +69,12 @@ BODIES = {
     "while (j < m); c[i + r] = s * 0.5; }",
     "a counter read behind its loop": "int j; for (int r = 0; r < n; ++r) { for (j = 0; j < n; ++j) { if (s > 9)"
     " { break; } s = s * c[i + j] + x[i]; } c[i + r] = s * j; }",
+    "down to nothing": "for (int r = 0; r < n; ++r) { int j = n; while (j--) { if (s > 99) continue; s = s * c[i + j] "
+    "+ x[i]; } for (unsigned b = n; b;) { --b; s += c[i + b]; } int m = n; do { --m; s += c[i + m]; } while (m); "
+    "c[i + r] = s * 0.5; }",
+    "counters of 8 and 16 bits": "for (short r = 0; r < n; ++r) { for (unsigned char j = n; j > 0; --j) { "
+    "s = s * c[i + j - 1] + j * x[i]; } for (short j = r; j <= n; j += 1) { s = s * c[i + j] + x[i]; } "
+    "c[i + r] = s * 0.5; }",
     "a function that is linear": "for (int r = 0; r < n; ++r) { for (int j = 0; j < 2; ++j) { s = s + 0.5 * "
     "g(c, i + j) * x[i]; } c[i] = s * 0.5; }",
     "elements handed over": "for (int r = 0; r < n; ++r) { for (int j = 0; j < 2; ++j) { s = s * h(c[i + j], "
@@ -95,6 +101,7 @@ def test_a_bound_of_any_type_of_whole_numbers(kind):
     "int j = 0; while (j < n) { if (s > 99) continue; s = s * c[i + j] + x[i]; ++j; }",
     "int j = 0; while (j < n) { s = s * c[i + j] + x[i]; if (s > 9 && j > 0) j = 0; ++j; }",
     "int j = 0; while (true) { int b = j; if (s > 99) b = 0; ++j; if (b >= n) break; s = s * c[i + j] + x[i]; }",
+    "int j = n; while (j--) { if (s > 9) break; s = s * c[i + j] + x[i]; }",
     "unsigned j = n; do { if (s > 9) break; s = s * c[i + j] + x[i]; } while (--j > 0);",
     "int j = n; while (j < 9) { s = s * c[i + j] + x[i]; j += blockDim.x - 4; if (j < 2) break; }",
     "int j; for (int b = 0; b < 9; ++b) { j = b; } for (int b = 0; b < 2; ++b) { "

@@ -82,6 +82,12 @@ FORMS = {
         "v *= cg::exclusive_scan(tile, x[i], cg::plus<double>()); int m = cg::exclusive_scan(tile, 1);\n"
         "y[i] = v * x[m] * cg::inclusive_scan(tile, x[i] * x[i], cg::greater<double>());", GROUPS,
     ),
+    "empty structs and parameters without a name": kernel(
+        "y[i] = by(Fast{}, x[i], Whole()) * of(x[i], 2, 0.5) + by(Fast{}, x[0], Whole{}) * rest(Fast(), 3.0, x[i]);",
+        "struct Fast {}; struct Whole {};\n__device__ double by(Fast, double v, Whole) { return v * v; }\n"
+        "__device__ double of(double v, int, double) { return v * v * v; }\n"
+        "__device__ double rest(Fast f, double, double v) { return v * v; }",
+    ),
 }  # fmt: skip
 
 

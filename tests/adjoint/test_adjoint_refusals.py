@@ -234,13 +234,17 @@ def test_a_kernel_that_is_read_otherwise_than_it_is_compiled_has_no_gradient(of,
     made = mg.adjoint(STRUCT)
     p, y, n = np.array([(0, 0), (2, 3)], [("a", float), ("b", float)]), np.zeros(2), np.zeros(2, np.int32)
     assert made.vjp(p, y, n, dy=[np.ones(2)], grid=1, block=2)[0]["b"].tolist() == [0.5, 0.5]
-    names = type(made)._parsed.__globals__
+    names = type(made)._derive.__globals__
     parse = names["parse"]
-    monkeypatch.setitem(names, "parse", lambda text, *more: parse(text.replace(of, misread), *more))
+    texts = []
+    monkeypatch.setitem(
+        names, "parse", lambda text, *more: texts.append(text) or parse(text.replace(of, misread), *more)
+    )
     wrong = mg.adjoint(STRUCT)
     for _ in range(2):
         with pytest.raises(NotDifferentiable, match=rf"the adjoint reads this otherwise .*{found} as it was read"):
             wrong.vjp(p, y, n, dy=[np.ones(2)], grid=1, block=2)
+    assert len(texts) == 1
 
 
 def test_a_refused_launch_is_refused_again_behind_one_that_passes(monkeypatch):
@@ -248,7 +252,7 @@ def test_a_refused_launch_is_refused_again_behind_one_that_passes(monkeypatch):
     text = "__global__ void f(const float* x, float* y, int n) { int i = threadIdx.x; y[i] = x[i] * (n ? 1.5f : 2.f); }"
     x, w = (mg.tensor(np.array(v, np.float32), device="sim") for v in ([9, 1], [1, 1]))
     launch = {"dy": [w], "grid": 1, "block": 2}
-    names = type(mg.adjoint(text))._parsed.__globals__
+    names = type(mg.adjoint(text))._derive.__globals__
     parse = names["parse"]
     monkeypatch.setitem(names, "parse", lambda text, *more: parse(text.replace("1.5f", "1.501f"), *more))
     made = mg.adjoint(text)
@@ -264,7 +268,7 @@ def test_a_large_launch_is_compared_where_no_launch_was(monkeypatch):
     """One whose values were left to chance, an element that nobody has set, compares nothing."""
     text = """__global__ void f(const double* x, double* y, int n) {
         int i = blockIdx.x * blockDim.x + threadIdx.x; double a[2]; a[0] = 1; y[i] = n ? a[1] : x[i] * 1.5; }"""
-    names = type(mg.adjoint(text))._parsed.__globals__
+    names = type(mg.adjoint(text))._derive.__globals__
     parse, x = names["parse"], np.ones(8192)
     monkeypatch.setitem(names, "parse", lambda text, *more: parse(text.replace("1.5", "1.25"), *more))
     made = mg.adjoint(text)

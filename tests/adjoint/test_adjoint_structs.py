@@ -6,6 +6,7 @@ from test_adjoint_slopes import check
 
 import minigrad as mg
 from minigrad.adjoint import NotDifferentiable
+from minigrad.errors import LaunchError
 
 B = np.dtype([("p", "f8", 3), ("q", "f8")])
 PLAIN = "struct B { double p[3]; double q; };\n"
@@ -239,11 +240,13 @@ def test_a_struct_by_value_may_hold_arrays_of_structs():
     np.testing.assert_allclose(dx.numpy(), slope)
 
 
-@pytest.mark.parametrize("what", ["an element", "a member", "a constant"])
+@pytest.mark.parametrize("what", ["an element", "a member", "one of many", "a number in a list", "a constant"])
 def test_whole_numbers_are_examined_anew_wherever_they_are(what):
     ahead, param, index = {
         "an element": ("struct S { int j; float v; };", "const S* s", "s[i].j"),
         "a member": ("struct S { int j; };", "S s", "i * s.j"),
+        "one of many": ("struct S { short j[1500]; };", "S s", "i * s.j[700]"),
+        "a number in a list": ("struct A { float v; int j; }; struct S { A a[2]; };", "S s", "i * s.a[1].j"),
         "a constant": ("struct S { int j; }; __constant__ S s;", "int", "i * s.j"),
     }[what]
     text = (
@@ -252,10 +255,31 @@ def test_whole_numbers_are_examined_anew_wherever_they_are(what):
     made, x = mg.adjoint(kernel := mg.kernel(text, "f"), wrt=["x"]), np.ones(4, np.float32)
     for js in (1, 0):
         given = {"an element": np.array([(i * js, 0) for i in range(4)], [("j", "i4"), ("v", "f4")]),
-                 "a member": np.array((js,), [("j", "i4")]), "a constant": js}[what]  # fmt: skip
+                 "a member": np.array((js,), [("j", "i4")]), "a constant": js,
+                 "one of many": {"j": np.eye(1, 1500, 700, dtype=np.int16)[0] * np.int16(js)},
+                 "a number in a list": {"a": [{"v": 0, "j": 0}, {"v": 0, "j": js}]}}[what]  # fmt: skip
         if what == "a constant":
             kernel.constant("s", {"j": js})
         if js:
             assert made.vjp(x, 0 * x, given, dy=[x], grid=1, block=4)[0].tolist() == [1] * 4
     with pytest.raises(NotDifferentiable, match="the kernel has a race and so no gradient"):
         made.vjp(x, 0 * x, given, dy=[x], grid=1, block=4)
+
+
+def test_arrays_to_which_a_struct_points_on_the_tape():
+    """The kernel writes copies of the outputs, and the whole numbers in place; each array has its own gradient."""
+    f = mg.differentiable(
+        "struct D { const double* x; double* y; int* at; int n; };\n__global__ void f(D d, const double* w) {\n"
+        "int i = threadIdx.x; if (d.y && i < d.n) { d.y[i] = d.x[i] * d.x[i] * w[d.at[i]]; d.at[i] = 0; } }"
+    )
+    x, w, y = (mg.tensor(v, device="sim") for v in (np.arange(4.0), np.array([1.0, 2, 3, 4]), np.zeros(4)))
+    at = mg.tensor(np.array([1, 2, 3, 0], np.int32), device="sim")
+    x.requires_grad = w.requires_grad = True
+    out = f({"x": x, "y": y, "at": at, "n": 4}, w, grid=1, block=4)
+    out.sum().backward()
+    assert out.numpy().tolist() == [0, 3, 16, 9] and y.numpy().tolist() == at.numpy().tolist() == [0] * 4
+    assert x.grad.numpy().tolist() == [0, 6, 16, 6] and w.grad.numpy().tolist() == [9, 0, 1, 4]
+    dx, dw = f.adjoint.vjp({"x": x, "y": None, "at": at, "n": 4}, w, dy=[None], grid=1, block=4)
+    assert dx.numpy().tolist() == dw.numpy().tolist() == [0] * 4
+    with pytest.raises(LaunchError, match="f: d_x and d_y share memory and d_y is written; pass a copy"):
+        f.adjoint.vjp({"x": (v := np.ones(4)), "y": v, "at": at, "n": 4}, w, dy=[v], grid=1, block=4)

@@ -27,6 +27,15 @@ def test_extern_c_around_several_kernels():
     assert y.item() == 3
 
 
+def test_parameters_without_a_name():
+    text = "__global__ void k(const float* x, float* y, int, float, const float*) { y[0] = x[0] * x[0]; }"
+    assert [param.name for param in mg.kernel(text).signature.params[2:]] == ["unnamed", "unnamed_2", "unnamed_3"]
+    (dx,) = mg.adjoint(text).vjp(
+        *(on_sim([3], "f4"), on_sim([0], "f4"), 1, 0.5, None), dy=[on_sim([2], "f4")], grid=1, block=1
+    )
+    assert dx.item() == 12
+
+
 @pytest.mark.parametrize(("flag", "result"), [(True, 1), (False, 0), (7, 7)])
 def test_a_boolean_define_is_a_number(flag, result):
     y = on_sim([-1], np.int32)

@@ -119,10 +119,16 @@ def test_structs_are_given_by_their_members(run):
 
 
 def test_the_advice_for_missing_values_can_be_followed(run):
-    status, _, err = run(*LAUNCH, text=STRUCTS.replace("    assert", "    // "))
+    text = STRUCTS.replace("    assert", "    // ").replace(
+        "bool on;", "bool on; float m[2][2]; int2 q[2]; int one[1];"
+    )
+    status, _, err = run(*LAUNCH, text=text)
     assert status == 2 and "k takes (P p, Body* b, float4 w, unsigned char c, float* y); give --arg p.dt=1.0" in err
     advice = err.partition("; give ")[2].partition(". The sizes are guesses")[0].split()
-    assert run(*LAUNCH, *advice, text=STRUCTS.replace("    assert", "    // "))[0] == 0
+    assert "p.m=1.0,1.0,1.0,1.0" in advice and run(*LAUNCH, *advice, text=text)[0] == 0
+    assert run(*LAUNCH, *(each.replace("p.m=1.0,1.0,1.0,1.0", "p.m=range") for each in advice), text=text)[0] == 0
+    bodies = text.replace("struct Body {", "struct Body { int2 q[2];")
+    assert run(*LAUNCH, *advice, "--arg", "b.q=range", "--arg", "b.pos=1,2,3", text=bodies)[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,12 @@ def test_a_readers_kernel_is_found_by_the_one_that_it_replaces():
         (lambda: mg.inspect(mg.add["forward"], A, X), ValueError, "do not broadcast"),
         (lambda: mg.inspect(source(""), X, X, 1, grid=1, block=1, BLOCK=4), TypeError, "and none by its name: BLOCK="),
         (lambda: mg.inspect(source(""), X, X, 1, grid=1, block=1, dy=X), TypeError, "dy= goes with a kernel of an op"),
+        (
+            lambda: mg.inspect(mg.relu["forward"], X, defines={"N": 2}),
+            TypeError,
+            "and defines= go with CUDA",
+        ),
+        (lambda: mg.inspect(mg.relu["forward"].launch(9), X, X, 9, name="k"), TypeError, "is a kernel already; name="),
     ],
 )
 def test_an_op_s_kernel_that_cannot_be_inspected_says_why(call, error, message):
@@ -209,6 +215,12 @@ def test_arrays_in_a_struct_are_watched():
     assert ["d.y[4]" in str(outside[0]), "d.x[4]" in str(outside[1]), len(outside)] == [True, True, 2]
     races = mg.inspect(text.replace("d.x[threadIdx.x]", "d.x[0]"), {"n": 4, "x": x, "y": y}, name="k", grid=1, block=8)
     assert "race" in str(races.problems[0]) and "d.x[0]" in str(races.problems[0])
+
+
+def test_an_array_in_a_struct_and_beside_it_is_one():
+    struct, x = "struct D { float* x; };", np.zeros(4, np.float32)
+    text = f"{struct} __global__ void k(D d, float* y) {{ int i = threadIdx.x; d.x[i] += 1; y[i] += 1; }}"
+    assert not mg.inspect(text, {"x": x}, x, grid=1, block=4).problems and x.tolist() == [2] * 4
 
 
 def test_a_function_that_nothing_calls_may_call_one_that_is_nowhere():

@@ -131,6 +131,10 @@ DECLARED = [
     + BODY.replace("s[", "Tile<32>::at()["),
     "#define HEAD int j = threadIdx.x; __shared__ float s[32]; float zero = 0 * j;\n"
     + (IN % "HEAD").replace("= x[i]", "= x[i] + zero"),
+    "template <class T> struct Shared {};\n"
+    "#define OF(T) template <> struct Shared<T> { \\\n"
+    "    __device__ operator T*() const { extern __shared__ T s_[]; return (T*)s_; } };\n"
+    "OF(double)\nOF(float)\n" + (IN % "float* a = Shared<float>();").replace("s[", "a["),
 ]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sim_kernels import array, filled, works
 
+import minigrad as mg
 from minigrad.devices import get
 from minigrad.errors import KernelError
 from minigrad.kernels.source_kernel import kernel
@@ -222,3 +223,27 @@ def test_new_and_delete():
     }"""
     kernel(text, "look")(y := filled(2), grid=1, block=1)
     assert y.numpy().tolist() == [11, 2]
+
+
+@pytest.mark.parametrize("look", [False, True])
+def test_the_index_of_one_of_two_arrays(look):
+    text = """struct Row { float v[3]; __device__ const float& operator[](int n) const { return v[n]; } };
+    __device__ const float* row(bool c, const float (&a)[3], const float (&b)[3]) { return &(c ? a : b)[1]; }
+    __global__ void k(const float* x, float* y) {
+        __shared__ float s[3], t[3];
+        int i = threadIdx.x;
+        if (i < 3) { s[i] = x[i]; t[i] = x[3 + i]; }
+        __syncthreads();
+        float a[2][3] = {{x[0], x[1], x[2]}}, b[2][3] = {{x[3], x[4], x[5]}};
+        y[i] = (i & 1 ? s : t)[i % 3] + 10 * (i & 1 ? a : b)[0][i % 3];
+        (i & 1 ? a : b)[1][i % 3] = (i & 1 ? Row{{x[0], x[1], x[2]}} : Row{{x[3], x[4], x[5]}})[i % 3];
+        y[i] += 100 * (i & 1 ? a[1] : b[1])[i % 3] + 1000 * *row(i & 1, s, t);
+    }"""
+    x, i = np.arange(1, 7, dtype=np.float32), np.arange(32)
+    y = mg.zeros(32, device="sim")
+    if look:
+        assert not mg.inspect(text, mg.tensor(x, device="sim"), y, grid=1, block=32).problems
+    else:
+        kernel(text)(mg.tensor(x, device="sim"), y, grid=1, block=32)
+    rows = x.reshape(2, 3)[1 - i % 2]
+    assert (y.numpy() == 111 * rows[i, i % 3] + 1000 * rows[:, 1]).all()

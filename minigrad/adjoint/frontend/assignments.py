@@ -86,7 +86,8 @@ class AssignmentParser(DeclarationParser):
             restrict |= tokens.take().text.startswith("__")
         why = "references and pointers to pointers are outside the subset as parameters of a kernel; pass an array."
         tokens.forbid(why, "*", "&", "**", "&&")
-        name = Token("name", "unnamed", place) if tokens.next.text in (",", ")") else tokens.identifier("a name")
+        unnamed = Token("name", unused_name("unnamed", scope), place)
+        name = unnamed if tokens.next.text in (",", ")") else tokens.identifier("a name")
         if of_rows:
             tokens.expect(")")
         extents = list[Expr]()

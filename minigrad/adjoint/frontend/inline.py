@@ -130,7 +130,7 @@ class Functions(ArgumentBinder):
             self.running.pop()
         text = self.tokens.since(item.start)
         words = set(re.findall(r"\w+", text))  # a macro with several meanings has the last one in the adjoint's file
-        members = any(n in ("[", ".") for p in made.params for n in p.name)
+        members = [p.name for p in made.params] != [p.name for p in made.own]  # of structs, which may have none
         if members or re.search(r"\b(?!std\b)\w+::|\benum\s+\w", text) or (self.tokens.redefined | self.shared) & words:
             return None
         made.text = text

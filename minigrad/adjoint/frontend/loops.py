@@ -5,15 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, Place, Stmt, is_float, unused_name
+from minigrad.adjoint.language.ast import SMALL, Expr, Place, Stmt, is_float, unused_name
 from minigrad.adjoint.language.control_flow import TRUE, leaves
 from minigrad.adjoint.language.dataflow import names_in, own_reads, own_writes, written
 from minigrad.adjoint.language.rewrite import (
     ONE,
     ZERO,
+    comparison,
     conjuncts,
     constant,
+    fits,
     flatten,
+    is_number,
     logical_not,
     own_expressions,
     substitute,
@@ -156,6 +159,7 @@ def loop(
                 substitute(s, name, main_step.value if main_step.op == "=" else stepped)
     if rest:
         body = with_steps(body, rest)
+    condition = to_zero(condition, needed, steps, body)
     if needed:
         body, condition = [*needed, leave(condition, place), *body], TRUE
     elif main is not None and len(parts := conjuncts(condition)) > 1:
@@ -169,25 +173,53 @@ def loop(
     return [*others, made]
 
 
+def to_zero(condition: Expr, *parts: list[Stmt]) -> Expr:
+    """`n > 0` for the condition n of a loop that ends where steps of 1 have led n down to 0, as `while (n--)`.
+
+    parts: the statements of the loop. From a number below 0 they lead nowhere.
+    """
+    inside = [t for part in parts for t in flatten(part)]
+    own = {t.name: t.value for t in inside if isinstance(t, ast.Declare)}
+    n = own.get(condition.name, condition) if isinstance(condition, ast.Name) else None
+    changes = [t for t in inside if isinstance(n, ast.Name) and n.name in own_writes(t)]
+    left = any(isinstance(t, ast.Jump) and t.kind != "continue" for t in inside)
+    if len(changes) != 1 or is_float(condition.type) or left:
+        return condition
+    step = changes[0]
+    down = isinstance(step, ast.Assign) and step.op == "-=" and is_number(step.value, 1)
+    return comparison(">", condition, ZERO) if down else condition
+
+
 def as_int(s: ast.For) -> ast.For:
-    """A loop over constants, `for (unsigned i = 0; i < 8; ++i)`, with an int counter, read in the loop as unsigned."""
+    """A loop over constants, `for (unsigned i = 0; i < 8; ++i)`, with an int counter, read in the loop as unsigned.
+
+    So is one of a short that steps towards any bound: where that is no short, the loop would not end.
+    """
     start, step, condition = s.start, s.step, s.condition
-    if not isinstance(start, ast.Declare) or is_float(start.type) or step is None:
+    if not isinstance(start, ast.Declare) or start.value is None or is_float(start.type) or step is None:
         return s
-    if not isinstance(condition, ast.Binary) or condition.op not in ("<", "<="):
+    if not isinstance(condition, ast.Binary) or condition.op not in ("<", "<=", ">", ">="):
         return s
     if start.type == "int" and condition.right.type == "int":
         return s
     if condition.left != ast.Name(start.name, start.type) or start.name in written(s.body):
         return s
     first, last, by = (constant(e) for e in (start.value, condition.right, step.value))
-    if step.op != "+=" or first is None or last is None or not by or not 0 <= first <= last + by < 2**31:
+    own, kind, bound, up = ast.Name(start.name, "int"), start.type, condition.right, condition.op in ("<", "<=")
+    if not by or step.op != ("+=" if up else "-="):
         return s
-    own, kind = ast.Name(start.name, "int"), start.type
+    if kind in SMALL:
+        read: Expr = own
+        same = start.value.type == kind or (first is not None and fits(first, kind))
+        start.value = start.value if same else ast.Cast(kind, start.value)
+    elif up and first is not None and last is not None and 0 <= first <= last + by < 2**31:
+        read = ast.Cast(kind, own) if kind != "int" else own
+        start.value, bound = ast.Number(str(first), "int"), ast.Number(str(last), "int")
+    else:
+        return s
     for t in s.body if kind != "int" else []:
-        substitute(t, start.name, ast.Cast(kind, own))
-    start.type, start.value = "int", ast.Number(str(first), "int")
-    s.condition = ast.Binary(condition.op, own, ast.Number(str(last), "int"), "bool")
+        substitute(t, start.name, read)
+    start.type, s.condition = "int", ast.Binary(condition.op, own, bound, "bool")
     s.step = replace(step, target=own, value=ast.Number(str(by), "int"))
     return s
 

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from minigrad.adjoint.frontend import loops
 from minigrad.adjoint.frontend.assignments import AssignmentParser
 from minigrad.adjoint.frontend.declarations import STORAGE
 from minigrad.adjoint.frontend.intrinsics import LEFT_OUT, reads_clock
-from minigrad.adjoint.frontend.loops import for_loop, leave, own_counters, shared_ahead, unique_places, with_steps
 from minigrad.adjoint.frontend.macros import enumeration, with_constants
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language import ast
@@ -52,8 +52,8 @@ class StatementParser(AssignmentParser):
 
     def finish(self, made: ast.Function) -> None:
         """Bring a parsed function into the form that analyses expect. Rejects variables that get no value."""
-        own_counters(made)
-        made.body = shared_ahead(settle(made.body) if self.symbols.tested else made.body)
+        loops.own_counters(made)
+        made.body = loops.shared_ahead(settle(made.body) if self.symbols.tested else made.body)
         for place in (x.place for s in flatten(made.body) for kind, x in accesses(s) if target_name(x) == NOTHING):
             raise self.error(place, "a pointer that points nowhere is read or stored to here.")
         assigned = {target_name(s.target) for s in flatten(made.body) if isinstance(s, ast.Assign | ast.AtomicAdd)}
@@ -72,7 +72,7 @@ class StatementParser(AssignmentParser):
                 raise self.error(made.declared[name].place, why)
         if leaves(made.body, ("break", "continue")):
             raise self.error(made.place, f"{made.name} has a break or continue outside any loop; leave it out.")
-        unique_places(made.body)
+        loops.unique_places(made.body)
         normalize_jumps(made, self.tokens.words)
 
     def function(self, place: Place, name: str, returns: str) -> ast.Function | None:
@@ -159,7 +159,7 @@ class StatementParser(AssignmentParser):
             case "while":
                 return self.while_loop()
             case "for":
-                return for_loop(self)
+                return loops.for_loop(self)
             case "do":
                 return self.do_loop()
             case "switch":
@@ -180,7 +180,7 @@ class StatementParser(AssignmentParser):
                 return []
         if token.kind == "pragma":
             tokens.take()
-            return for_loop(self, token.text) if "unroll" in token.text and tokens.next.text == "for" else []
+            return loops.for_loop(self, token.text) if "unroll" in token.text and tokens.next.text == "for" else []
         if token.kind == "end":
             raise self.error(token.place, f"the file ends within {self.symbols.function}; a }} is missing.")
         if token.text in ("asm", "__asm__") and reads_clock(self):
@@ -316,8 +316,9 @@ class StatementParser(AssignmentParser):
         tokens, start, token = self.tokens, self.tokens.at, self.tokens.take()
         condition, needed = self.condition(True)
         text, body = tokens.line_since(start), self.block(True)
+        condition = loops.to_zero(condition, needed, body)
         if needed:
-            body, condition = [*needed, leave(condition, token.place), *body], ast.Number("true", "bool")
+            body, condition = [*needed, loops.leave(condition, token.place), *body], ast.Number("true", "bool")
         return [ast.For(None, condition, None, body, "", token.place, text)]
 
     def do_loop(self) -> list[Stmt]:
@@ -328,7 +329,7 @@ class StatementParser(AssignmentParser):
         tokens.expect(";")
         if known(condition) is False and not leaves(body, ("break", "continue")):
             return body
-        body = with_steps(body, [*needed, leave(condition, token.place)])
+        body = loops.with_steps(body, [*needed, loops.leave(loops.to_zero(condition, needed, body), token.place)])
         return [ast.For(None, ast.Number("true", "bool"), None, body, "", token.place, "do")]
 
     def switch(self) -> list[Stmt]:

@@ -324,11 +324,8 @@ class Preprocessor:
 
     def expand(self, tokens: list[Token], hidden: Set[str] = frozenset(), names: bool = False) -> list[Token]:
         """The tokens with macros replaced. names: also those that keep their names."""
-        made: list[Token] = []
-        n = 0
-        for at in [at for at, token in enumerate(tokens) if token.text in self.macros]:  # few tokens
-            if at < n:  # among the arguments of the last one
-                continue
+        made, tokens, n = list[Token](), [*tokens], 0
+        while (at := next((k for k in range(n, len(tokens)) if tokens[k].text in self.macros), -1)) >= 0:
             made += tokens[n:at]
             token, n = tokens[at], at + 1
             macro = self.macros[token.text] if token.kind == "name" and token.text not in hidden else None
@@ -343,7 +340,12 @@ class Preprocessor:
                 body = self.substitute(macro, arguments, token, names)
             body = [t if t.kind == "bad" else Token(t.kind, t.text, token.place, token.start, last.stop)
                     for t in body if t.text != "#"]  # fmt: skip
-            made += self.expand(body, hidden | {token.text}, names)
+            around = hidden | {token.text}
+            made += (found := self.expand(body, around, names))
+            named = self.macros.get(found[-1].text) if found and found[-1].text not in around else None
+            if named and named.params is not None and [t.text for t in tokens[n : n + 1]] == ["("]:
+                n -= 1
+                tokens[n] = made.pop()  # the brackets behind the body may be its last name's
         return made + tokens[n:]
 
     def arguments(self, tokens: list[Token], n: int, name: Token) -> tuple[list[list[Token]], int]:
@@ -391,8 +393,4 @@ class Preprocessor:
 
 def _pastes(body: list[Token], n: int) -> bool:
     """True where ## stands: two pieces that are no tokens."""
-    pair = (
-        [body[k].text for k in (n - 1, n) if 0 <= k < len(body)],
-        [body[k].text for k in (n, n + 1) if 0 <= k < len(body)],
-    )
-    return ["#", "#"] in pair
+    return any([t.text for t in body[k : k + 2]] == ["#", "#"] for k in (n - 1, n) if k >= 0)
