@@ -75,6 +75,10 @@ BODIES = {
     "counters of 8 and 16 bits": "for (short r = 0; r < n; ++r) { for (unsigned char j = n; j > 0; --j) { "
     "s = s * c[i + j - 1] + j * x[i]; } for (short j = r; j <= n; j += 1) { s = s * c[i + j] + x[i]; } "
     "c[i + r] = s * 0.5; }",
+    "a remainder of a number below 0": "int m = n - 6; for (int r = 0; r < n; ++r) { for (int j = 0; j < (r + 1) % m; "
+    "++j) { s = s * c[i + j] + x[i]; } c[i + r] = s * 0.5; }",
+    "a bound that an array may give": "for (int j = 0; j < (n > 50 ? n : k[i]); ++j) { s = s * c[i + j] + x[i]; "
+    "c[i + j] = s * 0.5; }",
     "a function that is linear": "for (int r = 0; r < n; ++r) { for (int j = 0; j < 2; ++j) { s = s + 0.5 * "
     "g(c, i + j) * x[i]; } c[i] = s * 0.5; }",
     "elements handed over": "for (int r = 0; r < n; ++r) { for (int j = 0; j < 2; ++j) { s = s * h(c[i + j], "
@@ -106,6 +110,7 @@ def test_a_bound_of_any_type_of_whole_numbers(kind):
     "int j = n; while (j < 9) { s = s * c[i + j] + x[i]; j += blockDim.x - 4; if (j < 2) break; }",
     "int j; for (int b = 0; b < 9; ++b) { j = b; } for (int b = 0; b < 2; ++b) { "
     "while (j > 0) { s = s * c[i + j] + x[i]; --j; } }",
+    "int b = -5, j = b; for (b = 0; b < 2; ++b) { while (j < 3 + 2 * b) { s = s * c[i] + x[i]; ++j; } c[i] = s; }",
 ])  # fmt: skip
 def test_a_loop_that_its_counter_may_not_end(loop):
     """No bound: a round may leave the counter as it is or lead it past its end, or it begins with another loop's b."""

@@ -113,7 +113,8 @@ class KernelFacts:
         e = dataflow.inline(e, self.converted, self.formula_budget)
         whole = {p.name: 60 for p in self.function.params if not p.pointer and p.type in RANGES}
         known = {**whole, **self.file.values, **dict.fromkeys(EXTENTS.values(), 1)}  # the same for all threads
-        return e if self.function is self.file.kernel and evaluate(e, known) is not None else None
+        here = self.function is self.file.kernel and e.names <= known.keys()
+        return e if here and evaluate(e, known) is not None else None
 
     def of_indices(self, body: list[Stmt], more: Iterable[str] = ()) -> IndexFacts:
         """The facts about indices with which a body begins. more: further parameters of the launch."""

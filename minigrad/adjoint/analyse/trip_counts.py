@@ -90,10 +90,8 @@ def count(s: ast.For) -> Count | None:
         op = "<" if step.op == "+=" else ">"
     if condition.left != ast.Name(var, "int") or op not in ("<", "<=", ">", ">="):
         return None
-    changed = written(s.body) | {var}
-    if (condition.right.names | step.value.names) & changed or var in written(s.body):
-        return None
-    if s.start.value.names & changed or "size_t" in (condition.right.type, step.value.type):
+    changed, names = written(s.body), condition.right.names | step.value.names | s.start.value.names
+    if names & (changed | {var}) or var in changed or "size_t" in (condition.right.type, step.value.type):
         return None
     down, bound = op in (">", ">="), condition.right
     if is_float(bound.type) or step.op != ("-=" if down else "+=") or isinstance(step.value, ast.Unary):
@@ -329,7 +327,7 @@ def _first(s: ast.For, name: str, up: bool, inside: set[ast.Place], function: Se
 def _same_loops(s: ast.For, first: Stmt, e: Expr, function: Sequence[Stmt]) -> bool:
     """True where the loops that count a name in the value e of a statement are around both that and the loop s."""
     names = names_behind([e], assigned_once(function))
-    loops = (x for x in rewrite.flatten(function) if isinstance(x, ast.For) and x.variable in names)
+    loops = (x for x in rewrite.flatten(function) if isinstance(x, ast.For) and x.start and names & own_writes(x.start))
     inside = ({t.place for t in rewrite.flatten(x.body)} for x in loops)
     return all((s.place in places) == (first.place in places) for places in inside)
 
@@ -375,8 +373,9 @@ def widest(header: Count, around: tuple[Count, ...], fixed: Mapping[str, Expr], 
                 return one(e, extreme(a, high), extreme(b, high), high)
             case ast.Cast(type="long long"):
                 return replace(e, operand=extreme(e.operand, high))
-            case ast.Binary(op="%", right=divisor) if high and divisor.names.isdisjoint(ends):
-                return minus(divisor, ONE)
+            case ast.Binary(op="%", right=m) if high and m.names.isdisjoint(ends):  # m may be below 0, as -7 % -3 is -1
+                above = is_unsigned(m) or (rewrite.int_value(m) or 0) > 0
+                return minus(m if above else ast.Call("max", (m, negative(m)), m.type), ONE)
             case ast.Binary(op="/" | ">>", right=ast.Number()):
                 return replace(e, left=extreme(e.left, high))
         if _may_wrap(e, ends):

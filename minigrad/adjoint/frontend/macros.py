@@ -131,7 +131,7 @@ def enumeration(parser: Any, typedef: bool, twice: Callable[[str, Place], None])
 def with_constants(symbols: SymbolTable, e: Expr) -> Expr:
     """An expression with the values of constants, and of functions that are one return of such, in their place."""
     known = [s for scope in symbols.scopes for s in scope.values() if isinstance(s, ast.Declare) and s.const]
-    values = {s.name: s.value for s in known if s.value is not None}
+    values = {s.name: typed(s.value, s.type) for s in known if s.value is not None}
 
     def returned(x: Expr) -> Expr | None:
         function = symbols.functions.get(x.function) if isinstance(x, ast.Call) else None
