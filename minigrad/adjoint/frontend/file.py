@@ -260,8 +260,8 @@ class FileParser:
             self.constant_template(start)
             return
         if not words & {"const", "constexpr", "__constant__"}:
-            what = f"{tokens.next.text!r} outside a function is outside the subset"
-            raise tokens.error(place, f"{what}; make it a parameter of the kernel, or a constant with its values.")
+            why = "outside a function is outside the subset; make it a parameter of the kernel, or __constant__"
+            raise tokens.error(place, f"{tokens.next.text!r} {why} where that only reads it.")
         kind, constant = self.statements.expect_type(), "__constant__" in words
         while True:
             name = tokens.identifier("a constant's name")
