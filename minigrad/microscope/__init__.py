@@ -140,7 +140,7 @@ def inspect(
     own = kernel.kernel if isinstance(kernel, Launch) else kernel
     if isinstance(own, Kernel) and (defines is not None or name not in (None, own.name)):
         raise TypeError(f"mg.inspect: {own.name} is a kernel already; name= and defines= go with CUDA C++ or its file.")
-    if isinstance(kernel, Kernel) and grid is None and block is None and (found := OpKernel.find(kernel)):
+    if isinstance(kernel, Kernel) and (grid, block, shared) == (None, None, 0) and (found := OpKernel.find(kernel)):
         return found.inspect(FirstLaunch(kernel, blocks, _names(outputs, kernel)), args, named, dy)
     planned, launch = _launch(kernel, name, defines, grid, block, shared)
     refuse_names(planned, named)
