@@ -98,6 +98,6 @@ def differentiable(
     """A kernel as a differentiable operation: `f = mg.differentiable(k); y = f(x, y0, n, grid=4, block=256)`.
 
     The arguments are those of `mg.adjoint`. Every tensor that requires a gradient gets one, the initial values of an
-    output included; with `wrt`, only the parameters that it names.
+    output and arrays to which a struct points included, but no number in a struct; with `wrt`, only those it names.
     """
     return Differentiable(adjoint(kernel, name, wrt))

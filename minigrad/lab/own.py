@@ -35,7 +35,7 @@ UPDATE = "SGD"  # the name of the update among the ops
 TURNED = {"forward": (False, False), "a @ b^T": (False, True), "a^T @ b": (True, False)}  # by the way of a product
 OF_SOFTMAX = per_element("cross_entropy.cu", "cross_entropy_of_softmax", "rows")
 OF_SOFTMAX_BACKWARD = per_element("cross_entropy.cu", "cross_entropy_of_softmax_backward", "size")
-COURSE_UPDATE = vars(SGD)["_launch"]
+COURSE_UPDATE = SGD._launch
 
 
 @dataclass(frozen=True, eq=False)

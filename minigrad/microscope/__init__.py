@@ -3,8 +3,9 @@
 `mg.inspect` observes one launch, `watching` all launches within it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,9 +127,8 @@ def inspect(
     arrays. Neither counted nor checked with g++: operands that cannot affect an integer result, as in p[i] & 0 and
     p[i] * 0; and of equal reads at a constant index or by a pointer, as in p[0] + p[0] or *p - *p, all or all but one.
     A GPU does not read them either, as nvcc drops them, and reads x[i] + x[i] once; clang++ (MINIGRAD_CXX=clang++)
-    keeps each. In assert(s[p[i]] > 0) g++ may read p twice. A read by a
-    pointer to const that is converted to an integer, or is a shift's number of bits, at a constant index, as in
-    (int)*p, is counted up to four times.
+    keeps each. In assert(s[p[i]] > 0) g++ may read p twice. A read by a pointer to const that is converted to an
+    integer, or is a shift's number of bits, at a constant index, as in (int)*p, is counted up to four times.
 
     Raises LaunchError, TypeError and CompileError as a launch does; the kernel's faults are in `.problems`.
     """
@@ -138,42 +138,32 @@ def inspect(
     require("mg.inspect: outputs", outputs, str | Sequence, "a parameter's name or several")
     outputs = (outputs,) if isinstance(outputs, str) else outputs
     own = kernel.kernel if isinstance(kernel, Launch) else kernel
-    if isinstance(own, Kernel) and (defines is not None or name not in (None, own.name)):
+    explicit = grid is not None or block is not None or bool(shared)
+    if not isinstance(own, Kernel):
+        source_of("mg.inspect", own)  # whose sentences name this call
+        own = compiled(own, name, defines)
+    elif defines is not None or name not in (None, own.name):
         raise TypeError(f"mg.inspect: {own.name} is a kernel already; name= and defines= go with CUDA C++ or its file.")
-    if isinstance(kernel, Kernel) and grid is None and block is None and (found := OpKernel.find(kernel)):
-        return found.inspect(FirstLaunch(kernel, blocks, _names(outputs, kernel)), args, named, dy)
-    planned, launch = _launch(kernel, name, defines, grid, block, shared)
-    refuse_names(planned, named)
+    elif own is kernel and not explicit and (found := OpKernel.find(own)):
+        return found.inspect(FirstLaunch(own, blocks, _names(outputs, own)), args, named, dy)
+    if isinstance(kernel, Launch) and explicit:
+        raise LaunchError(f"{own.name}: a planned launch has its grid and block; give none here.")
+    if not isinstance(kernel, Launch) and (grid is None or block is None):
+        raise LaunchError(f"{own.name}: give grid= and block=, or a planned launch: inspect(k.launch(...), ...).")
+    launch = kernel if isinstance(kernel, Launch) else partial(own, grid=grid, block=block, shared=shared)
+    refuse_names(own, named)
     if dy is not None:
         raise TypeError("mg.inspect: dy= goes with a kernel of an op and the op's inputs, without a grid.")
-    microscope = Microscope(blocks, _names(outputs, planned), reset=True)
-    _check_outputs(args, planned)
+    microscope = Microscope(blocks, _names(outputs, own), reset=True)
+    _check_outputs(args, own)
     uploaded = on_sim(args)
     with through(microscope):
-        launch(uploaded)
+        launch(*uploaded)
     if not microscope.launches:
         raise LaunchError("nothing to see: the launch has no blocks, as one of its sizes is 0.")
     record = microscope.launches[-1]
     _keep_outputs(args, uploaded, record)
     return record
-
-
-def _launch(
-    kernel: Kernel | Launch | str | Path, name: str | None, defines: Mapping[str, Any] | None,
-    grid: Extent | None, block: Extent | None, shared: int,
-) -> tuple[Kernel, Callable[[Sequence[Any]], None]]:  # fmt: skip
-    """The kernel, and a function that launches it with arguments."""
-    if isinstance(kernel, Launch):
-        planned = kernel
-        if grid is not None or block is not None or shared:
-            raise LaunchError(f"{planned.kernel.name}: a planned launch has its grid and block; give none here.")
-        return planned.kernel, lambda args: planned(*args)
-    if not isinstance(kernel, Kernel):
-        source_of("mg.inspect", kernel)
-        kernel = compiled(kernel, name, defines)
-    if grid is None or block is None:
-        raise LaunchError(f"{kernel.name}: give grid= and block=, or a planned launch: inspect(k.launch(...), ...).")
-    return kernel, lambda args: kernel(*args, grid=grid, block=block, shared=shared)
 
 
 def _names(outputs: Sequence[Any], kernel: Kernel) -> tuple[str, ...]:

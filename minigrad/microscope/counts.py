@@ -324,10 +324,7 @@ def _costs(requests: Requests, rows: Rows, line: np.ndarray, shared: np.ndarray)
     np.maximum.at(most, threads >> 42, executions)
     return [
         np.bincount(of_request, minlength=count),
-        total(touched),
-        total(ideal),
-        total(passes),
-        total(passes - fewest),
+        *map(total, (touched, ideal, passes, passes - fewest)),
         np.bincount(line, minlength=count),
         np.bincount(line, rows["bytes"], count),
         most,

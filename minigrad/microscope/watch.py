@@ -217,9 +217,8 @@ class MovedArguments:
     def leave(self) -> list[bytes]:
         """Copy the results back. Returns the buffers' contents before the launch."""
         self._relocate({self._moved(a): a.address for _, a in self._arguments.arrays})
-        before = [
-            ctypes.string_at(address, size) for address, (size, _) in zip(self._starts, self.extents, strict=True)
-        ]
+        before = list[bytes]()
         for (address, start), (nbytes, _) in zip(self._starts.items(), self.extents, strict=True):
+            before.append(ctypes.string_at(address, nbytes))
             ctypes.memmove(address, start, nbytes)
         return before

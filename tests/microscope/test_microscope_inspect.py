@@ -192,11 +192,8 @@ def test_a_readers_kernel_is_found_by_the_one_that_it_replaces():
         (lambda: mg.inspect(mg.add["forward"], A, X), ValueError, "do not broadcast"),
         (lambda: mg.inspect(source(""), X, X, 1, grid=1, block=1, BLOCK=4), TypeError, "and none by its name: BLOCK="),
         (lambda: mg.inspect(source(""), X, X, 1, grid=1, block=1, dy=X), TypeError, "dy= goes with a kernel of an op"),
-        (
-            lambda: mg.inspect(mg.relu["forward"], X, defines={"N": 2}),
-            TypeError,
-            "and defines= go with CUDA",
-        ),
+        (lambda: mg.inspect(mg.relu["forward"], X, defines={"N": 2}), TypeError, "and defines= go with CUDA"),
+        (lambda: mg.inspect(mg.relu["forward"], X, shared=64), LaunchError, "relu_forward: give grid= and block="),
         (lambda: mg.inspect(mg.relu["forward"].launch(9), X, X, 9, name="k"), TypeError, "is a kernel already; name="),
     ],
 )
