@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from minigrad.adjoint.frontend.macros import BARE, SEVERAL, enumeration
+from minigrad.adjoint.frontend.symbols import has_name
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import SPECIFIERS, NotDifferentiable, Token, TokenStream, template_parameters
@@ -310,7 +311,7 @@ class FileItems:
         found, n, templates = self.tokens.tokens, start, list[list[tuple[int, str, int]]]()
         while found[n].text == "template":
             parameters, n = template_parameters(found, n + 1)
-            templates.append(parameters)
+            templates.append([each for each in parameters if has_name(found, each)])
         made = FunctionItem("", n, 0, 0, owner=owner, templates=templates)
         while found[n].kind != "end":
             text, after = found[n].text, found[n + 1].text
