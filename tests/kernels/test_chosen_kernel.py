@@ -105,9 +105,7 @@ def test_a_parameter_of_a_template_without_a_name_is_no_part_of_the_kernels_name
         static_assert(row.size() == 2, "two");
         y[threadIdx.x] = power<T, N>(x[threadIdx.x]) * N;
     }}"""
-    text = (
-        f"#include <type_traits>\ntemplate <int N> struct Row {{ constexpr int size() const {{ return N; }} }};\n{text}"
-    )
+    text = f"template <int N> struct Row {{ constexpr int size() const {{ return N; }} }};\n{text}"
     x, y = mg.tensor(np.arange(4.0), device="sim"), mg.zeros(4, dtype="float64", device="sim")
     mg.kernel(text, "k<double>")(x, y, grid=1, block=4)
     assert y.numpy().tolist() == [0, 2, 8, 18]
