@@ -122,8 +122,7 @@ class FileParser:
                     self.symbols.scopes[0].pop(name, None)
                     tokens.unsupported.setdefault(name, error)
         if self.stray:
-            why = "this } closes nothing; there is one too many, or a { is missing."
-            raise tokens.error(self.stray.place, why)
+            raise tokens.error(self.stray.place, "this } closes nothing; there is one too many, or a { is missing.")
 
     def item(self) -> None:
         tokens, start = self.tokens, self.tokens.at
@@ -260,9 +259,10 @@ class FileParser:
             what = f"{tokens.next.text!r} outside a function is outside the subset"
             raise tokens.error(place, f"{what}; make it a parameter of the kernel, or a constant with its values.")
         kind, constant = self.statements.expect_type(), "__constant__" in words
+        elsewhere = "extern" in words and "=" not in tokens.between(tokens.at, tokens.behind_value(tokens.at, ()))
         while True:
             name = tokens.identifier("a constant's name")
-            if len(tokens.named[name.text]) == 1 and name.text not in self.arguments:  # nothing reads it
+            if elsewhere or (len(tokens.named[name.text]) == 1 and name.text not in self.arguments):  # nothing reads it
                 tokens.at = tokens.behind_value(tokens.at, self.functions.templates)
             elif isinstance(kind, StructType):
                 self.tables.append(self.constant_structs(kind, name, constant or "constexpr" in words))
