@@ -5,6 +5,7 @@ It may be in a file that the named one includes, as in `main.cu` with `#include 
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from minigrad.scan import (
     blank,
     items,
     matching,
+    outside,
     parameter,
     split,
     without_directives,
@@ -32,6 +34,8 @@ _CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|endif)", re.M)
 _SPECIAL = re.compile(r"template\s*<\s*>")
 _KINDS = {"typename": "float", "class": "float"}  # of parameters that are types, and an example
 _NAME = re.compile(r"[A-Za-z_:]")
+# A parameter of a template without a name, `, typename = std::enable_if_t<...>`: its default says what it is for.
+_UNNAMED = re.compile(r",\s*(?:\w+|.*?(?:[>*&]|::\s*\w+))\s*(?<![<>=!])=(?!=)", re.S)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _WORDS = {word for kind in (*ELEMENTS, *SCALARS, "true", "false") for word in kind.split()}  # of types and values
 
@@ -60,7 +64,7 @@ def chosen(source: Source, name: SaidKernel) -> tuple[Source, str]:
     A template<> for these arguments counts before the template itself. Raises ValueError where no parameters fit, where
     several kernels have the name, and where a template has no arguments or others than it takes.
     """
-    source, template = _alone(source, name)
+    source, template = _alone(_without_unnamed(source, name.kernel), name)
     found = source.kernels.get(name.kernel)
     if found and len(found.lines) > 1:
         raise ValueError(_several(source, name.kernel, found.lines))
@@ -70,6 +74,23 @@ def chosen(source: Source, name: SaidKernel) -> tuple[Source, str]:
     if parameters is not None and (template or found):
         _check_arguments(source, name, parameters)
     return source, template
+
+
+def _without_unnamed(source: Source, kernel: str) -> Source:
+    """The text without those parameters of the kernel's template that have no name, but a default."""
+    edits, code = list[Edit](), source.code
+    for item in items(code):
+        if (head := _head(code, item, kernel)).startswith("template"):
+            plain = re.sub(
+                r"\((?:[^()]|\([^()]*\))*\)", lambda found: " " * len(found[0]), head
+            )  # `(N > 2)` closes nothing
+            first = head.index("<")
+            stop = matching(plain, first, "<>")
+            commas = [first + 1 + at for at in outside(plain[first + 1 : stop], ",", "<", ">")]
+            for start, end in pairwise([*commas, stop]):
+                if _UNNAMED.match(head[start:end]):
+                    edits.append((item.start + start, item.start + end, re.sub(r"[^\n]", " ", head[start:end])))
+    return replace(source, text=apply(edits, source.text)) if edits else source
 
 
 def _several(source: Source, kernel: str, lines: tuple[int, ...]) -> str:

@@ -64,6 +64,9 @@ TRAITS = {
 } | {
     name: f"template <class T> struct {name} {{ using type = T; }}; template <class T> using {name}_t = T;"
     for name in ("remove_const", "remove_cv", "remove_reference", "decay")
+} | {
+    "bool_constant": "template <bool B> struct bool_constant { static constexpr bool value = B; };",
+    "integral_constant": "template <class T, T v> struct integral_constant { static constexpr T value = v; };",
 }  # fmt: skip
 
 

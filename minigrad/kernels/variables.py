@@ -36,7 +36,7 @@ def _declared(source: Source, text: str) -> list[tuple]:
     """The variables of an item; none of a function or a template."""
     text = ATTRIBUTE.sub(" ", text)
     said = source.expanded(text, _NAMED.findall(text))
-    if re.match(r"\s*template\b", said) or "(" in re.split(r"[={;]", said)[0]:
+    if re.match(r"\s*template\b", said) or "(" in re.split(r"[={;\[]", said)[0]:
         return []
     made = source.struct_members(f"struct minigrad_all {{ {_QUALIFIER.sub(' ', said)} }};", "minigrad_all", ())
     fixed = [name for name, (_, own, _) in fields(made).items() if not own.startswith("*")]

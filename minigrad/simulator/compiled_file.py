@@ -11,6 +11,7 @@ from minigrad.devices.host_compiler import BuildError
 from minigrad.devices.leave_out import RejectedText, build_without
 from minigrad.devices.unit import headers
 from minigrad.errors import CompileError, warn
+from minigrad.scan import items
 from minigrad.simulator.compiler import KERNEL, load
 from minigrad.simulator.diagnostics import ENTRY, compile_error, faults, undefined_function
 from minigrad.simulator.runtime import runtime
@@ -116,6 +117,10 @@ def _built(source: Source, defines: Mapping[str, str], kernel: str, recipe: Reci
         )
 
     (translation, library, path), source, reasons = build_without(source, built)
+    of, gone = source.kernels.get(kernel), [i for i in items(source.code) if (source.name, i.start) in source.left_out]
+    if of and any(item.start < of.stop <= item.stop for item in gone):  # `NAME(a)` without a semicolon ahead of it
+        every = [each for found in reasons.values() for each in found]
+        raise compile_error("", every, translation.missing, source.host_names)
     left = [f"there is no file {name}" for name in dict.fromkeys(translation.missing)]
     left += [f"{name} does not compile here" for name in reasons]
     if left and source.kernel:

@@ -390,7 +390,7 @@ def test_chars_of_shared_memory_used_as_one_type_and_default_values():
 
 
 def test_constant_memory_has_the_values_of_the_kernel():
-    ahead = "__constant__ double C[2]; __constant__ double2 D[2];"
+    ahead = "extern __constant__ double C[2]; __constant__ double C[2]; __constant__ double2 D[2];"
     made = mg.kernel(kernel("y[i] = C[i % 2] * x[i] * x[i] * D[1].y;", ahead), "f")
     f, x, y = mg.adjoint(made), np.arange(1.0, 5), np.zeros(4)
     made.constant("D", np.array([0.0, 0, 0, 1]))

@@ -33,6 +33,9 @@ RIGHT = {
     "a pointer that moves": f"{RAW}char* p = raw; double* s = (double*)p; p += 64; int* n = (int*)p;{USE}",
     "a function that moves a pointer": f"{RAW}char* p = raw; double* s = carve<double>(p, 8);\n"
     f"int* n = carve<int>(p, 8);{USE}",
+    "an object that becomes a pointer to vectors": "double4* s = SharedMemory<double4>();\n"
+    "s[i] = make_double4(x[i], x[0] * x[i], 1, i); __syncthreads(); double4 v = s[7 - i];\n"
+    "y[i] = v.x * v.y * v.w + v.x;",
     "an object that becomes a pointer": f"double* s = SharedMemory<double>();{USE.replace('n[', 'N[')}",
 }  # fmt: skip
 OBJECTS = (

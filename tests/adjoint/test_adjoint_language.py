@@ -108,9 +108,11 @@ RIGHT = {
     ),
     "for ever": source("double v = x[i]; for (;;) { v = v * x[i]; if (v < 0.1) break; } y[i] = v;"),
     "names": ahead("#define REAL double\n#define TWO 2\n#define FOUR (TWO + 2)", "REAL v = x[i]; y[i] = v * FOUR;"),
-    "brackets behind a macro that makes a macro's name": ahead(
-        "#define CUBE(v) ((v) * (v) * (v))\n#define JOIN(a, b) a##b\n#define OF(op) CU##op\n#define POWER CUBE",
-        "y[i] = JOIN(CU, BE)(x[i]) + OF(BE)(x[i] * JOIN(CU, BE)(2)) * POWER(x[i]) + (JOIN(, x))[i];",
+    "a macro that makes a macro's name, and types of functions": ahead(
+        "#define CUBE(v) ((v) * (v) * (v))\n#define JOIN(a, b) a##b\n#define OF(op) CU##op\n#define POWER CUBE\n"
+        "typedef double number; typedef number (*rule)(number, int); using other = number (*)(number);",
+        "number v = x[i]; y[i] = v + JOIN(CU, BE)(x[i]) + OF(BE)(x[i] * JOIN(CU, BE)(2)) * POWER(x[i])\n"
+        "+ (JOIN(, x))[i];",
     ),
     "a macro over lines": ahead("#define SUM (1 + \\\n  2 + \\\n  3)", "double v = x[i];\ny[i] = v * v * SUM;"),
 }  # fmt: skip

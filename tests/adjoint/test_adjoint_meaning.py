@@ -270,10 +270,11 @@ FORMS = {
         "template <int N> struct T { static constexpr int v = N * N; };",
     ),
     "a macro with several meanings": kernel(
-        "y[i] = A * x[i] * g(x[i]) * TIMES(x[0]);",
+        "y[i] = A * x[i] * g(x[i]) * TIMES(x[0]) * square(x[i]);",
         "#define A 2\n#define B (A * 3)\n#define TIMES(v) (v) * 5\n"
         "__device__ double g(double v) { return TIMES(v) * A * B; }\n#undef A\n#undef TIMES\n#define A 3\n"
-        "#define TIMES(v) (v) * 7",
+        "#define TIMES(v) (v) * 7\n#define WRITE(name, e) __device__ double name(double v) { return e; }\n"
+        "WRITE(square, v * v)\n#undef WRITE",
     ),
 }  # fmt: skip
 

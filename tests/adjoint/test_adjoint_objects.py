@@ -127,3 +127,18 @@ REFUSED = {
 def test_what_is_refused(body, ahead, why):
     with pytest.raises(NotDifferentiable, match=rf"f.cu:\d+:\d+: {re.escape(why).replace(re.escape('.*'), '.*')}"):
         mg.adjoint(kernel(body, ahead), name="f")
+
+
+def test_a_type_that_is_a_constant_chooses_among_branches():
+    text = """template <bool B, int N>
+    __device__ double by(double v, std::bool_constant<B>, std::integral_constant<int, N>) {
+        if constexpr (B) return v * v * N; else return v;
+    }
+    template <bool B> __global__ void k(const double* x, double* y, std::bool_constant<B> chosen) {
+        int i = threadIdx.x;
+        y[i] = by(x[i], chosen, std::integral_constant<int, 3>{}) * (std::bool_constant<B>::value ? 2 : 1);
+    }"""
+    x, dy = (mg.tensor([v], dtype="float64", device="sim") for v in (4.0, 1.0))
+    y = mg.zeros(1, dtype="float64", device="sim")
+    for name, slope in (("k<true>", 48), ("k<false>", 1)):
+        assert mg.adjoint(text, name=name).vjp(x, y, {}, dy=[dy], grid=1, block=1)[0].item() == slope

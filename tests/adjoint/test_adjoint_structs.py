@@ -72,9 +72,11 @@ def test_a_member_of_a_struct_by_value_has_no_gradient_and_that_is_said():
 
 NAMES = {
     "the values of constants": (
-        "P q = ONE; for (const P& p : TABLE) q.a += p.b; y[i] = x[i] * x[i] * q.a * TABLE[i % 2].a * BOTH.v[i % 2];",
+        "P q = ONE; for (const P& p : TABLE) q.a += p.b; y[i] = x[i] * x[i] * q.a * TABLE[i % 2].a * BOTH.v[i % 2] "
+        "* OPEN[1].p.a * (sizeof(OPEN) / sizeof(Q));",
         "struct P { double a, b; };\nstruct Q { P p; double v[2]; };\nconstexpr P ONE{2, 3};\n"
-        "__constant__ P TABLE[2] = {{1, 2}, {3, 4}};\n__constant__ Q BOTH = {{1, 2}, {3, 4}};",
+        "__constant__ P TABLE[2] = {{1, 2}, {3, 4}};\n__constant__ Q BOTH = {{1, 2}, {3, 4}};\n"
+        "__constant__ Q OPEN[] = {1, 2, 3, 4, {5, 6, 7, 8}, {{9, 10}, {11, 12}}};",
     ),
     "enums within": (
         "T<2> t; for (int k = 0; k < T<2>::size; ++k) t.v[k] = x[k] * x[i]; T<2>::Kind k = T<2>::both;\n"

@@ -92,3 +92,24 @@ __global__ void k(float* x, float a, int b) { body(x, a, b); }"""
     x = mg.zeros(1, device=kernel_device)
     mg.kernel(text, "k")(x, 1.5, 2, grid=1, block=1)
     assert x.item() == 3.5
+
+
+@pytest.mark.parametrize("condition", [
+    "typename = std::enable_if_t<std::is_floating_point_v<T>>", "std::enable_if_t<(sizeof(T) >= 4 && N == 2), int> = 0",
+    "typename std::enable_if<N == 2>::type* = nullptr", "class = void, int = 3",
+])  # fmt: skip
+def test_a_parameter_of_a_template_without_a_name_is_no_part_of_the_kernels_name(condition):
+    text = f"""template <typename T, int N, {condition}> __device__ T power(T v) {{ return v * v; }}
+    template <typename T, int N = 2, {condition}> __global__ void k(const T* x, T* y) {{
+        constexpr Row<N> row{{}};
+        static_assert(row.size() == 2, "two");
+        y[threadIdx.x] = power<T, N>(x[threadIdx.x]) * N;
+    }}"""
+    text = f"template <int N> struct Row {{ constexpr int size() const {{ return N; }} }};\n{text}"
+    x, y = mg.tensor(np.arange(4.0), device="sim"), mg.zeros(4, dtype="float64", device="sim")
+    mg.kernel(text, "k<double>")(x, y, grid=1, block=4)
+    assert y.numpy().tolist() == [0, 2, 8, 18]
+    dy = mg.ones(4, dtype="float64", device="sim")
+    assert mg.adjoint(text, name="k<double>").vjp(x, y, dy=[dy], grid=1, block=4)[0].numpy().tolist() == [0, 4, 8, 12]
+    with pytest.raises(ValueError, match=r"k is a template of <typename T, int N = 2>"):
+        mg.kernel(text, "k")

@@ -35,6 +35,7 @@ def test_constants_are_set(kernel_device):
         "__constant__ __align__(16) float table[4];",
         "__constant__ float other[2] = {1, 2}, table[4];",
         "#define CONST __constant__\nCONST float table[4];",
+        "#define N 3\n#define MORE (N + 1)\n__constant__ float table[MORE];",
     ],
 )
 def test_a_constant_is_found_however_it_is_declared(text, kernel_device):

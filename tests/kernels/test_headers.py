@@ -6,6 +6,7 @@ import pytest
 import minigrad as mg
 from minigrad.devices.cuda import compiler
 from minigrad.devices.cuda.toolkit import find_nvcc
+from minigrad.errors import CompileError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*left out")
 
@@ -231,3 +232,9 @@ __global__ void square(const real* x, real* y) { y[threadIdx.x] = x[threadIdx.x]
     assert mg.inspect(text, np.ones(4), np.zeros(4), grid=1, block=4).ok
     with pytest.raises(TypeError, match=r"argument 1 \(const double\* x\) is float64; got float32"):
         mg.inspect(text, *np.zeros((2, 4), np.float32), grid=1, block=4)
+
+
+def test_a_macro_of_a_missing_header_ahead_of_the_kernel_is_named():
+    text = '#include "lost.h"\nREGISTER(k)\n__global__ void k(float* y) { y[0] = 1; }'
+    with pytest.raises(CompileError, match=r"(?s)k.cu\(2\): .*REGISTER\(k\).*There is no file lost.h"):
+        mg.kernel(text)(mg.zeros(1, device="sim"), grid=1, block=1)

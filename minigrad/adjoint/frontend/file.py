@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise, takewhile
 from typing import Any
 
 from minigrad.adjoint.frontend.assignments import by_name
-from minigrad.adjoint.frontend.declarations import STORAGE
+from minigrad.adjoint.frontend.declarations import NONE, STORAGE
 from minigrad.adjoint.frontend.expressions import ExpressionParser
 from minigrad.adjoint.frontend.inline import Functions
 from minigrad.adjoint.frontend.items import NO_POINTER
 from minigrad.adjoint.frontend.macros import enumeration, table, typed_macros, whole_numbers
 from minigrad.adjoint.frontend.parser import StatementParser
+from minigrad.adjoint.frontend.structs import integer
 from minigrad.adjoint.frontend.symbols import SymbolTable
 from minigrad.adjoint.language.ast import TYPES, Declare, Expr, Function, Place
 from minigrad.adjoint.language.dataflow import Budget, called, lengthen, merge_copies, names_used
@@ -121,8 +122,7 @@ class FileParser:
                     self.symbols.scopes[0].pop(name, None)
                     tokens.unsupported.setdefault(name, error)
         if self.stray:
-            why = "this } closes nothing; there is one too many, or a { is missing."
-            raise tokens.error(self.stray.place, why)
+            raise tokens.error(self.stray.place, "this } closes nothing; there is one too many, or a { is missing.")
 
     def item(self) -> None:
         tokens, start = self.tokens, self.tokens.at
@@ -158,16 +158,12 @@ class FileParser:
 
     def is_shared(self) -> bool:
         """True for `extern __shared__ float s[];`."""
-        found, n = self.tokens.tokens, self.tokens.at
-        while found[n].text in (*STORAGE, "__align__", "alignas", "(", ")") or found[n].kind == "number":
-            if found[n].text == "__shared__":
-                return True
-            n += 1
-        return False
+        words = (*STORAGE, "__align__", "alignas", "(", ")")
+        ahead = islice(self.tokens.tokens, self.tokens.at, None)
+        return "__shared__" in [t.text for t in takewhile(lambda t: t.text in words or t.kind == "number", ahead)]
 
     def close(self, brace: Token) -> None:
-        if not self.open_braces:
-            self.stray = self.stray or brace
+        self.stray = self.stray or (None if self.open_braces else brace)
         names = self.open_braces.pop() if self.open_braces else 0
         self.functions.space = self.functions.space[: len(self.functions.space) - names]
 
@@ -263,9 +259,10 @@ class FileParser:
             why = "outside a function is outside the subset; make it a parameter of the kernel, or __constant__"
             raise tokens.error(place, f"{tokens.next.text!r} {why} where that only reads it.")
         kind, constant = self.statements.expect_type(), "__constant__" in words
+        elsewhere = "extern" in words and "=" not in tokens.between(tokens.at, tokens.behind_value(tokens.at, ()))
         while True:
             name = tokens.identifier("a constant's name")
-            if len(tokens.named[name.text]) == 1 and name.text not in self.arguments:  # nothing reads it
+            if elsewhere or (len(tokens.named[name.text]) == 1 and name.text not in self.arguments):  # nothing reads it
                 tokens.at = tokens.behind_value(tokens.at, self.functions.templates)
             elif isinstance(kind, StructType):
                 self.tables.append(self.constant_structs(kind, name, constant or "constexpr" in words))
@@ -293,7 +290,13 @@ class FileParser:
 
     def constant_structs(self, kind: StructType, name: Token, known: bool) -> Declare:
         """`__constant__ float3 forces[4];`, whose values the launch has, or the text."""
-        tokens, dims = self.tokens, self.statements.extents(name)
+        tokens, parser = self.tokens, self.statements
+        if [tokens.next.text, tokens.peek().text, tokens.peek(2).text] == ["[", "]", "="]:
+            tokens.at += 3
+            given = parser.argument()
+            dims = [integer(len(parser.grouped(kind, (NONE,), getattr(given, "values", ()))))]
+        else:
+            dims = parser.extents(name)
         if not known or len(dims) > 1:
             raise tokens.error(name.place, f"write __constant__ {kind} {name.text}, with one axis or none.")
         tokens.at = tokens.behind_value(tokens.at, self.functions.templates)
@@ -349,8 +352,7 @@ class FileParser:
     def shared_arrays(self, kernel: FunctionItem) -> list[Declare]:
         """The arrays in shared memory of the file, as though declared in the kernel; without those of other kernels."""
         tokens, parser = self.tokens, self.statements
-        close = parser.tokens.matching
-        other = [(k.start, close(k.body)) for k in self.kernels.values() if k is not kernel] + self.shared
+        other = [(k.start, tokens.matching(k.body)) for k in self.kernels.values() if k is not kernel] + self.shared
         words, at = set[str](), 0
         for a, b in sorted(other):
             words |= {t.text for t in tokens.tokens[at:a]}
@@ -366,8 +368,7 @@ class FileParser:
 
     def broken(self, name: str) -> None:
         """Raise the error in the braces of a kernel that has no end."""
-        tokens = self.tokens
-        found = tokens.tokens
+        tokens, found = self.tokens, self.tokens.tokens
         at = next((n for n in range(1, len(found)) if found[n].text == name and found[n + 1 : n + 2]), None)
         if at is not None and found[at + 1].text == "(":
             tokens.at = at + 1

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from minigrad.adjoint.frontend.macros import BARE, SEVERAL, enumeration
+from minigrad.adjoint.frontend.symbols import has_name
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.dataflow import inline
 from minigrad.adjoint.language.lexer import SPECIFIERS, NotDifferentiable, Token, TokenStream, template_parameters
@@ -235,11 +236,8 @@ class FileItems:
         for base in made.bases:
             never = base.short, f"~{base.short}", "operator="  # are inherited
             its = {name: items for name, items in base.methods.items() if name not in never}
-            made.methods, made.types, made.values = (
-                its | made.methods,
-                base.types | made.types,
-                base.values | made.values,
-            )
+            made.methods, made.types = its | made.methods, base.types | made.types
+            made.values = base.values | made.values
 
     def declare(self, start: int, owner: StructType | None = None) -> None:
         """Step over a function without its body."""
@@ -291,10 +289,15 @@ class FileItems:
             name = tokens.take()
         kind = GROUP if parser.accept_group_type() else parser.expect_type()
         if name.text == "typedef":
-            pointer = tokens.accept("*") or tokens.accept("&")
+            pointer = tokens.accept("*") or tokens.accept("&") or (tokens.accept("(") and tokens.accept("*"))
             name = tokens.identifier("a type's name")
         if pointer or not tokens.accept(";"):
-            raise parser.error(name.place, NO_POINTER.format(name.text))
+            error = parser.error(name.place, NO_POINTER.format(name.text))
+            if len(parser.symbols.types) > 1:
+                raise error
+            self.tokens.unsupported.setdefault(name.text, error)
+            parser.skip_to_semicolon()
+            return ""
         other = len(parser.symbols.types) == 1 and name.text in (*self.struct_bodies, *self.templates)
         if parser.symbols.types[-1].setdefault(name.text, kind) != kind or (other and str(kind) != name.text):
             self.twice(name.text, name.place)
@@ -310,7 +313,7 @@ class FileItems:
         found, n, templates = self.tokens.tokens, start, list[list[tuple[int, str, int]]]()
         while found[n].text == "template":
             parameters, n = template_parameters(found, n + 1)
-            templates.append(parameters)
+            templates.append([each for each in parameters if has_name(found, each)])
         made = FunctionItem("", n, 0, 0, owner=owner, templates=templates)
         while found[n].kind != "end":
             text, after = found[n].text, found[n + 1].text

@@ -334,7 +334,7 @@ def shared_as(parser: Any, kind: Kind, pointer: Pointer, place: Place) -> Pointe
     if not known or len(kinds) != 1 or "real" in {*kinds, pointer.type}:
         return pointer
     declared = symbols.declared[whole]
-    as_bits = isinstance(kind, StructType) or pointer.type in FLOATS_AS.get(own, ())
+    as_bits = pointer.type in FLOATS_AS.get(own, ())
     untyped = declared.type in CHARS or (own != declared.type and not as_bits and pointer.offset == ZERO)
     first = symbols.typed.setdefault(whole, own) if untyped or whole in symbols.typed else declared.type
     if own != first and not chars and as_bits and not _begins_part(symbols, kind, pointer.offset):

@@ -371,5 +371,12 @@ class TypeParser:
         return found
 
 
+def has_name(found: list[Token], parameter: tuple[int, str, int]) -> bool:
+    """False for a parameter of a template whose default says what it is for, `typename = std::enable_if_t<...>`."""
+    before, last = (found[parameter[2] - n] for n in (3, 2))  # ahead of the =
+    named = last.kind == "name" and last.text not in ("typename", "class") and before.text not in ("<", ",", "::")
+    return named or not parameter[2]
+
+
 def _known(kind: str) -> str | None:
     return kind if kind in TYPES else None

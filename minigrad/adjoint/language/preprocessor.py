@@ -175,7 +175,9 @@ class Preprocessor:
             self.define(line, place)
         elif line.directive == "undef":
             self.flush()
-            self.undefine(text.split()[1])
+            if (name := text.split()[1]) in self.macros:
+                self.stream.redefined |= self.made_of(name)  # at the end of the head it means nothing
+            self.undefine(name)
             self.stream.head.append(text)
         elif line.directive == "include":
             self.include(line)

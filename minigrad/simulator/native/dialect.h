@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <utility>  // with <type_traits>, as cuda_runtime.h has it
+
 #include "abi.h"
 
 #define __global__
