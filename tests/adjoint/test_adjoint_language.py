@@ -1,5 +1,6 @@
 """Forms of CUDA C++ that students write have the right gradient; test_adjoint_refusals has the unsupported ones."""
 
+import math
 from functools import partial
 
 import numpy as np
@@ -190,6 +191,16 @@ def test_a_branch_that_a_template_decides_by_numbers_that_wrap_around():
         for same, name in ((text, "f<2, -1>"), (constants, "f")) if condition in ("N - 5 > 2", "M < N") else ():
             with pytest.raises(mg.adjoint.NotDifferentiable, match="if constexpr is not known here; write if"):
                 mg.adjoint(same.replace("if (", "if constexpr ("), name)
+
+
+def test_a_function_is_called_in_a_branch_that_is_never_taken():
+    """The adjoint's file has the caller without that branch, as the function is missing or comes later."""
+    head = "__device__ double f(double a) { return a * sin(a); }\n__device__ double g(double a) { double s = a * a;\n"
+    for body, slope in (("g(x[0]) * x[0]", 12), ("g(x[0]) * f(x[0])", 12 * math.sin(2) + 8 * math.cos(2))):
+        text = f"{head} if (sizeof(a) == 4) s += f(a); return s; }}\n"
+        text += f"__global__ void k(const double* x, double* y) {{ y[0] = {body}; }}"
+        (dx,) = mg.adjoint(text).vjp(np.array([2.0]), np.zeros(1), dy=[np.ones(1)], grid=1, block=1)
+        np.testing.assert_allclose(dx, [slope], rtol=1e-14)
 
 
 def test_assembly_that_reads_a_clock():

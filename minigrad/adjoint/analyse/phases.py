@@ -236,6 +236,8 @@ class Divergence:
     control: also those that differ only because some threads skip an assignment.
     """
 
+    scoped: tuple[type, ...] = ()  # statements whose own variables count for the threads that reach them alone
+
     def __init__(self, function: Function, control: bool = True):
         self.control, self.fixed = control, assigned_once(function.body)
         self.loops: dict[int, dict[str, str]] = {}  # by id of a statement: loop variables around it, each by a name
@@ -244,7 +246,7 @@ class Divergence:
         self.local = {d.name for d in function.declared.values() if not d.shared}
         self.varying, size = {*IDS[:3]}, 0
         while size != (size := len(self.varying)):
-            self.spread(function.body, False)
+            self.spread(function.body, set())
         names = {p.name for p in function.params if not p.pointer}
         names |= {n for n, d in function.declared.items() if not d.dims}
         self.uniform = {*names, *IDS, *EXTENTS.values()} - {n.partition("@")[0] for n in self.varying}
@@ -264,13 +266,14 @@ class Divergence:
         here = self.loops.get(id(s))
         return {here.get(n, n) for n in names} if here else names
 
-    def spread(self, body: list[Stmt], divergent: bool) -> None:
-        """Mark variables assigned varying values, or assigned by some threads only (`divergent`)."""
+    def spread(self, body: list[Stmt], skipped: Set[str]) -> None:
+        """Mark variables assigned varying values, or assigned by some threads only (`skipped`)."""
         for s in body:
-            inside = self.control and (divergent or self.diverges(s))
+            own = {t.name for t in flatten([s]) if isinstance(t, Declare) and isinstance(s, self.scoped)}
+            inside = self.local - own if self.control and self.diverges(s) else skipped
             for one in with_header(s):
-                if inside or self.apart(one, self.reads(one)) & self.varying:
-                    self.varying |= self.apart(one, own_writes(one) & self.local)
+                varies = self.apart(one, self.reads(one)) & self.varying
+                self.varying |= self.apart(one, own_writes(one) & (self.local if varies else inside))
             for inner in bodies(s):
                 self.spread(inner, inside)
 
@@ -282,9 +285,8 @@ class Divergence:
 
     def diverges(self, s: Stmt) -> bool:
         """True where threads take different sides of a branch, or leave a loop after different trip counts."""
-        if isinstance(s, If | For) and self.apart(s, self.names(s.condition)) & self.varying:
-            return True
-        return isinstance(s, For) and self._has_divergent_jump(s.body)
+        tests = isinstance(s, If | For) and not self.varying.isdisjoint(self.apart(s, self.names(s.condition)))
+        return tests or (isinstance(s, For) and self._has_divergent_jump(s.body))
 
     def _has_divergent_jump(self, body: list[Stmt]) -> bool:
         branches = [s for s in body if isinstance(s, If) and leaves([s], JUMPS)]
@@ -296,6 +298,8 @@ class WarpDivergence(Divergence):
 
     There is no such number where a block has several axes.
     """
+
+    scoped = (If,)
 
     def __init__(self, file: KernelFile):
         numbers = {name: Number(str(n), "int") for name, n in file.values.items()}
@@ -310,9 +314,8 @@ class WarpDivergence(Divergence):
         return replace_parts(e, lambda x: ZERO if self.flat and self.is_warp(x) else None).names
 
     def is_warp(self, e: Expr) -> bool:
-        if not isinstance(e, Binary) or thread_axis(self.fixed, e.left) != "x":
-            return False
-        if (n := constant(inline(e.right, self.known))) is None:
+        n = constant(inline(e.right, self.known)) if isinstance(e, Binary) else None
+        if n is None or not isinstance(e, Binary) or thread_axis(self.fixed, e.left) != "x":
             return False
         if e.op in ("<", ">=", "<=", ">"):
             return (n + (e.op in ("<=", ">"))) % 32 == 0
@@ -364,12 +367,9 @@ def check_barriers(file: KernelFile, divergence: Divergence) -> None:
                         s.place, f"{what} that only some threads reach: a condition around it or a jump before it "
                         f"differs between threads. {why}"
                     )  # fmt: skip
+            of_block, of_lanes = (around if each.diverges(s) else "" for each in (divergence, warps))
             for inner in bodies(s):
-                visit(
-                    inner,
-                    advice or (around if divergence.diverges(s) else ""),
-                    of_warp or (around if warps.diverges(s) else ""),
-                )
+                visit(inner, advice or of_block, of_warp or of_lanes)
             if returns and _returns_apart(s, divergence) and not (body is kernel.body and _leaves_at_once(kernel, n)):
                 advice, of_warp = advice or ahead, of_warp or (ahead if _returns_apart(s, warps) else "")
 

@@ -77,11 +77,7 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
 
 def reading(file: KernelFile) -> AdjointFile:
     """The kernel of a file, with its functions, as the parser has read it."""
-    named = [
-        (f.name, function(f"__device__ {f.returns} {f.name}", map(parameter, f.params), f.body))
-        for f in file.functions.values()
-        if f.text in file.text
-    ]
+    named = [(f.name, as_read(f)) for f in file.functions.values() if f.text in file.text]
     kernel, used = file.kernel, names_used(file.kernel.body)
     entry = Entry(f"{kernel.name}_read", tuple(merged(kernel, [p for p in kernel.params if p.name in used], {})), {})
     text = function(f'extern "C" __global__ void {entry.name}', map(parameter, entry.params), kernel.body)
@@ -257,8 +253,10 @@ def function_adjoints(file: KernelFile, derived: Derived) -> list[tuple[str, str
     """
     texts: list[tuple[str, str]] = []
     extra: dict[str, list[Parameter]] = {}
+    defined = set(re.findall(r"(\w+)\s*\([^(){};]*\)\s*\{", file.text)) - {"if", "for", "while", "switch"}
     for f in file.functions.values():
-        texts += [(f.name, f.text)] * (f.text in file.text)
+        missing = set(re.findall(r"(\w+)\s*\(", f.text)) & defined - {n for n, _ in texts} - {f.name}
+        texts += [(f.name, as_read(f) if missing else f.text)] * (f.text in file.text)
         if own := derived.functions.get(f.name):
             pass_tapes(own.body, extra)
             derived.tapes += [t for t in own.tapes if t.size is None]
@@ -268,6 +266,11 @@ def function_adjoints(file: KernelFile, derived: Derived) -> list[tuple[str, str
             texts.append((f"{f.name}_adjoint", function_text(own, more)))
     pass_tapes(derived.body, extra)
     return texts
+
+
+def as_read(f: Function) -> str:
+    """A device function as the parser has read it, without branches that are never taken."""
+    return function(f"__device__ {f.returns} {f.name}", map(parameter, f.params), f.body)
 
 
 def pass_tapes(body: list[Stmt], extra: dict[str, list[Parameter]]) -> None:
