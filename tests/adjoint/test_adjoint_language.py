@@ -30,6 +30,11 @@ RIGHT = {
         "double decay = x[i]; for (int conditional = 0; conditional < 3; ++conditional) decay *= x[i];\n"
         "y[i] = decay < 0.5 ? decay : x[i];"
     ),
+    "arguments of templates that have the names of others": ahead(
+        "template <class T> struct Size { T v; }; template <int R> __device__ double f(double v) { return v * R; }\n"
+        "template <int Size> __device__ double g(double v) { return f<Size>(v); }",
+        "constexpr int decay = 2; y[i] = f<decay>(x[i] * x[i]) * g<3>(x[i]);",
+    ),
     "a comparison in a default value": ahead(
         "#define N 3\n__device__ double g(double a = (N > 2) ? 2 : 1, double s = N > 2 ? 3 : 4) { return a * s; }",
         "y[i] = g(x[i] * x[i]) + g() * g(x[i], 0.5);",

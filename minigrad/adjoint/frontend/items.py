@@ -385,7 +385,8 @@ class FileItems:
                 tokens.at += length
                 made.append(kind)
             else:
-                tokens.forbid(BARE.format(tokens.next.text), *[*self.templates] * (tokens.peek().text in (",", ">")))
+                if parser.is_template(bare := tokens.next.text) and tokens.peek().text in (",", ">"):
+                    raise tokens.error(tokens.next.place, BARE.format(bare))
                 value = parser.value(ast.PRECEDENCE["<"])
                 made.append(folded(value) if isinstance(value, ast.Expr) else value)
             if tokens.next.text != ">":
