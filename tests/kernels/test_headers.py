@@ -226,8 +226,22 @@ def test_what_is_behind_a_guard_with_an_underscore_is_known():
 #else
 #define real double
 #endif
-#endif
-__global__ void square(const real* x, real* y) { y[threadIdx.x] = x[threadIdx.x] * x[threadIdx.x]; }"""
+__global__ void square(const real* x, real* y) { y[threadIdx.x] = x[threadIdx.x] * x[threadIdx.x]; }
+#endif  // _SQUARE_H
+"""
     assert mg.inspect(text, np.ones(4), np.zeros(4), grid=1, block=4).ok
     with pytest.raises(TypeError, match=r"argument 1 \(const double\* x\) is float64; got float32"):
         mg.inspect(text, *np.zeros((2, 4), np.float32), grid=1, block=4)
+
+
+@pytest.mark.parametrize("end", ["", "#ifdef UNKNOWN\n#endif"])
+@pytest.mark.parametrize(
+    ("ahead", "behind"),
+    [
+        ("#ifndef __CUDACC__\n#define __CUDACC__\n#define __global__\n#define __device__\n#endif", ""),
+        ("#ifndef __CUDA_ARCH__\n#define __CUDA_ARCH__\n#else", "#endif"),
+    ],
+)
+def test_a_macro_of_the_compiler_that_the_text_defines_guards_nothing(ahead, behind, end):
+    text = f"{ahead}\n__global__ void k(const double* x, double* y) {{ y[0] = 3 * x[0]; }}\n{behind}\n{end}"
+    assert [*mg.kernel(text).source.kernels] == ["k"]
