@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 # Comments, R"(text)", numbers as 10'000, strings and characters.
 _TOKENS = re.compile(
-    r"//(?:\\\n|[^\n])*|/\*.*?\*/|\b(?:u8|[uUL])?R\"([^()\\\s]{0,16})\(.*?\)\1\"|\b\d\w*(?:'\w+)+"
+    r"//(?:\\\n|[^\n])*|/\*.*?\*/|\b(?:u8|[uUL])?R\"([^()\\\s]{0,16})\(.*?\)\1\"|\b\d[\w.]*(?:'[\w.]+)+"
     r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'",
     re.S,
 )
@@ -277,7 +277,8 @@ def live_files(
             left.remove(path)
             found.extend(live_files(path.read_text(errors="replace"), path.parent, macros, find, left))
 
-    code = live(blank(text), macros, include)
+    plain = re.sub(r"\b\d[\w.]*'[\w.']+", lambda found: found[0].replace("'", "").ljust(len(found[0])), blank(text))
+    code = live(plain, macros, include)
     return [*found, code]
 
 
@@ -367,8 +368,7 @@ def parameter(text: str) -> Param:
     return Param(name, kind + "*" * (words.count("*") - 1), pointer, const)
 
 
-_EXTERN_C = re.compile(r'\bextern\s*" "\s*{?')  # extern "C" after `blank`
-_ENDS_ITEM = re.compile("[{};]")
+_EXTERN_C, _ENDS_ITEM = re.compile(r'\bextern\s*" "\s*{?'), re.compile("[{};]")  # extern "C" after `blank`
 
 
 @lru_cache(8)

@@ -39,6 +39,10 @@ RIGHT = {
         "#define N 3\n__device__ double g(double a = (N > 2) ? 2 : 1, double s = N > 2 ? 3 : 4) { return a * s; }",
         "y[i] = g(x[i] * x[i]) + g() * g(x[i], 0.5);",
     ),
+    "digits in groups": ahead(
+        "#define N 1'0\n#if N > 1'1\n#error N\n#endif\nvoid g(double* y) { y[1'0] = 2'0; }",
+        "int n = 1'000 + 0x1'0; y[i] = x[i] * x[i] * n * (N + 2'0) * 1'0.2'5e1 * .5'1 * 1'0u;",
+    ),
     "bounds before void": source(head='extern "C" __global__ __launch_bounds__(256, 2) void'),
     "bounds behind void": source(head='extern "C" __global__ void __launch_bounds__(B)', ahead="#define B 256"),
     "a whole file": source(

@@ -258,6 +258,12 @@ def test_kernels_and_quotes_in_raw_strings_and_numbers_are_none(value):
     assert y.item() == 3 and list(Source(text, "k.cu").kernels) == ["k"]
 
 
+def test_digits_in_groups_are_numbers_of_a_parameter():
+    text = "struct S { float q[1'0]; }; __global__ void k(S s, float* y) { y[0] = s.q[9]; }"
+    mg.kernel(text, "k")({"q": np.arange(10)}, y := numbers(1, "sim"), grid=1, block=1)
+    assert y.item() == 9
+
+
 def test_a_text_may_define_real_itself():
     y = numbers(1, "sim", np.float64)
     mg.kernel("typedef double real;\n__global__ void k(real* y) { y[0] = 0.1; }", "k")(y, grid=1, block=1)

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from minigrad.adjoint.language.ast import Place
 
 _TOKEN = re.compile(
-    r"(?P<number>(?:0[xX][0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?[pP][-+]?\d+|0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[fFuUlL]*)"
+    r"(?P<number>(?:0[xX](?:'?[0-9a-fA-F])+(?:(?:\.[0-9a-fA-F]*)?[pP][-+]?\d+)?"
+    r"|(?:\d(?:'?\d)*\.?(?:\d(?:'?\d)*)?|\.\d(?:'?\d)*)(?:[eE][-+]?\d+)?)[fFuUlL]*)"
     r"|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<string>\"[^\"\n]*\"|'[^'\n]*')"
     r"|(?P<op><<=|>>=|\+\+|--|->|::|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>=!&|^~?:;,.(){}\[\]])"
@@ -303,6 +304,7 @@ def _pieces(line: str, column: int) -> tuple[tuple[str, str, int, int, str], ...
         if kind == "bad":
             why = f"{text!r} is outside the differentiable subset."
         elif kind == "number":
+            text = text.replace("'", "")  # 10'000
             why = _not_decimal(text, _REST.match(line, match.end()))
         elif text in RESERVED:
             why = f"the adjoint itself uses the name {text}; choose another."
