@@ -366,7 +366,17 @@ __global__ void f(const float* x, float* y, int n) {
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("int a = g[i]; y[i] = x[a];", "a pointer to void has no numbers; cast it: "),
+        *(
+            (each, "a pointer to void has no numbers; cast it: ")
+            for each in (
+                "int a = g[i]; y[i] = x[a];",
+                "y[i] = g[1] * 2;",
+                "y[0] += *g;",
+                "y[g[0]] = 1;",
+                "if (g[0]) y[0] = 1;",
+                "y[i] = sin(g[1]);",
+            )
+        ),
         ("half2 h = __floats2half2_rn(x[i]); y[i] = x[i];", "__floats2half2_rn takes other arguments."),
         ("auto f = [&](int a)", "write the lambda f as [&](double v) { ... }"),
         ("y[i] = __low2float();", "__low2float takes other arguments."),
