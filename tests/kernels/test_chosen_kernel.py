@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.errors import CompileError
 
 SEVERAL = """
 namespace a { __global__ void scale(float* x, int n) { x[0] *= n; } }
@@ -92,3 +93,9 @@ __global__ void k(float* x, float a, int b) { body(x, a, b); }"""
     x = mg.zeros(1, device=kernel_device)
     mg.kernel(text, "k")(x, 1.5, 2, grid=1, block=1)
     assert x.item() == 3.5
+
+
+def test_a_bracket_too_many_in_a_body_is_told_by_the_compiler():
+    text = "__global__ void k(float* y, int n) {\nif n > 0) { y[1] = 2; } }"
+    with pytest.raises(CompileError, match=r"k.cu\(2\): error: expected '\(' before 'n'"):
+        mg.kernel(text, "k")(mg.zeros(2, device="sim"), 1, grid=1, block=1)

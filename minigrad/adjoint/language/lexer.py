@@ -92,13 +92,16 @@ class TokenStream:
 
     @cached_property
     def closing(self) -> dict[int, int]:
-        """The number of the token that closes the bracket at a token."""
-        found, opened = dict[int, int](), list[int]()
+        """The number of the token that closes the bracket at a token; one too many closes none."""
+        found, opened, opens = dict[int, int](), list[int](), {"}": "{", ")": "(", "]": "["}
         for n, token in enumerate(self.tokens):
             if token.text in ("{", "(", "["):
                 opened.append(n)
-            elif token.text in ("}", ")", "]") and opened:
-                found[opened.pop()] = n
+            elif token.text in opens and opened:
+                while token.text == "}" and len(opened) > 1 and self.tokens[opened[-1]].text != "{":
+                    opened.pop()
+                if self.tokens[opened[-1]].text == opens[token.text]:
+                    found[opened.pop()] = n
         return found
 
     @cached_property
