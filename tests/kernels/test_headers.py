@@ -217,6 +217,19 @@ def test_macros_that_stand_for_nothing_in_a_parameter(head, kernel_device):
     assert y.numpy().tolist() == [0, 3, 6, 9]
 
 
+@pytest.mark.parametrize("ahead", ["#define n\n#undef n\n", "#define n restrict\n#undef n\n", "#define UNUSED\n", ""])
+def test_a_parameter_may_have_the_name_of_a_macro_that_stands_for_nothing(ahead):
+    unused = "UNUSED" if "UNUSED" in ahead else ""
+    text = f"{ahead}__global__ void k(const double* x, double* y, int n {unused}) {{ y[0] = n * x[0]; }}"
+    text += "\n#define n" * (not ahead)
+    y = mg.zeros(1, dtype="float64", device="sim")
+    mg.kernel(text, "k")(mg.ones(1, dtype="float64", device="sim"), y, 3, grid=1, block=1)
+    assert y.item() == 3 and [p.name for p in mg.kernel(text, "k").signature.params] == ["x", "y", "n"]
+    if ahead:
+        (dx,) = mg.adjoint(text, "k").vjp(np.ones(1), np.zeros(1), 3, dy=[np.ones(1)], grid=1, block=1)
+        assert dx == 3
+
+
 def test_what_is_behind_a_guard_with_an_underscore_is_known():
     text = """#ifndef _SQUARE_H
 #define _SQUARE_H
