@@ -266,7 +266,7 @@ class FileParser:
         while True:
             name = tokens.identifier("a constant's name")
             if len(tokens.named[name.text]) == 1 and name.text not in self.arguments:  # nothing reads it
-                tokens.at = tokens.behind_value(tokens.at, self.functions.templates)
+                tokens.at = tokens.behind_value(tokens.at, self.statements.is_template)
             elif isinstance(kind, StructType):
                 self.tables.append(self.constant_structs(kind, name, constant or "constexpr" in words))
             else:
@@ -296,7 +296,7 @@ class FileParser:
         tokens, dims = self.tokens, self.statements.extents(name)
         if not known or len(dims) > 1:
             raise tokens.error(name.place, f"write __constant__ {kind} {name.text}, with one axis or none.")
-        tokens.at = tokens.behind_value(tokens.at, self.functions.templates)
+        tokens.at = tokens.behind_value(tokens.at, self.statements.is_template)
         array = Elements(f"{name.text}[]" if dims else name.text, kind, len(dims), ".", const=True, dims=tuple(dims))
         self.symbols.scopes[0][name.text] = array if dims else by_name(array.element(name.place))
         return Declare(name.text, "float", tuple(dims), const=True, place=name.place)

@@ -220,7 +220,7 @@ class FileItems:
                 elif at and isinstance(kind, str) and not dims:
                     value, _ = parser.isolated(parser.argument)
                     made.values[name.text] = folded(parser.convert(value, kind, name.place))
-                tokens.at = tokens.behind_value(tokens.at, self.templates)
+                tokens.at = tokens.behind_value(tokens.at, parser.is_template)
                 if not tokens.accept(","):
                     break
             tokens.expect(";")

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import count, pairwise
@@ -167,12 +167,12 @@ class TokenStream:
         ends = found[n].text == ";" or (found[n].text == "=" and found[n + 1].text in ("default", "delete", "0"))
         return called and ends
 
-    def behind_value(self, at: int, templates: Container[str]) -> int:
+    def behind_value(self, at: int, is_template: Callable[[str], bool]) -> int:
         """The comma, semicolon or bracket behind a value."""
         found = self.tokens
         while found[at].text not in (",", ";", "}", ")") and found[at].kind != "end":
-            at, named = self.matching(at) + 1, found[at].text in templates
-            if named and found[at].text == "<":
+            at, name = self.matching(at) + 1, found[at].text
+            if found[at].text == "<" and is_template(name):
                 at = template_parameters(found, at)[1]
         return at
 
