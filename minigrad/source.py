@@ -136,7 +136,8 @@ class Source:
         param, seen = parameter(text), set[str]()
         element, bracket, extents = param.type.partition("[")  # a pointer to rows
         if bracket and element in self.aliases and (of := self._parameter(f"{element} row", inside)):
-            param = param._replace(type=of.type + "*" * of.pointer + bracket + extents)
+            const = param.const or (of.const and not of.pointer)  # `typedef const double cd;`
+            param = param._replace(type=of.type + "*" * of.pointer + bracket + extents, const=const)
         while (kind := param.type) in self.aliases and kind not in seen:
             seen.add(kind)
             text = f"{'const ' * param.const}{self.aliases[kind]} {'*' * param.pointer} "

@@ -250,6 +250,12 @@ def test_rows_of_a_type_by_another_name(head):
     assert y.numpy()[:, 0].tolist() == [3, 7]
 
 
+def test_rows_of_a_const_type_by_another_name_are_const():
+    text = "typedef const double cd; typedef double d; __global__ void k(cd (*x)[2], d (*y)[2], const d (*z)[2]) {}"
+    shown = ["const double[2]* x", "double[2]* y", "const double[2]* z"]
+    assert [*map(str, mg.kernel(text, "k").signature.params)] == shown
+
+
 @pytest.mark.parametrize(
     "value", ['R"(\n__global__ void k(float* y) { y[0] = "a"; }\n)"', 'uR"CU(don\'t " } )" )CU"', "10'000"]
 )
