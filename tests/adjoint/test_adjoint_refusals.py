@@ -379,9 +379,10 @@ __global__ void f(const float* x, float* y, int n) {
                 "y[i] = sin(g[1]);",
             )
         ),
-        ("half2 h = __floats2half2_rn(x[i]); y[i] = x[i];", "__floats2half2_rn takes other arguments."),
+        ("half2 h = __floats2half2_rn(x[i]); y[i] = x[i];", "__floats2half2_rn takes 2 arguments; got 1."),
         ("auto f = [&](int a)", "write the lambda f as [&](double v) { ... }"),
-        ("y[i] = __low2float();", "__low2float takes other arguments."),
+        ("y[i] = __low2float();", "__low2float takes 1 argument; got 0."),
+        ("float a; sincosf(x[i], &a);", "sincosf takes 3 arguments; got 2."),
     ],
 )
 def test_what_has_no_value_is_told(body, words):
