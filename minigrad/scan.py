@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise, zip_longest
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 # Comments, R"(text)", numbers as 10'000, strings and characters.
 _TOKENS = re.compile(
-    r"//(?:\\\n|[^\n])*|/\*.*?\*/|\b(?:u8|[uUL])?R\"([^()\\\s]{0,16})\(.*?\)\1\"|\b\d\w*(?:'\w+)+"
+    r"//(?:\\\n|[^\n])*|/\*.*?\*/|\b(?:u8|[uUL])?R\"([^()\\\s]{0,16})\(.*?\)\1\"|\b\d[\w.]*(?:'[\w.]+)+"
     r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'",
     re.S,
 )
@@ -231,10 +231,14 @@ def live(code: str, macros: dict[str, str | None], include: Callable[[int], None
         chunks.append(part if all(branch[0] is not False for branch in opened) else re.sub(r"[^\n]", " ", part))
 
     lines = [(line, *_WORDS.findall(line[0].replace("\\\n", " "))[0]) for line in DIRECTIVE.finditer(code)]
-    for (line, word, rest), after in zip_longest(lines, lines[1:]):
+    behind = accumulate((word[:2] == "if") - (word == "endif") for _, word, _ in lines)
+    depths = [d - ("el" in each[1]) for d, each in zip(behind, lines, strict=True)]  # of an #else, that around its #if
+    ends = lines and lines[-1][1] == "endif" and not code[lines[-1][0].end() :].strip()  # as an include guard does
+    for n, (line, word, rest) in enumerate(lines):
         if word in ("if", "ifdef", "ifndef"):
             keep(line.end())
-            guards = word == "ifndef" and after and after[1:] == ("define", rest) and rest not in macros
+            guards = word == "ifndef" and ends and lines[n + 1][1:] == ("define", rest) and rest not in macros
+            guards = guards and not opened and 0 not in depths[n:-1]
             holds = False if any(each[0] is False for each in opened) else guards or _holds(word, rest, macros)
             opened.append([holds, holds])
         elif word in ("else", "elif") and opened:
@@ -273,7 +277,8 @@ def live_files(
             left.remove(path)
             found.extend(live_files(path.read_text(errors="replace"), path.parent, macros, find, left))
 
-    code = live(blank(text), macros, include)
+    plain = re.sub(r"\b\d[\w.]*'[\w.']+", lambda found: found[0].replace("'", "").ljust(len(found[0])), blank(text))
+    code = live(plain, macros, include)
     return [*found, code]
 
 
@@ -363,10 +368,7 @@ def parameter(text: str) -> Param:
     return Param(name, kind + "*" * (words.count("*") - 1), pointer, const)
 
 
-_EXTERN_C = re.compile(r'\bextern\s*" "\s*{?')  # extern "C" after `blank`
-
-
-_ENDS_ITEM = re.compile("[{};]")
+_EXTERN_C, _ENDS_ITEM = re.compile(r'\bextern\s*" "\s*{?'), re.compile("[{};]")  # extern "C" after `blank`
 
 
 @lru_cache(8)
@@ -388,8 +390,6 @@ _ALIASES = (
     re.compile(rf"\busing\s+(?P<name>\w+)\s*=\s*{_KIND}\s*;"),
     re.compile(r"^[ \t]*#[ \t]*define[ \t]+(?P<name>\w+)[ \t]+(?P<type>[A-Za-z_][\w ]*?)[ \t]*$", re.M),
 )
-
-
 _AHEAD = re.compile(r"\btemplate\s*<[^{};#]*>\s*\Z")
 
 

@@ -115,7 +115,10 @@ class Source:
             if not {"__global__", "void"} <= set(said) or body < 0 or code[close + 1 : body].strip():
                 continue  # another function, or a declaration only
             declared = without_directives(code[match.end() : close])
-            declared = self.expanded(declared, {parameter(each).name for each in split(declared)})
+            names = ((parameter(each).name, each) for each in split(declared))
+            known = self._compiled[1]  # `float* x UNUSED` has a name without the macro
+            own = {n for n, each in names if known.get(n) != "" or parameter(self.expanded(each)).name == "unnamed"}
+            declared = self.expanded(declared, own)
             params = () if declared.strip() in ("", "void") else tuple(map(self._parameter, split(declared)))
             start = first_line(self.text, code.rfind("\n", 0, match.start()) + 1)
             stop = matching(code, body, "{}") + 1
@@ -133,7 +136,8 @@ class Source:
         param, seen = parameter(text), set[str]()
         element, bracket, extents = param.type.partition("[")  # a pointer to rows
         if bracket and element in self.aliases and (of := self._parameter(f"{element} row", inside)):
-            param = param._replace(type=of.type + "*" * of.pointer + bracket + extents)
+            const = param.const or (of.const and not of.pointer)  # `typedef const double cd;`
+            param = param._replace(type=of.type + "*" * of.pointer + bracket + extents, const=const)
         while (kind := param.type) in self.aliases and kind not in seen:
             seen.add(kind)
             text = f"{'const ' * param.const}{self.aliases[kind]} {'*' * param.pointer} "
@@ -187,14 +191,12 @@ class Source:
             another = next((each["type"] for each in renamed(text) if each["name"] == within), "?")
         if another:
             return self._parameter(param.declared(another), (*inside, kind))
-        if not text:
-            return param
-        return param._replace(members=self.struct_members(text, found[1], (*inside, kind)))
+        return param._replace(members=self.struct_members(text, found[1], (*inside, kind))) if text else param
 
     def expanded(self, text: str, names: Collection[str] = (), depth: int = 5) -> str:
         """The text with the values of macros and constants, but for those of a launch, and of parameters' `names`."""
         values, own = self._compiled[1], self._of_launch
-        own = own | {name for name in names if values.get(name, "")[:1] in {*"(-0123456789"}}
+        own = own | {name for name in names if values.get(name, "_")[:1] in {"", *"(-0123456789"}}
         here = (values.keys() & {*_WORD.findall(text)}) - own if depth else ()
         known = {name: self.expanded(values[name], names, depth - 1) for name in here}
         return _WORD.sub(lambda found: known.get(found[0], found[0]), text) if known else text
@@ -254,9 +256,7 @@ class Source:
         """The functions that only the host can call, such as main, and the host's variables."""
         return [item for item in items(self.code) if is_host(self.code, item, self.device_words)]
 
-    @cached_property
-    def device_words(self) -> frozenset[str]:
-        return self.words or self.standing_for(_ON_DEVICE)
+    device_words = cached_property(lambda self: self.words or self.standing_for(_ON_DEVICE))
 
     def standing_for(self, words: Collection[str], said: re.Pattern[str] | None = None) -> frozenset[str]:
         """The words, and the macros of the text whose values have any of them, or what the pattern says."""

@@ -171,9 +171,9 @@ def check_shared(run: PrimalLaunch) -> None:
     declared, types = run.file.kernel.declared, len(run.file.dynamic)
     gradients = sum(n not in declared or is_float(declared[n].type) for n in run.file.dynamic)
     if (types + gradients) * run.shared > STATIC_SHARED:
-        most = f"more than {STATIC_SHARED} bytes; launch smaller blocks."
+        most = f"more than {STATIC_SHARED} bytes, the most that a kernel may declare, and an adjoint declares all this"
         what = "as much for its gradient" if types == 1 else f"as much for each of its {types} types and each gradient"
-        raise LaunchError(f"{who}: shared={run.shared} and {what} are {most}")
+        raise LaunchError(f"{who}: shared={run.shared} and {what} are {most}; launch smaller blocks.")
 
 
 def gradients_of(run: PrimalLaunch, upstream: Mapping[str, Array], code: AdjointFile) -> dict[str, Array]:

@@ -211,7 +211,9 @@ def _head(code: str, item: TopLevel, kernel: str) -> str:
     """The text of an item up to its body, if it is a definition of that kernel."""
     if code[item.body] != "{":
         return ""
-    head = without_directives(code[item.start : item.body])
+    head = re.split(r"(?<=\))\s*{", without_directives(code[item.start : item.body]))[
+        0
+    ]  # with a ) too many in the body
     return head if "__global__" in head and re.search(rf"\b{kernel}\s*(?:<[^()]*>)?\s*\(", head) else ""
 
 

@@ -89,7 +89,7 @@ def _record(options: argparse.Namespace) -> Any:
     kernel.check_types()
     launch = {name: _extent(name, text) for name in ("grid", "block") if (text := getattr(options, name)) is not None}
     values = Values(kernel, launch, dict(map(_pair, options.arg)), options.seed)
-    args = [values.of(param) for param in kernel.signature.params]
+    args = [values.of(param) for param in values.params]
     for name, text in map(_pair, options.constant):
         kernel.constant(name, values.of_constant(name, text))
     simulator: Any = get(check("sim"))

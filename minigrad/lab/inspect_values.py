@@ -33,6 +33,7 @@ class Values:
         heads = {name.partition(".")[0]: name for name in given}
         numbers = {own: value for own, _, value in kernel.source.template_values}
         params = [param._replace(type=extents(param.type, numbers)) for param in kernel.signature.params]
+        self.params = params  # with the arguments of the kernel's template in their types
         names = [param.name for param in params]
         if unknown := [name for name in heads if name not in names]:
             raise ValueError(f"{kernel.name} has no parameter {unknown[0]}; it has {', '.join(names) or 'none'}.")

@@ -153,8 +153,7 @@ ADVICE = {
         ("if constexpr (sizeof(*x) + n > 4) y[i] = x[i] * x[i]; else y[i] = x[i];",),
         ("if (sizeof(*x) + n > 4) y[i] = x[i] * x[i]; else y[i] = x[i];",),
     ),
-    "'double' outside a function is outside the subset; make it a parameter of the kernel, "
-    "or __constant__ where that only reads it": (
+    "'double' outside functions: make it __constant__, or a parameter": (
         ("y[i] = x[i] * g;", "__device__ double g;"),
         ("y[i] = x[i] * x[i] * g;", "__constant__ double g = 2.0;"),
     ),

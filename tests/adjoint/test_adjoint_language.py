@@ -31,9 +31,24 @@ RIGHT = {
         "double decay = x[i]; for (int conditional = 0; conditional < 3; ++conditional) decay *= x[i];\n"
         "y[i] = decay < 0.5 ? decay : x[i];"
     ),
+    "arguments of templates that have the names of others": ahead(
+        "template <class T> struct Size { T v; }; template <int R> __device__ double f(double v) { return v * R; }\n"
+        "template <int Size> __device__ double g(double v) { return f<Size>(v); }",
+        "constexpr int decay = 2; y[i] = f<decay>(x[i] * x[i]) * g<3>(x[i]);",
+    ),
     "a comparison in a default value": ahead(
         "#define N 3\n__device__ double g(double a = (N > 2) ? 2 : 1, double s = N > 2 ? 3 : 4) { return a * s; }",
         "y[i] = g(x[i] * x[i]) + g() * g(x[i], 0.5);",
+    ),
+    "a comparison in a default value of what has the name of a template of the standard": ahead(
+        "constexpr int decay = 2;\nstruct S { double v; bool s = decay < 4; };\n"
+        "__device__ double g(double a, bool b = decay < 4, double c = 3) { return a * b * c; }\n"
+        "const bool below = decay < 4, other = 5 > 2;",
+        "S s; s.v = x[i] * x[i]; y[i] = g(s.v) * s.s * below * other;",
+    ),
+    "digits in groups": ahead(
+        "#define N 1'0\n#if N > 1'1\n#error N\n#endif\nvoid g(double* y) { y[1'0] = 2'0; }",
+        "int n = 1'000 + 0x1'0; y[i] = x[i] * x[i] * n * (N + 2'0) * 1'0.2'5e1 * .5'1 * 1'0u;",
     ),
     "bounds before void": source(head='extern "C" __global__ __launch_bounds__(256, 2) void'),
     "bounds behind void": source(head='extern "C" __global__ void __launch_bounds__(B)', ahead="#define B 256"),
@@ -289,3 +304,11 @@ def test_structs_with_arrays_are_copied_as_a_whole():
                     array[part][at] += step
                     values.append(value())
                 np.testing.assert_allclose(d[part][at], (values[0] - values[1]) / 2e-6, rtol=1e-6, atol=1e-8)
+
+
+def test_a_comparison_in_a_default_value_of_the_kernel():
+    head = "constexpr int decay = 2;\n__global__ void k(const double* x, double* y, bool b = decay < 4)"
+    (dx,) = mg.adjoint(f"{head} {{ y[0] = 3 * x[0]; }}").vjp(
+        np.ones(1), np.zeros(1), True, dy=[np.ones(1)], grid=1, block=1
+    )
+    assert dx == 3

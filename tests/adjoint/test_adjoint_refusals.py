@@ -46,6 +46,8 @@ BODIES = {
     "for (double v : x) y[i] = v;": "4:1: a for over all elements takes an array of known extent; count with an",
     "y[i] = x[i]": "4:12: a ; is missing here, at the end of the statement",
     "if (i > 2 and i < 5) y[i] = x[i];": "4:11: and is outside the differentiable subset; write &&",
+    "y[i] = (x[i]));": "4:14: expected ';', found ')'.",
+    "if i > 3) { y[i] = x[i]; }": "4:4: expected '(', found 'i'.",
     "y[i] = x[i]; }": "5:1: this } closes nothing; there is one too many, or a { is missing",
     "if (i > 3) { y[i] = x[i];": "6:1: the file ends within f; a } is missing.",
     "y[0] = foo(x[0]);": "4:8: foo has no derivative rule here",
@@ -113,7 +115,7 @@ FILES = [
     ('#include "own.cuh"', "4:8: there is no file own.cuh, and g has no derivative rule here"),
     ('#include "own.cuh"', "4:8: there is no file own.cuh, and W is not declared here", "y[0] = W;"),
     ('#include "own.cuh"', "4:1: there is no file own.cuh, and the type Pair is outside", "Pair p;"),
-    ("__device__ double c;", "1:1: 'double' outside a function is outside the subset; make it a", "y[i] = c * x[i];"),
+    ("__device__ double c;", "1:1: 'double' outside functions: make it __constant__, or", "y[i] = c * x[i];"),
 ]  # fmt: skip
 
 
@@ -366,10 +368,21 @@ __global__ void f(const float* x, float* y, int n) {
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("int a = g[i]; y[i] = x[a];", "a pointer to void has no numbers; cast it: "),
-        ("half2 h = __floats2half2_rn(x[i]); y[i] = x[i];", "__floats2half2_rn takes other arguments."),
+        *(
+            (each, "a pointer to void has no numbers; cast it: ")
+            for each in (
+                "int a = g[i]; y[i] = x[a];",
+                "y[i] = g[1] * 2;",
+                "y[0] += *g;",
+                "y[g[0]] = 1;",
+                "if (g[0]) y[0] = 1;",
+                "y[i] = sin(g[1]);",
+            )
+        ),
+        ("half2 h = __floats2half2_rn(x[i]); y[i] = x[i];", "__floats2half2_rn takes 2 arguments; got 1."),
         ("auto f = [&](int a)", "write the lambda f as [&](double v) { ... }"),
-        ("y[i] = __low2float();", "__low2float takes other arguments."),
+        ("y[i] = __low2float();", "__low2float takes 1 argument; got 0."),
+        ("float a; sincosf(x[i], &a);", "sincosf takes 3 arguments; got 2."),
     ],
 )
 def test_what_has_no_value_is_told(body, words):

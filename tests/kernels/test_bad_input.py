@@ -156,6 +156,11 @@ def test_a_macro_that_the_text_defines_anyway_is_told_the_way():
     )
     with pytest.raises(ValueError, match=told):
         mg.kernel(text, "k", defines={"N": 8})
+    for value in (0, "other"):
+        with pytest.raises(ValueError, match=rf"line 1 of k\.cu defines FLAG, so {value} would change nothing; put"):
+            mg.kernel(f"#define FLAG\n{K}", "k", defines={"FLAG": value})
+    for value in (1, ""):
+        mg.kernel(f"#define FLAG\n{K}", "k", defines={"FLAG": value})
     guarded = text.replace("#define", "#ifndef N\n#define").replace("// of them", "\n#endif")
     undefined, asked, same = f"#undef N\n{text}", f"#if N > 9\n#endif\n{guarded}", text.replace("N 4", "N (4)")
     for right, value in ((text, 4), (guarded, 8), (undefined, 4), (asked, 8), (same, 4)):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.errors import CompileError
 
 SEVERAL = """
 namespace a { __global__ void scale(float* x, int n) { x[0] *= n; } }
@@ -113,3 +114,9 @@ def test_a_parameter_of_a_template_without_a_name_is_no_part_of_the_kernels_name
     assert mg.adjoint(text, name="k<double>").vjp(x, y, dy=[dy], grid=1, block=4)[0].numpy().tolist() == [0, 4, 8, 12]
     with pytest.raises(ValueError, match=r"k is a template of <typename T, int N = 2>"):
         mg.kernel(text, "k")
+
+
+def test_a_bracket_too_many_in_a_body_is_told_by_the_compiler():
+    text = "__global__ void k(float* y, int n) {\nif n > 0) { y[1] = 2; } }"
+    with pytest.raises(CompileError, match=r"k.cu\(2\): error: expected '\(' before 'n'"):
+        mg.kernel(text, "k")(mg.zeros(2, device="sim"), 1, grid=1, block=1)

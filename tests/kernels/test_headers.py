@@ -218,6 +218,19 @@ def test_macros_that_stand_for_nothing_in_a_parameter(head, kernel_device):
     assert y.numpy().tolist() == [0, 3, 6, 9]
 
 
+@pytest.mark.parametrize("ahead", ["#define n\n#undef n\n", "#define n restrict\n#undef n\n", "#define UNUSED\n", ""])
+def test_a_parameter_may_have_the_name_of_a_macro_that_stands_for_nothing(ahead):
+    unused = "UNUSED" if "UNUSED" in ahead else ""
+    text = f"{ahead}__global__ void k(const double* x, double* y, int n {unused}) {{ y[0] = n * x[0]; }}"
+    text += "\n#define n" * (not ahead)
+    y = mg.zeros(1, dtype="float64", device="sim")
+    mg.kernel(text, "k")(mg.ones(1, dtype="float64", device="sim"), y, 3, grid=1, block=1)
+    assert y.item() == 3 and [p.name for p in mg.kernel(text, "k").signature.params] == ["x", "y", "n"]
+    if ahead:
+        (dx,) = mg.adjoint(text, "k").vjp(np.ones(1), np.zeros(1), 3, dy=[np.ones(1)], grid=1, block=1)
+        assert dx == 3
+
+
 def test_what_is_behind_a_guard_with_an_underscore_is_known():
     text = """#ifndef _SQUARE_H
 #define _SQUARE_H
@@ -227,8 +240,9 @@ def test_what_is_behind_a_guard_with_an_underscore_is_known():
 #else
 #define real double
 #endif
-#endif
-__global__ void square(const real* x, real* y) { y[threadIdx.x] = x[threadIdx.x] * x[threadIdx.x]; }"""
+__global__ void square(const real* x, real* y) { y[threadIdx.x] = x[threadIdx.x] * x[threadIdx.x]; }
+#endif  // _SQUARE_H
+"""
     assert mg.inspect(text, np.ones(4), np.zeros(4), grid=1, block=4).ok
     with pytest.raises(TypeError, match=r"argument 1 \(const double\* x\) is float64; got float32"):
         mg.inspect(text, *np.zeros((2, 4), np.float32), grid=1, block=4)
@@ -238,3 +252,16 @@ def test_a_macro_of_a_missing_header_ahead_of_the_kernel_is_named():
     text = '#include "lost.h"\nREGISTER(k)\n__global__ void k(float* y) { y[0] = 1; }'
     with pytest.raises(CompileError, match=r"(?s)k.cu\(2\): .*REGISTER\(k\).*There is no file lost.h"):
         mg.kernel(text)(mg.zeros(1, device="sim"), grid=1, block=1)
+
+
+@pytest.mark.parametrize("end", ["", "#ifdef UNKNOWN\n#endif"])
+@pytest.mark.parametrize(
+    ("ahead", "behind"),
+    [
+        ("#ifndef __CUDACC__\n#define __CUDACC__\n#define __global__\n#define __device__\n#endif", ""),
+        ("#ifndef __CUDA_ARCH__\n#define __CUDA_ARCH__\n#else", "#endif"),
+    ],
+)
+def test_a_macro_of_the_compiler_that_the_text_defines_guards_nothing(ahead, behind, end):
+    text = f"{ahead}\n__global__ void k(const double* x, double* y) {{ y[0] = 3 * x[0]; }}\n{behind}\n{end}"
+    assert [*mg.kernel(text).source.kernels] == ["k"]

@@ -88,7 +88,8 @@ def test_a_launch_asks_for_more_shared_memory_than_every_gpu_has(kernel_device):
     mg.kernel(text, "reverse")(mg.tensor(x, device=kernel_device), y, x.size, grid=1, block=64, shared=x.nbytes)
     assert np.array_equal(y.numpy(), x[::-1])
     assert mg.inspect(text, x, np.zeros_like(x), x.size, grid=1, block=64, shared=x.nbytes).ok
-    with pytest.raises(LaunchError, match="shared=65536 and as much for its gradient are more than 49152 bytes"):
+    most = "are more than 49152 bytes, the most that a kernel may declare, and an adjoint declares all this; launch"
+    with pytest.raises(LaunchError, match=f"shared=65536 and as much for its gradient {most}"):
         mg.adjoint(text).vjp(x, x.copy(), x.size, dy=[x], grid=1, block=64, shared=x.nbytes)
 
 
@@ -249,6 +250,12 @@ def test_rows_of_a_type_by_another_name(head):
     assert y.numpy()[:, 0].tolist() == [3, 7]
 
 
+def test_rows_of_a_const_type_by_another_name_are_const():
+    text = "typedef const double cd; typedef double d; __global__ void k(cd (*x)[2], d (*y)[2], const d (*z)[2]) {}"
+    shown = ["const double[2]* x", "double[2]* y", "const double[2]* z"]
+    assert [*map(str, mg.kernel(text, "k").signature.params)] == shown
+
+
 @pytest.mark.parametrize(
     "value", ['R"(\n__global__ void k(float* y) { y[0] = "a"; }\n)"', 'uR"CU(don\'t " } )" )CU"', "10'000"]
 )
@@ -256,6 +263,12 @@ def test_kernels_and_quotes_in_raw_strings_and_numbers_are_none(value):
     text = f"const auto text = {value}; __global__ void k(float* y) {{ y[0] = 3'0 / 10; }}\n"
     mg.kernel(text, "k")(y := numbers(1, "sim"), grid=1, block=1)
     assert y.item() == 3 and list(Source(text, "k.cu").kernels) == ["k"]
+
+
+def test_digits_in_groups_are_numbers_of_a_parameter():
+    text = "struct S { float q[1'0]; }; __global__ void k(S s, float* y) { y[0] = s.q[9]; }"
+    mg.kernel(text, "k")({"q": np.arange(10)}, y := numbers(1, "sim"), grid=1, block=1)
+    assert y.item() == 9
 
 
 def test_a_text_may_define_real_itself():

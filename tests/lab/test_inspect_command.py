@@ -162,6 +162,8 @@ def test_the_launch_and_the_extents_that_are_told_fit_the_kernel(head, name, wor
     assert status == 2 and words in err
     advice = err.partition("; give ")[2].partition(". The sizes")[0].split()
     assert run("--kernel", name, *advice, text=text)[0] == 0
+    status, _, err = run("--kernel", name, *advice[:-1], "y=5", text=text)
+    assert status == 2 and f"write --arg y=float32:1000x{'8' if template else '16'}:randn" in err
 
 
 def test_a_struct_whose_layout_is_not_read_is_told_as_one(run):

@@ -56,7 +56,7 @@ class ArgumentBinder(FileItems):
                 made.append((start, [t.text for t in found[start : default - 1 if default else n]], default))
                 start, default = n + 1, 0
             elif not depth and text == "=":  # a > in the default is no bracket
-                default, n = n + 1, self.tokens.behind_value(n, self.templates) - 1
+                default, n = n + 1, self.tokens.behind_value(n, self.parser.is_template) - 1
             depth += (text in ("(", "[", "{", "<")) - (text in (")", "]", "}", ">"))
         return made if made[0][1] not in ([], ["void"]) else []
 

@@ -98,7 +98,7 @@ class AssignmentParser(DeclarationParser):
         if rows and self.returns != "void":
             raise self.error(name.place, f"{name.text} is an array of rows.")  # each call is written out
         if tokens.next.text == "=" and self.returns == "void":  # a kernel's default value, which is for the host
-            tokens.at = tokens.behind_value(tokens.at, self.functions.templates)
+            tokens.at = tokens.behind_value(tokens.at, self.is_template)
         tokens.forbid(f"{name.text} has a default value; leave it out and pass it every time.", "=")
         own = ast.Parameter(name.text, str(kind), pointer, const, name.place, restrict)
         self.declared_parameter = own

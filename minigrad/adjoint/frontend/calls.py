@@ -12,7 +12,7 @@ from minigrad.adjoint.frontend.structs import StructParser
 from minigrad.adjoint.frontend.symbols import IGNORED
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Place, arity, base_name, result_type
-from minigrad.adjoint.language.lexer import NotDifferentiable, Token, way_out
+from minigrad.adjoint.language.lexer import Token, way_out
 from minigrad.adjoint.language.rewrite import ONE, ZERO, constant, typed
 from minigrad.adjoint.language.values import (
     PROMOTIONS,
@@ -139,12 +139,7 @@ class CallParser(StructParser):
             value, size = (self.number(a, token.place) for a in arguments[1:])
             return clear_memory(self, arguments[0], value, size, token)
         if name in INTRINSICS:
-            try:
-                return INTRINSICS[name](self, arguments, token)
-            except NotDifferentiable:
-                raise
-            except (IndexError, ValueError) as error:  # each reads as many arguments as it has
-                raise self.error(token.place, f"{name} takes other arguments.") from error
+            return INTRINSICS[name](self, arguments, token)
         if name in SHUFFLES:
             return intrinsics.shuffle(self, name, arguments, token)
         if name == "atomicAdd":

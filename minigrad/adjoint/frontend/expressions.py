@@ -214,11 +214,10 @@ class ExpressionParser(CallParser):
             self.tokens.at += void + 3
             return self.unary()
         kind, length = self.type_length(self.tokens.at + 1)
-        after = self.tokens.at + 1 + length
         words = list[str]()
-        while self.tokens.tokens[after].text in ("*", "&", "&&", *IGNORED):
-            words.append(self.tokens.tokens[after].text)
-            after += 1
+        while (word := self.tokens.peek(1 + length + len(words)).text) in ("*", "&", "&&", *IGNORED):
+            words.append(word)
+        after = self.tokens.at + 1 + length + len(words)
         if kind is None or self.tokens.tokens[after].text != ")":
             return None
         changing = all(t.text != "const" for t in self.tokens.tokens[self.tokens.at : after])
@@ -252,6 +251,8 @@ class ExpressionParser(CallParser):
 
     def element(self, value: Value, index: Expr, place: Place) -> Value:
         match value:
+            case Pointer(array=Elements(type="void")) | Elements(type="void"):
+                raise self.error(place, "a pointer to void has no numbers; cast it: ((const float*)p)[i].")
             case Pointer(array=Elements() as array):
                 return array.at(value.moved(index).offset, place)
             case Pointer(target=target, offset=offset) if target is not None and offset == index == ZERO:
@@ -325,8 +326,7 @@ class ExpressionParser(CallParser):
                     raise self.error(place, why)
                 return Pointer(array, value.indices[-1])
             case ast.Name() | ast.Ternary() | Struct() if is_target(value):
-                origin = value.origin if isinstance(value, Struct) else None
-                return origin or Pointer(None, target=value)
+                return (value.origin if isinstance(value, Struct) else None) or Pointer(None, target=value)
             case Elements():
                 return Pointer(value)
         raise self.error(place, "& takes a variable or an element.")

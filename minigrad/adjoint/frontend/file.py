@@ -237,8 +237,8 @@ class FileParser:
     def is_template(self) -> bool:
         """True for the template of a type."""
         found, at = self.tokens.tokens, self.tokens.at
-        words = ("struct", "class", "using")
-        return found[at].text == "template" and found[template_parameters(found, at + 1)[1]].text in words
+        behind = found[template_parameters(found, at + 1)[1]] if found[at].text == "template" else None
+        return behind is not None and behind.text in ("struct", "class", "using")
 
     # --- constants ---
 
@@ -256,14 +256,14 @@ class FileParser:
             self.constant_template(start)
             return
         if not words & {"const", "constexpr", "__constant__"}:
-            why = "outside a function is outside the subset; make it a parameter of the kernel, or __constant__"
-            raise tokens.error(place, f"{tokens.next.text!r} {why} where that only reads it.")
+            raise tokens.error(place, f"{tokens.next.text!r} outside functions: make it __constant__, or a parameter.")
         kind, constant = self.statements.expect_type(), "__constant__" in words
-        elsewhere = "extern" in words and "=" not in tokens.between(tokens.at, tokens.behind_value(tokens.at, ()))
         while True:
             name = tokens.identifier("a constant's name")
+            behind = tokens.behind_value(tokens.at, self.statements.is_template)
+            elsewhere = "extern" in words and "=" not in tokens.between(tokens.at, behind)
             if elsewhere or (len(tokens.named[name.text]) == 1 and name.text not in self.arguments):  # nothing reads it
-                tokens.at = tokens.behind_value(tokens.at, self.functions.templates)
+                tokens.at = behind
             elif isinstance(kind, StructType):
                 self.tables.append(self.constant_structs(kind, name, constant or "constexpr" in words))
             else:
@@ -299,7 +299,7 @@ class FileParser:
             dims = parser.extents(name)
         if not known or len(dims) > 1:
             raise tokens.error(name.place, f"write __constant__ {kind} {name.text}, with one axis or none.")
-        tokens.at = tokens.behind_value(tokens.at, self.functions.templates)
+        tokens.at = tokens.behind_value(tokens.at, self.statements.is_template)
         array = Elements(f"{name.text}[]" if dims else name.text, kind, len(dims), ".", const=True, dims=tuple(dims))
         self.symbols.scopes[0][name.text] = array if dims else by_name(array.element(name.place))
         return Declare(name.text, "float", tuple(dims), const=True, place=name.place)

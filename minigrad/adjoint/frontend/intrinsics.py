@@ -3,8 +3,10 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
+from minigrad.adjoint.frontend.structs import integer
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import HALVES, PAIRS, Expr, common_type, result_type
 from minigrad.adjoint.language.lexer import Token
@@ -17,10 +19,15 @@ LEFT_OUT = ("printf", "assert", "__threadfence", "__threadfence_block", "__threa
             "__nanosleep", "static_assert", "__trap", "__builtin_unreachable")  # fmt: skip
 
 
-def _numbers(parser: Any, arguments: list[Value], token: Token, count: int) -> list[Expr]:
+def _given(parser: Any, arguments: list[Value], token: Token, count: int) -> list[Value]:
     if len(arguments) != count:
-        raise parser.error(token.place, f"{token.text} takes {count} arguments; got {len(arguments)}.")
-    return [parser.number(a, token.place) for a in arguments]
+        why = f"{token.text} takes {count} argument{'s' * (count != 1)}; got {len(arguments)}."
+        raise parser.error(token.place, why)
+    return arguments
+
+
+def _numbers(parser: Any, arguments: list[Value], token: Token, count: int) -> list[Expr]:
+    return [parser.number(a, token.place) for a in _given(parser, arguments, token, count)]
 
 
 def _function(name: str, count: int = 1) -> Make:
@@ -63,9 +70,9 @@ def _saturate(parser: Any, arguments: list[Value], token: Token) -> Expr:
 
 def _sincos(suffix: str, of: str = "") -> Make:
     def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
-        (x,) = _numbers(parser, arguments[:1], token, 1)
-        x = parser.simple(x, "angle", token.place)
-        for name, at in zip((f"sin{of}", f"cos{of}"), arguments[1:], strict=False):
+        angle, *places = _given(parser, arguments, token, 3)
+        x = parser.simple(parser.number(angle, token.place), "angle", token.place)
+        for name, at in zip((f"sin{of}", f"cos{of}"), places, strict=True):
             value = ast.Call(name + suffix, (x,), result_type(name + suffix, [x.type]), token.place)
             target = parser.element(parser.pointer(at, token.place), ZERO, token.place)
             parser.assign(target, token._replace(text="="), value, token.place)
@@ -101,18 +108,16 @@ def _norm(count: int) -> Make:
 
 def _store(parser: Any, arguments: list[Value], token: Token) -> Expr:
     """`__stcs(&y[i], v)`: a store with a hint for the cache."""
-    if len(arguments) != 2:
-        raise parser.error(token.place, f"{token.text} takes 2 arguments; got {len(arguments)}.")
-    target = parser.element(parser.pointer(arguments[0], token.place), ZERO, token.place)
-    parser.assign(target, token._replace(text="="), arguments[1], token.place)
+    at, value = _given(parser, arguments, token, 2)
+    target = parser.element(parser.pointer(at, token.place), ZERO, token.place)
+    parser.assign(target, token._replace(text="="), value, token.place)
     return ZERO
 
 
 def _load(parser: Any, arguments: list[Value], token: Token) -> Value:
     """`__ldg(&x[i])`: a load with a hint for the cache."""
-    if len(arguments) != 1:
-        raise parser.error(token.place, f"{token.text} takes 1 argument; got {len(arguments)}.")
-    return parser.element(parser.pointer(arguments[0], token.place), ZERO, token.place)
+    (at,) = _given(parser, arguments, token, 1)
+    return parser.element(parser.pointer(at, token.place), ZERO, token.place)
 
 
 def reads_clock(parser: Any) -> bool:
@@ -182,7 +187,8 @@ def _each(of_one: Make) -> Make:
 
     def make(parser: Any, arguments: list[Value], token: Token) -> Struct:
         pairs = [_packed(parser, a, token) for a in arguments]
-        return Struct(pairs[0].type, {axis: of_one(parser, [p.members[axis] for p in pairs], token) for axis in "xy"})
+        members = {axis: of_one(parser, [p.members[axis] for p in pairs], token) for axis in "xy"}
+        return Struct(pairs[0].type, members)
 
     return make
 
@@ -191,11 +197,10 @@ def _pair(kind: str, spread: bool = False) -> Make:
     """A pair of these from two numbers, one number for both, or another pair."""
 
     def make(parser: Any, arguments: list[Value], token: Token) -> Struct:
-        given = arguments[0]
-        pair = isinstance(given, Struct)
-        first, second = given.members.values() if pair else arguments * 2 if spread else arguments  # type: ignore
+        pair = [*a.members.values()] if len(arguments) == 1 and isinstance(a := arguments[0], Struct) else []
+        given = pair if len(pair) == 2 else _given(parser, arguments, token, 2 - spread) * (1 + spread)
         member = VECTORS[kind].members[0].type
-        values = [typed(parser.number(e, token.place), str(member)) for e in (first, second)]
+        values = [typed(parser.number(e, token.place), str(member)) for e in given]
         return Struct(VECTORS[kind], dict(zip("xy", values, strict=True)))
 
     return make
@@ -203,7 +208,8 @@ def _pair(kind: str, spread: bool = False) -> Make:
 
 def _member(axis: str, kind: str = "") -> Make:
     def make(parser: Any, arguments: list[Value], token: Token) -> Expr:
-        e = _packed(parser, arguments[0], token).members[axis]
+        (value,) = _given(parser, arguments, token, 1)
+        e = _packed(parser, value, token).members[axis]
         return typed(e, kind or e.type)  # type: ignore[arg-type]
 
     return make
@@ -237,7 +243,8 @@ INTRINSICS: dict[str, Make] = {
     **dict.fromkeys(("__low2half", "__low2bfloat16"), _member("x")),
     **dict.fromkeys(("__high2half", "__high2bfloat16"), _member("y")),
     **{f"__{name}f": _function(f"{name}f") for name in ("exp", "log", "sin", "cos", "tan", "log2", "log10", "exp10")},
-    "__builtin_expect": lambda parser, arguments, token: parser.truth(arguments[0], token.place),
+    "__builtin_expect": lambda parser, arguments, token: parser.truth(
+        _given(parser, arguments, token, 2)[0], token.place),
     "__powf": _function("powf", 2), "__frsqrt_rn": _function("rsqrtf"),
     **{f"__{name}_{mode}": make for mode in ("rn", "rz", "ru", "rd") for name, make in (
         ("fsqrt", _function("sqrtf")), ("dsqrt", _function("sqrt")), ("fmaf", _function("fmaf", 3)),
@@ -254,7 +261,7 @@ INTRINSICS: dict[str, Make] = {
     "sincos": _sincos(""), "sincosf": _sincos("f"), "__sincosf": _sincos("f"),
     **dict.fromkeys(("__stcs", "__stcg", "__stwb", "__stwt"), _store),
     **dict.fromkeys(("__ldg", "__ldcs", "__ldcg", "__ldca", "__ldcv", "__ldlu"), _load),
-    "move": lambda parser, arguments, token: arguments[0],  # what it is moved from is read no more
+    "move": lambda parser, arguments, token: _given(parser, arguments, token, 1)[0],  # and read no more
     "clock": _clock, "clock64": _clock, "normcdf": _normal, "normcdff": _normal,
     **{f"__{a}2{b}_{mode}": _rounded(round_, kind)
        for a in ("float", "double") for b, kind in (("int", "int"), ("uint", "unsigned"), ("ll", "long long"))
@@ -322,28 +329,21 @@ def is_flat(parser: Any, place: str) -> bool:
 
 def threads(parser: Any, grid: bool = False) -> Expr:
     """The number of threads of a block, or of the grid."""
-    sizes = [ast.Name(f"blockDim.{a}", "int") for a in ("x" if is_flat(parser, "threadIdx") else "xyz")]
+    sizes: list[Expr] = [ast.Name(f"blockDim.{a}", "int") for a in ("x" if is_flat(parser, "threadIdx") else "xyz")]
     if grid:
         sizes += [ast.Name(f"gridDim.{a}", "int") for a in ("x" if is_flat(parser, "blockIdx") else "xyz")]
-    made: Expr = sizes[0]
-    for e in sizes[1:]:
-        made = ast.Binary("*", made, e, "int")
-    return made
-
-
-def number(value: int) -> Expr:
-    return ast.Number(str(value), "int")
+    return reduce(lambda a, b: ast.Binary("*", a, b, "int"), sizes)
 
 
 def method(parser: Any, group: Group, name: str, arguments: list[Value], token: Token) -> Value:
     """`tile.thread_rank()`, `tile.shfl_down(v, 1)`, `block.sync()`."""
-    rank, size = linear(parser), number(group.size) if group.size else threads(parser, group.grid)
+    rank, size = linear(parser), integer(group.size) if group.size else threads(parser, group.grid)
     if group.grid:
         block = ast.Binary("*", _number(parser, "blockIdx", "gridDim"), threads(parser), "int")
         rank = ast.Binary("+", block, rank, "int")
     if name == "sync" and not group.grid:
         parser.symbols.pending.append(ast.Barrier(token.place, warp=group.size is not None))
-        return number(0)
+        return ZERO
     if name in ("thread_rank", "size", "num_threads"):
         within = ast.Binary("%", rank, size, "int") if group.size else rank
         return within if name == "thread_rank" else size
@@ -352,7 +352,7 @@ def method(parser: Any, group: Group, name: str, arguments: list[Value], token: 
     if name == "meta_group_rank" and group.size:
         return ast.Binary("/", rank, size, "int")
     if name == "meta_group_size" and group.size:
-        more = ast.Binary("+", threads(parser), number(group.size - 1), "int")
+        more = ast.Binary("+", threads(parser), integer(group.size - 1), "int")
         return ast.Binary("/", more, size, "int")
     if name in ("shfl", "shfl_up", "shfl_down", "shfl_xor") and group.size:
         width = [] if group.size == 32 else [size]
@@ -374,20 +374,20 @@ def collective(parser: Any, arguments: list[Value], token: Token) -> Value:
         raise parser.error(token.place, f"{token.text} takes a tile, a number, and {operators}; "
                            f"write another operator as shuffles: {others}.")  # fmt: skip
     total, distances = parser.number(value, token.place), [1 << n for n in range(size.bit_length() - 1)]
-    rank, width = ast.Binary("%", linear(parser), number(size), "int"), [] if size == 32 else [number(size)]
+    rank, width = ast.Binary("%", linear(parser), integer(size), "int"), [] if size == 32 else [integer(size)]
     for distance in distances if scans else reversed(distances):
         own = total if isinstance(total, ast.Name) else parser.symbols.fresh("own", total.type, total, token.place)
         way = "__shfl_up_sync" if scans else "__shfl_xor_sync"
-        other = shuffle(parser, way, [FULL, own, number(distance), *width], token)
+        other = shuffle(parser, way, [FULL, own, integer(distance), *width], token)
         total = (
             parser.number(parser.called_value(operator, [own, other], token), token.place) if not op
             else ast.Binary("+", own, other, own.type) if op == "+"
             else ast.Call(op, (own, other), own.type, token.place)
         )  # fmt: skip
         if scans:  # the lanes whose prefix is complete keep it
-            total = ast.Ternary(ast.Binary(">=", rank, number(distance), "bool"), total, own, total.type)
+            total = ast.Ternary(ast.Binary(">=", rank, integer(distance), "bool"), total, own, total.type)
     if token.text == "exclusive_scan":
-        before = shuffle(parser, "__shfl_up_sync", [FULL, total, number(1), *width], token)
+        before = shuffle(parser, "__shfl_up_sync", [FULL, total, integer(1), *width], token)
         total = ast.Ternary(ast.Binary("==", rank, ZERO, "bool"), as_float(ZERO, total.type), before, total.type)
     return parser.symbols.fresh(f"{token.text.partition('_')[0]}_value", total.type, total, token.place)
 

@@ -221,7 +221,7 @@ class FileItems:
                 elif at and isinstance(kind, str) and not dims:
                     value, _ = parser.isolated(parser.argument)
                     made.values[name.text] = folded(parser.convert(value, kind, name.place))
-                tokens.at = tokens.behind_value(tokens.at, self.templates)
+                tokens.at = tokens.behind_value(tokens.at, parser.is_template)
                 if not tokens.accept(","):
                     break
             tokens.expect(";")
@@ -281,8 +281,7 @@ class FileItems:
                 parser.skip_to_semicolon()
                 path = tuple(t.text for t in tokens.tokens[start : tokens.at] if t.kind == "name")
                 path = (*self.namespaces.get(path[0], path[:1]), *path[1:])
-                brace = tokens.around[start]
-                stop = self.tokens.matching(brace) if brace >= 0 else len(tokens.tokens)
+                stop = self.tokens.matching(brace) if (brace := tokens.around[start]) >= 0 else len(tokens.tokens)
                 self.used |= {(start, stop, path), (start, stop, (*self.space, *path))}
                 return ""
         else:
@@ -388,7 +387,8 @@ class FileItems:
                 tokens.at += length
                 made.append(kind)
             else:
-                tokens.forbid(BARE.format(tokens.next.text), *[*self.templates] * (tokens.peek().text in (",", ">")))
+                if parser.is_template(bare := tokens.next.text) and tokens.peek().text in (",", ">"):
+                    raise tokens.error(tokens.next.place, BARE.format(bare))
                 value = parser.value(ast.PRECEDENCE["<"])
                 made.append(folded(value) if isinstance(value, ast.Expr) else value)
             if tokens.next.text != ">":

@@ -95,8 +95,6 @@ class StructParser(TypeParser):
         if isinstance(kind, str):
             number = self.truth(value, place) if kind == "bool" else self.number(value, place, kind, explicit)
             cast = explicit and not kind == number.type == "bool"
-            if number.type == "void":
-                raise self.error(place, "a pointer to void has no numbers; cast it: ((const float*)p)[i].")
             return ast.Cast(kind, number) if cast else typed(number, kind, stored)
         base = (self.part(value, kind) if explicit else value.as_base(kind)) if isinstance(value, Struct) else None
         if base and base.type is kind:

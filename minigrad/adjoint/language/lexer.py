@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import count, pairwise
@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from minigrad.adjoint.language.ast import Place
 
 _TOKEN = re.compile(
-    r"(?P<number>(?:0[xX][0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?[pP][-+]?\d+|0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[fFuUlL]*)"
+    r"(?P<number>(?:0[xX](?:'?[0-9a-fA-F])+(?:(?:\.[0-9a-fA-F]*)?[pP][-+]?\d+)?"
+    r"|(?:\d(?:'?\d)*\.?(?:\d(?:'?\d)*)?|\.\d(?:'?\d)*)(?:[eE][-+]?\d+)?)[fFuUlL]*)"
     r"|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<string>\"[^\"\n]*\"|'[^'\n]*')"
     r"|(?P<op><<=|>>=|\+\+|--|->|::|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>=!&|^~?:;,.(){}\[\]])"
@@ -91,13 +92,16 @@ class TokenStream:
 
     @cached_property
     def closing(self) -> dict[int, int]:
-        """The number of the token that closes the bracket at a token."""
-        found, opened = dict[int, int](), list[int]()
+        """The number of the token that closes the bracket at a token; one too many closes none."""
+        found, opened, opens = dict[int, int](), list[int](), {"}": "{", ")": "(", "]": "["}
         for n, token in enumerate(self.tokens):
             if token.text in ("{", "(", "["):
                 opened.append(n)
-            elif token.text in ("}", ")", "]") and opened:
-                found[opened.pop()] = n
+            elif token.text in opens and opened:
+                while token.text == "}" and len(opened) > 1 and self.tokens[opened[-1]].text != "{":
+                    opened.pop()
+                if self.tokens[opened[-1]].text == opens[token.text]:
+                    found[opened.pop()] = n
         return found
 
     @cached_property
@@ -163,12 +167,12 @@ class TokenStream:
         ends = found[n].text == ";" or (found[n].text == "=" and found[n + 1].text in ("default", "delete", "0"))
         return called and ends
 
-    def behind_value(self, at: int, templates: Container[str]) -> int:
+    def behind_value(self, at: int, is_template: Callable[[str], bool]) -> int:
         """The comma, semicolon or bracket behind a value."""
         found = self.tokens
         while found[at].text not in (",", ";", "}", ")") and found[at].kind != "end":
-            at, named = self.matching(at) + 1, found[at].text in templates
-            if named and found[at].text == "<":
+            at, name = self.matching(at) + 1, found[at].text
+            if found[at].text == "<" and is_template(name):
                 at = template_parameters(found, at)[1]
         return at
 
@@ -303,6 +307,7 @@ def _pieces(line: str, column: int) -> tuple[tuple[str, str, int, int, str], ...
         if kind == "bad":
             why = f"{text!r} is outside the differentiable subset."
         elif kind == "number":
+            text = text.replace("'", "")  # 10'000
             why = _not_decimal(text, _REST.match(line, match.end()))
         elif text in RESERVED:
             why = f"the adjoint itself uses the name {text}; choose another."
