@@ -26,7 +26,7 @@ NEAR = {2: 2e-2, 4: 3e-4, 8: 1e-6}  # by bytes of a float: sums in another order
 def launch_key(kernel: Kernel, run: PrimalLaunch, kinds: str) -> tuple:
     """A small launch on `sim` by all that decides which elements the kernel touches; empty for another launch.
 
-    That is grid, block, shapes, and what the kernel's constants and arguments of these `dtype.kind`s hold.
+    That is grid, block, shapes and types, and what the kernel's constants and arguments of these `dtype.kind`s hold.
     """
     if run.threads > EXAMINED or any(a.device.is_gpu for a in run.arrays.values()):
         return ()
@@ -34,7 +34,7 @@ def launch_key(kernel: Kernel, run: PrimalLaunch, kinds: str) -> tuple:
     values |= {f"constant {name}": value for name, value in getattr(kernel, "constants", {}).items()}
     found = [part for name, value in values.items() for part in _parts(name, value, kinds)]
     hashes = [(name, a.shape, sha256(a.tobytes()).digest()) for name, a in found]
-    return (run.grid, run.block, run.shared, *hashes, *(a.shape for a in run.arrays.values()))
+    return (run.grid, run.block, run.shared, *hashes, *((a.shape, a.dtype) for a in run.arrays.values()))
 
 
 def examine(kernel: Kernel, run: PrimalLaunch) -> dict[str, Array]:

@@ -340,16 +340,16 @@ def tensors(value: Any) -> Iterator[Any]:
 
 def put(place: str, host: np.ndarray, member: str, value: Any) -> None:
     """Set a member of a struct, or of all structs of an array. Raises TypeError where the value does not fit."""
-    kind, given, shape = host.dtype[member], np.asarray(value), host[member].shape[host.ndim :]
+    kind, given, shape = host[member].dtype, np.asarray(value), host[member].shape[host.ndim :]  # of all axes
     try:
         with np.errstate(invalid="ignore"):
-            same = kind.base.kind not in "biu" or (given.astype(kind.base) == given).all()
+            same = kind.kind not in "biu" or (given.astype(kind) == given).all()
         if same and given.dtype != object and given.shape[given.ndim - len(shape) :] == shape:
             host[member] = given
             return
     except (TypeError, ValueError):
         pass
-    several = f"{' x '.join(map(str, kind.shape))} numbers of {kind.base}" if kind.shape else in_words(kind)
+    several = f"{' x '.join(map(str, shape))} numbers of {kind}" if shape else in_words(kind)
     raise TypeError(f"{place}: {short(value)} does not fit into {several}.")
 
 

@@ -125,6 +125,14 @@ def test_a_vector_in_a_struct_takes_all_its_numbers(given):
         mg.inspect(text, np.zeros(1, np.float32), {"g": given, "m": 1}, grid=1, block=1)
 
 
+@pytest.mark.parametrize("given", [[[1.5, 2], [3, 4]], [[2**35, 2], [3, 4]], [1, 2]])
+def test_vectors_in_a_struct_take_whole_numbers_that_fit(given):
+    text = "struct P { int2 q[2]; };\n__global__ void k(float* y, P p) { y[0] = p.q[1].x; }"
+    assert mg.inspect(text, np.zeros(1, np.float32), {"q": [[1, 2], [3, 4]]}, grid=1, block=1).ok
+    with pytest.raises(TypeError, match=r"its member q: .* does not fit into 2 x 2 numbers of int32"):
+        mg.inspect(text, np.zeros(1, np.float32), {"q": given}, grid=1, block=1)
+
+
 def test_a_member_may_have_the_name_of_a_constant_within_a_function(kernel_device):
     text = """const int rows = 2;
 struct P { int n, steps; float v[rows]; };
