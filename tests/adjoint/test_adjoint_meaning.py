@@ -255,6 +255,13 @@ FORMS = {
         "double s = x[i]; s = 2u - 3u * s; s = s - 5u * s - (-u * 1e-9) * s; y[i] += s - u * x[i] * x[i];\n"
         "const double* p = x + 7; y[i] *= *(p - 3u);"
     ),
+    "names in blocks that are no blocks of the adjoint": kernel(
+        "double a, b = 0; SUM(x[i], a); SUM(x[i] * x[0], b); if constexpr (ONE == 1) { double t = a * a; a = t; }\n"
+        "if (true) { double t = 3 * b; b = t * x[i]; } if (false) { a = 0; } else { double t = a; a = t * b; } "
+        "y[i] = a;",
+        "#define ONE 1\n#define SUM(v, out) do { double t = 0; for (int q = 0; q < 3; ++q) t += (v) * x[q]; out = t; } "
+        "while (0)",
+    ),
     "bases and members that their constructors set": kernel(
         "B a{}; C b{}, c = {}, d{{x[i]}}; E e{}, f{{x[i]}, 2};\n"
         "y[i] = x[i] * a.a * b.a * (b.c + 1) * c.a * (d.c + 2) * d.a * e.e.a * (e.c + 2) * e.f[1].a\n"

@@ -109,15 +109,17 @@ class StatementParser(AssignmentParser):
             name, returns, tuple(params), body, place, text, known, own=tuple(own), pointed=self.own_members
         )
 
-    def block(self, choice: bool = False) -> list[Stmt]:
-        """Statements in braces, or a single one. choice: some threads may skip them."""
+    def block(self, choice: bool = False, joins: bool = False) -> list[Stmt]:
+        """Statements in braces, or a single one. choice: some threads may skip them; joins: they join those around."""
         self.symbols.choices += choice
+        self.symbols.bare += joins
         with self.symbols.scope():
             one = not self.tokens.accept("{")
             body = self.statement() if one else []
             while not one and not self.tokens.accept("}"):
                 body += self.statement()
         self.symbols.choices -= choice
+        self.symbols.bare -= joins
         return body
 
     def statement(self) -> list[Stmt]:
@@ -144,10 +146,7 @@ class StatementParser(AssignmentParser):
         if tokens.accept(";"):
             return []
         if token.text == "{":
-            self.symbols.bare += 1
-            body = self.block()
-            self.symbols.bare -= 1
-            return body
+            return self.block(joins=True)
         if token.text in JUMPS:
             return self.jump()
         if token.text == tokens.peek().text == "[" or token.text == "_Pragma":  # an attribute, as [[fallthrough]]
@@ -281,10 +280,10 @@ class StatementParser(AssignmentParser):
                 holds = known(folded(inline(with_constants(self.symbols, condition), self.symbols.formulas)))
             if constant and holds is None:
                 raise self.error(token.place, "the condition of this if constexpr is not known here; write if.")
-            then = self.block(holds is None) if holds is not False else self.skip_statement()
+            then = self.block(holds is None, holds is True) if holds is not False else self.skip_statement()
             orelse: list[Stmt] = []
             if tokens.accept("else"):
-                orelse = self.block(holds is None) if holds is not True else self.skip_statement()
+                orelse = self.block(holds is None, holds is False) if holds is not True else self.skip_statement()
         if holds is not None:
             return [*needed, *then, *orelse]
         return [*needed, ast.If(condition, then, orelse, token.place, text)]
@@ -323,7 +322,7 @@ class StatementParser(AssignmentParser):
 
     def do_loop(self) -> list[Stmt]:
         tokens, token = self.tokens, self.tokens.take()
-        body = self.block(True)
+        body = self.block(True, joins=True)  # in case of `while (0)`
         tokens.expect("while")
         condition, needed = self.condition(True)
         tokens.expect(";")
