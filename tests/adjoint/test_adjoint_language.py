@@ -126,7 +126,8 @@ RIGHT = {
     "names": ahead("#define REAL double\n#define TWO 2\n#define FOUR (TWO + 2)", "REAL v = x[i]; y[i] = v * FOUR;"),
     "a macro that makes a macro's name, and types of functions": ahead(
         "#define CUBE(v) ((v) * (v) * (v))\n#define JOIN(a, b) a##b\n#define OF(op) CU##op\n#define POWER CUBE\n"
-        "typedef double number; typedef number (*rule)(number, int); using other = number (*)(number);",
+        "typedef double number; typedef number (*rule)(number, int); using other = number (*)(number);\n"
+        '_Pragma("nv_diag_suppress 177")',
         "number v = x[i]; y[i] = v + JOIN(CU, BE)(x[i]) + OF(BE)(x[i] * JOIN(CU, BE)(2)) * POWER(x[i])\n"
         "+ (JOIN(, x))[i];",
     ),

@@ -126,8 +126,8 @@ class FileParser:
 
     def item(self) -> None:
         tokens, start = self.tokens, self.tokens.at
-        if tokens.next.text in (";",) or tokens.next.kind == "pragma":
-            tokens.take()
+        if tokens.next.text in (";", "_Pragma") or tokens.next.kind == "pragma":
+            tokens.at = self.tokens.matching(start + (tokens.next.text == "_Pragma")) + 1
         elif tokens.next.text == "}":
             self.close(tokens.take())
         elif tokens.next.text == "namespace" and tokens.peek(2).text == "=":
