@@ -36,6 +36,7 @@ _KINDS = {"typename": "float", "class": "float"}  # of parameters that are types
 _NAME = re.compile(r"[A-Za-z_:]")
 # A parameter of a template without a name, `, typename = std::enable_if_t<...>`: its default says what it is for.
 _UNNAMED = re.compile(r",\s*(?:\w+|.*?(?:[>*&]|::\s*\w+))\s*(?<![<>=!])=(?!=)", re.S)
+_ROUND = re.compile(r"\((?:[^()]|\([^()]*\))*\)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _WORDS = {word for kind in (*ELEMENTS, *SCALARS, "true", "false") for word in kind.split()}  # of types and values
 
@@ -81,9 +82,7 @@ def _without_unnamed(source: Source, kernel: str) -> Source:
     edits, code = list[Edit](), source.code
     for item in items(code):
         if (head := _head(code, item, kernel)).startswith("template"):
-            plain = re.sub(
-                r"\((?:[^()]|\([^()]*\))*\)", lambda found: " " * len(found[0]), head
-            )  # `(N > 2)` closes nothing
+            plain = _ROUND.sub(lambda found: " " * len(found[0]), head)  # `(N > 2)` closes nothing
             first = head.index("<")
             stop = matching(plain, first, "<>")
             commas = [first + 1 + at for at in outside(plain[first + 1 : stop], ",", "<", ">")]
@@ -211,9 +210,8 @@ def _head(code: str, item: TopLevel, kernel: str) -> str:
     """The text of an item up to its body, if it is a definition of that kernel."""
     if code[item.body] != "{":
         return ""
-    head = re.split(r"(?<=\))\s*{", without_directives(code[item.start : item.body]))[
-        0
-    ]  # with a ) too many in the body
+    text = without_directives(code[item.start : item.body])
+    head = re.split(r"(?<=\))\s*{", text)[0]  # where the body has a ) too many, the item's body is not the first {
     return head if "__global__" in head and re.search(rf"\b{kernel}\s*(?:<[^()]*>)?\s*\(", head) else ""
 
 

@@ -150,12 +150,8 @@ def _check_macros(source: Source) -> None:
     for name, value in source.macros:
         found = re.search(rf"^[ \t]*#[ \t]*(?:undef|define)[ \t]+{name}\b(?!\()[ \t]*(.*)$", source.code, re.M)
         before = source.code[: found.start()] if found else ""
-        if (
-            found
-            and "define" in found[0]
-            and (found[1].strip("() \t") or "1") != (value or "1")
-            and not is_open(before)
-        ):
+        other = found and "define" in found[0] and (found[1].strip("() \t") or "1") != (value or "1")
+        if found and other and not is_open(before):
             line, own = before.count("\n") + 1, f"{name} as {found[1].strip()}" if found[1] else name
             raise ValueError(
                 f"line {line} of {source.name} defines {own}, so {value or 1} would change nothing; "
