@@ -35,9 +35,26 @@ struct Degrees { double v; __device__ operator double() const { return v * v; } 
 template <typename T> struct Own { T v; __device__ operator T() const { return v * v; } };
 struct Flag { double v; __device__ explicit operator bool() const { return v > 0.7; } };
 """
+PASSED_ON = """
+namespace u { template <typename T> __device__ void wrap(T& d, T L) { if (d > T(0.5) * L) d -= L; } }
+__device__ double squared(double d, double L) { u::wrap<double>(d, L); return d * d; }
+__device__ void mix(double a, double& b, int& k) { b = a * b + k; ++k; }
+__device__ double mixed(double a, double b, int n) { mix(a + 1, b, n); return a * b + n; }
+__device__ void swapped(double& a, double& b) { double t = a; a = b; b = t; }
+__device__ double sorted(double a, double b) { if (a > b) swapped(a, b); return 2 * a + b; }
+struct Twice { __device__ void operator()(double& d) const { d *= 2; } };
+template <typename Op> __device__ double with(Op op, double d) { op(d); return d * d; }
+struct Sum { double s; __device__ void take(double& d) { s += d; d *= s; }
+    __device__ double both(double d) { take(d); return d * s; } };
+"""
 TILE = "auto tile = cg::tiled_partition<4>(cg::this_thread_block());\n"
 GROUPS = "#include <cooperative_groups.h>\n#include <cooperative_groups/scan.h>\nnamespace cg = cooperative_groups;"
 FORMS = {
+    "copies that a function passes on by reference": kernel(
+        "double v = x[i], w = x[0]; int k = i % 3; Sum c{1.0};\n"
+        "y[i] = squared(v, 1.5) * v + mixed(v, w, k) * w + k + sorted(v, w) * v + sorted(w, v) * w;\n"
+        "y[i] += with(Twice(), v) * v + c.both(v) * v + [](double t) { u::wrap(t, 1.0); return t; }(v) * v;", PASSED_ON,
+    ),
     "objects of no name": kernel(
         "y[i] = Square<double>()(x[i]) * Power<3>{}(x[0]) * Scale(x[1])(x[i]) * Line{x[2], x[i]}(0.3);\n"
         "y[i] += apply(Square<double>(), x[i]) * apply(Scale{x[3]}, x[i]) * apply(Power<2>(), x[4]);", CALLED,

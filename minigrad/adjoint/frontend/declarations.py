@@ -42,13 +42,13 @@ class DeclarationParser(ExpressionParser):
 
     def changes(self, name: str, start: int, stop: int) -> bool:
         """True where a name is assigned as a whole: by =, +=, ++ and the like, by its address or a reference to it."""
-        found, passed = self.tokens.tokens, self.tokens.moves_pointers
+        found = self.tokens.tokens
         for n in self.tokens.uses(name, start, stop):
             after, before = found[n + 1].text, found[n - 1].text
             if after in (*ASSIGNMENTS, "++", "--") or before in ("++", "--"):
                 return True
             referred = (found[n - 3].text, before) == ("&", "=") and after in (",", ";")
-            if referred or (passed and before in ("(", ",") and after in (",", ")")):
+            if referred or (before in ("(", ",") and after in (",", ")") and self.passed_on(n)):
                 return True
             if before == "&" and after != "[" and found[n - 2].text in ("(", ",", "=", "return"):
                 return True

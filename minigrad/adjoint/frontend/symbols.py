@@ -201,7 +201,7 @@ class TypeParser:
         if words:
             if words == ["long"] and tokens[at].text == "double":
                 raise self.unknown_type(tokens[at])
-            return _known(plain(" ".join(words))), at - start
+            return TYPES.get(plain(" ".join(words))), at - start
         if tokens[at].text in ("std", "cuda") and tokens[at + 1].text == "::":
             at += 2
         elif tokens[at].text == "::":
@@ -231,6 +231,26 @@ class TypeParser:
         hidden = name in self.symbols.macros or self.symbols.lookup(name) is not None
         return not hidden and self.functions is not None and name in self.functions.templates
 
+    def passed_on(self, at: int) -> bool:
+        """True where a token is an argument that a function, method or lambda of the file may take by reference."""
+        found, n, depth, place = self.tokens.tokens, at - 1, 0, 0
+        while depth or found[n].text not in ("(", "{", "["):
+            depth += (found[n].text in (")", "}", "]")) - (found[n].text in ("(", "{", "["))
+            place += found[n].text == "," and not depth
+            n -= 1
+        first = 0 if "<" in [t.text for t in found[n:at]] else place  # the commas of f<a, b>(x) were counted, too
+        while (text := found[n := n - 1].text) in (">", ">>") or (depth > 0 and text not in (";", "{", "}")):
+            depth += {">": 1, ">>": 2, "<": -1}.get(text, 0)  # the arguments of a template
+        if items := self.functions.items.get(text):
+            every = (self.functions.parameters(each.params)[first : place + 1] for each in items)
+            return any("&" in words and ("*" in words or "const" not in words) for p in every for _, words, _ in p)
+        if text in (*TYPES, "if", "while", "switch", "return"):
+            return False
+        uses = self.tokens.named.get(text, ())  # those of a function of CUDA are all calls
+        behind = {found[m + 1].text for m in uses} - {"(", "<"}
+        bodies = {"{", "const"} & {found[self.tokens.closing.get(m + 1, m) + 1].text for m in uses}
+        return found[n - 1].text in (".", "->") or bool(behind or bodies)
+
     def named_type(self, name: str) -> Kind | None:
         alias = self.symbols.macros.get(name)
         if alias and alias.name == "a type":
@@ -244,7 +264,7 @@ class TypeParser:
         if self.functions and name in self.functions:
             return None
         known = TYPES.get(name) or VECTORS.get(name)
-        return known or VECTORS.get(ALIASES.get(name, plain(name))) or _known(plain(name))
+        return known or VECTORS.get(ALIASES.get(name, plain(name))) or TYPES.get(plain(name))
 
     def peek_type(self) -> Kind | None:
         """The type that begins at the cursor; None where no type does. The cursor stays."""
@@ -376,7 +396,3 @@ def has_name(found: list[Token], parameter: tuple[int, str, int]) -> bool:
     before, last = (found[parameter[2] - n] for n in (3, 2))  # ahead of the =
     named = last.kind == "name" and last.text not in ("typename", "class") and before.text not in ("<", ",", "::")
     return named or not parameter[2]
-
-
-def _known(kind: str) -> str | None:
-    return kind if kind in TYPES else None

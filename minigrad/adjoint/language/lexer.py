@@ -104,11 +104,6 @@ class TokenStream:
                     found[opened.pop()] = n
         return found
 
-    @cached_property
-    def moves_pointers(self) -> bool:
-        """True where a function takes a pointer by reference, `T*& p`."""
-        return any(a.text == "*" and b.text == "&" for a, b in pairwise(self.tokens))
-
     # --- the cursor ---
 
     @property
