@@ -155,7 +155,7 @@ def item_name(head: str) -> str:
 def is_function(head: str) -> bool:
     """True for a definition's text up to its brace, if that brace opens a function."""
     head = bare(head)
-    before = head.partition("(")[0]
+    before = re.sub("[=!<>]=", " ", head.partition("(")[0])  # as in std::enable_if<N == 2>
     return "(" in head and not _TYPE.match(head) and ("=" not in before or "operator" in before)
 
 

@@ -120,3 +120,17 @@ def test_a_bracket_too_many_in_a_body_is_told_by_the_compiler():
     text = "__global__ void k(float* y, int n) {\nif n > 0) { y[1] = 2; } }"
     with pytest.raises(CompileError, match=r"k.cu\(2\): error: expected '\(' before 'n'"):
         mg.kernel(text, "k")(mg.zeros(2, device="sim"), 1, grid=1, block=1)
+
+
+def test_a_comparison_in_the_type_that_a_function_returns():
+    text = """template <int N> __device__ typename std::enable_if<N == 2 && N != 3, float>::type twice(float v) {
+    float s = 0;
+    for (int k = 0; k < N; ++k) { s += v; }
+    return s;
+}
+template <int N> __global__ void k(float* y) { y[0] = twice<N>(y[0]); }"""
+    y = mg.ones(1, device="sim")
+    mg.kernel(text, "k<2>")(y, grid=1, block=1)
+    assert y.item() == 2
+    with pytest.raises(ValueError, match="k is a template of any number of arguments"):
+        mg.kernel(text.replace("<int N> __global__", "<int... N> __global__"), "k<2>")
