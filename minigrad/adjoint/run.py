@@ -135,8 +135,9 @@ def check_conditions(run: PrimalLaunch) -> None:
         relied, extent, text = run.number(e), run.extents[name], expression(e)
         known = text if str(relied) == text else f"{text} = {relied}"
         if extent != relied and not at_most:
-            why = f"and its adjoint relies on {known}, as its indices or shared arrays show. Launch it so."
-            raise LaunchError(f"{who}: {name} is {extent}, {why}")
+            why = f"and its adjoint relies on {known}, as its indices or shared arrays show"
+            way = "Launch it so, or make the shared arrays as long as the block."
+            raise LaunchError(f"{who}: {name} is {extent}, {why}. {way}")
         if relied is None or extent > relied:
             raise LaunchError(
                 f"{who}: {name} is {extent}, and its adjoint relies on at most {known}: in a larger block threads meet "

@@ -1,4 +1,4 @@
-"""Shared memory that a file declares outside of its kernels: the adjoint takes it as a declaration in the kernel."""
+"""Shared memory that a file declares outside of its kernels, as though in the kernel; arrays longer than a block."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ from test_adjoint_cpp import kernel
 
 import minigrad as mg
 from minigrad.adjoint import NotDifferentiable
+from minigrad.errors import LaunchError
 
 BODY = "s[i] = x[i]; __syncthreads(); y[i] = s[7 - i] * s[i];"
 FUNCTIONS = "__device__ double at(int n) { return s[n]; }\n__device__ void put(int n, double v) { s[n] = v; }\n"
@@ -42,3 +43,18 @@ def test_two_names_of_the_memory_of_the_launch_are_refused():
     text = kernel(f"{BODY} y[i] *= t[i];", "extern __shared__ double s[];\nextern __shared__ double t[];")
     with pytest.raises(NotDifferentiable, match=r"f.cu:2:\d+: s and t are the same memory; give .* one name"):
         mg.adjoint(text)
+
+
+def test_a_shared_array_longer_than_the_block_is_told_what_helps():
+    text = """__global__ void k(const double* p, const int* id, double* y) {
+        __shared__ double s[8];
+        int t = threadIdx.x;
+        double sum = 0;
+        for (int b = 0; b < 2; b++) { s[t] = p[4 * b + t]; __syncthreads(); sum += s[id[t]] * s[t]; __syncthreads(); }
+        y[t] = sum;
+    }"""
+    p, id, launch = np.arange(8.0), np.int32([1, 0, 3, 2]), {"dy": np.ones(4), "grid": 1, "block": 4}
+    with pytest.raises(LaunchError, match=r"relies on 8, as.* Launch it so, or make the shared arrays as long as"):
+        mg.adjoint(text).vjp(p, id, np.zeros(4), **launch)
+    (dp,) = mg.adjoint(text.replace("s[8]", "s[4]")).vjp(p, id, np.zeros(4), **launch)
+    assert dp.tolist() == [2, 0, 6, 4, 10, 8, 14, 12]
