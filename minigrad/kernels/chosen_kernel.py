@@ -5,7 +5,7 @@ It may be in a file that the named one includes, as in `main.cu` with `#include 
 
 import re
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,17 +78,17 @@ def chosen(source: Source, name: SaidKernel) -> tuple[Source, str]:
 
 
 def _without_unnamed(source: Source, kernel: str) -> Source:
-    """The text without those parameters of the kernel's template that have no name, but a default."""
+    """The text without the last parameters of the kernel's template, as far as they have no name, but a default."""
     edits, code = list[Edit](), source.code
     for item in items(code):
-        if (head := _head(code, item, kernel)).startswith("template"):
+        if re.match(r"template\s*<", head := _head(code, item, kernel)):
             plain = _ROUND.sub(lambda found: " " * len(found[0]), head)  # `(N > 2)` closes nothing
             first = head.index("<")
             stop = matching(plain, first, "<>")
             commas = [first + 1 + at for at in outside(plain[first + 1 : stop], ",", "<", ">")]
-            for start, end in pairwise([*commas, stop]):
-                if _UNNAMED.match(head[start:end]):
-                    edits.append((item.start + start, item.start + end, re.sub(r"[^\n]", " ", head[start:end])))
+            each = reversed([*pairwise([*commas, stop])])
+            for start, end in takewhile(lambda ends: _UNNAMED.match(head[slice(*ends)]), each):
+                edits.append((item.start + start, item.start + end, re.sub(r"[^\n]", " ", head[start:end])))
     return replace(source, text=apply(edits, source.text)) if edits else source
 
 

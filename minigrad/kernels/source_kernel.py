@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,10 @@ class SourceKernel(Kernel):
     def signature(self) -> Signature:
         """Parameters without a name are called unnamed, unnamed_2, ..."""
         found = self.source.signature(self.name)
-        _, *more = [n for n, param in enumerate(found.params) if param.name == "unnamed"] or [0]
-        names = {n: f"unnamed_{k}" for k, n in enumerate(more, 2)}
-        return replace(found, params=tuple(p._replace(name=names.get(n, p.name)) for n, p in enumerate(found.params)))
+        taken = {param.name for param in found.params} - {"unnamed"}
+        names = (n for n in chain(["unnamed"], (f"unnamed_{k}" for k in count(2))) if n not in taken)
+        params = (p._replace(name=next(names)) if p.name == "unnamed" else p for p in found.params)
+        return replace(found, params=tuple(params))
 
     def __call__(self, *args: Any, **launch: Any) -> None:
         refuse_names(self, [word for word in launch if word not in ("grid", "block", "shared")])

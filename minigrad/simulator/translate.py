@@ -57,7 +57,7 @@ _TYPE = rf"(?!(?:{NO_TYPE}|do|extern|static)\b)(?:(?:un)?signed\s+)?[A-Za-z_]\w*
 _LOCAL_ARRAY = re.compile(rf"[;{{}}]\s*(?=(?:const\s+)?{_TYPE}\s+(?!auto\b)\w+\s*\[)")
 
 _BRACKET = re.compile(r"\(|\)(?P<index>\s*\[)?")
-_NO_CALL = re.compile(r"(?:[^\w\s)\]>]|\breturn)\s*$")  # ahead of a bracket
+_NO_CALL = re.compile(r"(?:[^\w\s)\]>}]|}\s|\breturn)\s*$")  # ahead of a bracket
 
 
 class Change(NamedTuple):
@@ -214,18 +214,19 @@ def _aligned(code: str) -> Iterator[Edit]:
 
 
 def _choices(code: str) -> Iterator[Edit]:
-    """`(c ? a : b)[i % 3]` -> `minigrad::chosen(c ? a : b)[i % 3]`: g++ 12 evaluates an index of both arrays, in which
-    its sanitizer asks for a division by zero, only where the first one is chosen.
+    """`(c ? a : b)[i % 3]` -> `::minigrad::chosen((c ? a : b))[i % 3]`: g++ 12 evaluates an index of both arrays, in
+    which its sanitizer asks for a division by zero, only where the first one is chosen.
     """
     opened = list[int]()
     for found in _BRACKET.finditer(code):
         if found[0] == "(":
             opened.append(found.start())
         elif opened:
-            start = opened.pop()
-            choice = found["index"] and "?" in code[start : found.start()]
+            start, stop = opened.pop(), found.start() + 1
+            choice = found["index"] and "?" in code[start:stop]
             if choice and _NO_CALL.search(code[max(0, start - 10) : start]):
-                yield start, start, " minigrad::chosen"
+                yield start, start, " ::minigrad::chosen("
+                yield stop, stop, ")"
 
 
 def _entries(source: Source, code: str, kernel: str) -> list[Edit]:

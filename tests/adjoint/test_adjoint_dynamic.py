@@ -107,3 +107,11 @@ def test_a_large_launch_needs_a_small_one_of_such_blocks():
     made.vjp(x, x + 0, dy=[x], grid=1, block=8, shared=256)
     (dx,) = made.vjp(x, x + 0, dy=[x], grid=600, block=8, shared=256)
     assert (dx.numpy() == np.tile(np.arange(8), 600)).all()
+
+
+def test_a_name_of_an_offset_may_stand_in_another_declaration():
+    body = "extern __shared__ char raw[]; int t = threadIdx.x, m = blockDim.x; float* q = (float*)raw; "
+    body += "double* s = (double*)(raw + 8 * m); q[t] = x[t]; __syncthreads(); s[t] = x[t] * x[t]; y[t] = s[t] + q[t];"
+    ahead = "__device__ int a, m, c;\n__global__ void f(const double* x, double* y) {"
+    (dx,) = mg.adjoint(f"{ahead} {body} }}").vjp(np.arange(4.0), np.zeros(4), dy=np.ones(4), grid=1, block=4, shared=64)
+    assert dx.tolist() == [1, 3, 5, 7]

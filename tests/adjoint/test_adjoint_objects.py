@@ -47,6 +47,11 @@ template <typename Op> __device__ double with(Op op, double d) { op(d); return d
 struct Sum { double s; __device__ void take(double& d) { s += d; d *= s; }
     __device__ double both(double d) { take(d); return d * s; } };
 """
+UNNAMED = """
+template <int N, int = 0, int M = 2> __device__ double power(double v) { double p = 1;
+    for (int k = 0; k < N + M; ++k) p *= v; return p; }
+template <typename T, typename = void> __device__ T twice(T v) { return v + v; }
+"""
 TILE = "auto tile = cg::tiled_partition<4>(cg::this_thread_block());\n"
 GROUPS = "#include <cooperative_groups.h>\n#include <cooperative_groups/scan.h>\nnamespace cg = cooperative_groups;"
 FORMS = {
@@ -54,6 +59,9 @@ FORMS = {
         "double v = x[i], w = x[0]; int k = i % 3; Sum c{1.0};\n"
         "y[i] = squared(v, 1.5) * v + mixed(v, w, k) * w + k + sorted(v, w) * v + sorted(w, v) * w;\n"
         "y[i] += with(Twice(), v) * v + c.both(v) * v + [](double t) { u::wrap(t, 1.0); return t; }(v) * v;", PASSED_ON,
+    ),
+    "parameters of a template without a name": kernel(
+        "y[i] = power<1, 0, 3>(x[i]) * power<2>(x[0]) * twice<double>(x[i]) * twice(x[1]);", UNNAMED,
     ),
     "objects of no name": kernel(
         "y[i] = Square<double>()(x[i]) * Power<3>{}(x[0]) * Scale(x[1])(x[i]) * Line{x[2], x[i]}(0.3);\n"

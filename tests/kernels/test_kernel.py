@@ -30,6 +30,8 @@ def test_extern_c_around_several_kernels():
 def test_parameters_without_a_name():
     text = "__global__ void k(const float* x, float* y, int, float, const float*) { y[0] = x[0] * x[0]; }"
     assert [param.name for param in mg.kernel(text).signature.params[2:]] == ["unnamed", "unnamed_2", "unnamed_3"]
+    text = text.replace("* x,", "* unnamed_2,").replace("x[0]", "unnamed_2[0]")
+    assert [param.name for param in mg.kernel(text).signature.params[2:]] == ["unnamed", "unnamed_3", "unnamed_4"]
     (dx,) = mg.adjoint(text).vjp(
         *(on_sim([3], "f4"), on_sim([0], "f4"), 1, 0.5, None), dy=[on_sim([2], "f4")], grid=1, block=1
     )

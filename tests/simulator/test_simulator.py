@@ -228,6 +228,7 @@ def test_new_and_delete():
 @pytest.mark.parametrize("look", [False, True])
 def test_the_index_of_one_of_two_arrays(look):
     text = """struct Row { float v[3]; __device__ const float& operator[](int n) const { return v[n]; } };
+    struct Same { __device__ const float* operator()(const float* p) const { return p; } };
     __device__ const float* row(bool c, const float (&a)[3], const float (&b)[3]) { return &(c ? a : b)[1]; }
     __global__ void k(const float* x, float* y) {
         __shared__ float s[3], t[3];
@@ -238,6 +239,7 @@ def test_the_index_of_one_of_two_arrays(look):
         y[i] = (i & 1 ? s : t)[i % 3] + 10 * (i & 1 ? a : b)[0][i % 3];
         (i & 1 ? a : b)[1][i % 3] = (i & 1 ? Row{{x[0], x[1], x[2]}} : Row{{x[3], x[4], x[5]}})[i % 3];
         y[i] += 100 * (i & 1 ? a[1] : b[1])[i % 3] + 1000 * *row(i & 1, s, t);
+        y[i] += 1e4f * (i++, i & 1 ? t : s)[--i % 3] - 1e4f * Same{}(i & 1 ? s : t)[i % 3];
     }"""
     x, i = np.arange(1, 7, dtype=np.float32), np.arange(32)
     y = mg.zeros(32, device="sim")

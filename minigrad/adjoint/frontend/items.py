@@ -312,7 +312,8 @@ class FileItems:
         found, n, templates = self.tokens.tokens, start, list[list[tuple[int, str, int]]]()
         while found[n].text == "template":
             parameters, n = template_parameters(found, n + 1)
-            templates.append([each for each in parameters if has_name(found, each)])
+            named = max((k for k, each in enumerate(parameters, 1) if has_name(found, each)), default=0)
+            templates.append(parameters[:named])
         made = FunctionItem("", n, 0, 0, owner=owner, templates=templates)
         while found[n].kind != "end":
             text, after = found[n].text, found[n + 1].text
@@ -378,9 +379,8 @@ class FileItems:
 
     def template_arguments(self, parser: Any) -> list[Any]:
         """`<float, 32>` at the cursor."""
-        tokens = self.tokens
+        tokens, made = self.tokens, list[Any]()
         tokens.expect("<")
-        made: list[Any] = []
         while not tokens.accept(">"):
             kind, length = parser.type_length(tokens.at)
             if kind is not None and tokens.peek(length).text in (",", ">"):

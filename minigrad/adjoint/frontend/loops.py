@@ -14,7 +14,6 @@ from minigrad.adjoint.language.rewrite import (
     comparison,
     conjuncts,
     constant,
-    fits,
     flatten,
     is_number,
     logical_not,
@@ -176,14 +175,14 @@ def loop(
 def to_zero(condition: Expr, *parts: list[Stmt]) -> Expr:
     """`n > 0` for the condition n of a loop that ends where steps of 1 have led n down to 0, as `while (n--)`.
 
-    parts: the statements of the loop. From a number below 0 they lead nowhere.
+    parts: the statements of the loop. From an int below 0 they lead nowhere; a short would wrap around.
     """
     inside = [t for part in parts for t in flatten(part)]
     own = {t.name: t.value for t in inside if isinstance(t, ast.Declare)}
     n = own.get(condition.name, condition) if isinstance(condition, ast.Name) else None
     changes = [t for t in inside if isinstance(n, ast.Name) and n.name in own_writes(t)]
     left = any(isinstance(t, ast.Jump) and t.kind != "continue" for t in inside)
-    if len(changes) != 1 or is_float(condition.type) or left:
+    if n is None or n.type in SMALL or len(changes) != 1 or is_float(condition.type) or left:
         return condition
     step = changes[0]
     down = isinstance(step, ast.Assign) and step.op == "-=" and is_number(step.value, 1)
@@ -191,35 +190,24 @@ def to_zero(condition: Expr, *parts: list[Stmt]) -> Expr:
 
 
 def as_int(s: ast.For) -> ast.For:
-    """A loop over constants, `for (unsigned i = 0; i < 8; ++i)`, with an int counter, read in the loop as unsigned.
-
-    So is one of a short that steps towards any bound: where that is no short, the loop would not end.
-    """
+    """A loop over constants, `for (unsigned i = 0; i < 8; ++i)`, with an int counter, read in the loop as unsigned."""
     start, step, condition = s.start, s.step, s.condition
-    if not isinstance(start, ast.Declare) or start.value is None or is_float(start.type) or step is None:
+    if not isinstance(start, ast.Declare) or is_float(start.type) or step is None:
         return s
-    if not isinstance(condition, ast.Binary) or condition.op not in ("<", "<=", ">", ">="):
+    if not isinstance(condition, ast.Binary) or condition.op not in ("<", "<="):
         return s
     if start.type == "int" and condition.right.type == "int":
         return s
     if condition.left != ast.Name(start.name, start.type) or start.name in written(s.body):
         return s
     first, last, by = (constant(e) for e in (start.value, condition.right, step.value))
-    own, kind, bound, up = ast.Name(start.name, "int"), start.type, condition.right, condition.op in ("<", "<=")
-    if not by or step.op != ("+=" if up else "-="):
+    if step.op != "+=" or first is None or last is None or not by or not 0 <= first <= last + by < 2**31:
         return s
-    if kind in SMALL:
-        read: Expr = own
-        same = start.value.type == kind or (first is not None and fits(first, kind))
-        start.value = start.value if same else ast.Cast(kind, start.value)
-    elif up and first is not None and last is not None and 0 <= first <= last + by < 2**31:
-        read = ast.Cast(kind, own) if kind != "int" else own
-        start.value, bound = ast.Number(str(first), "int"), ast.Number(str(last), "int")
-    else:
-        return s
+    own, kind = ast.Name(start.name, "int"), start.type
     for t in s.body if kind != "int" else []:
-        substitute(t, start.name, read)
-    start.type, s.condition = "int", ast.Binary(condition.op, own, bound, "bool")
+        substitute(t, start.name, ast.Cast(kind, own))
+    start.type, start.value = "int", ast.Number(str(first), "int")
+    s.condition = ast.Binary(condition.op, own, ast.Number(str(last), "int"), "bool")
     s.step = replace(step, target=own, value=ast.Number(str(by), "int"))
     return s
 

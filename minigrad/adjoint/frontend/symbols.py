@@ -35,6 +35,7 @@ IGNORED = ("const", "volatile", "register", "struct", "typename", "__restrict__"
 ALIASES = {"__half2": "half2", "nv_bfloat162": "__nv_bfloat162"}
 CHARS = ("signed char", "unsigned char")
 FLOATS_AS = {"int": ("float",), "unsigned": ("float",), "long long": ("double",), "unsigned char": ("float",)}
+LONGEST = 400  # tokens of a list of arguments that is read
 T = TypeVar("T")
 Symbol = ast.Declare | ast.Parameter | Value | PointerVariable
 
@@ -237,7 +238,8 @@ class TypeParser:
         while depth or found[n].text not in ("(", "{", "["):
             depth += (found[n].text in (")", "}", "]")) - (found[n].text in ("(", "{", "["))
             place += found[n].text == "," and not depth
-            n -= 1
+            if (n := n - 1) < max(1, at - LONGEST):
+                return True
         first = 0 if "<" in [t.text for t in found[n:at]] else place  # the commas of f<a, b>(x) were counted, too
         while (text := found[n := n - 1].text) in (">", ">>") or (depth > 0 and text not in (";", "{", "}")):
             depth += {">": 1, ">>": 2, "<": -1}.get(text, 0)  # the arguments of a template

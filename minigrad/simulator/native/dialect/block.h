@@ -85,7 +85,7 @@ MINIGRAD_INLINE T& here(Outer<T, slot>&, const char* name) { return Place<Outer<
 template <class T>
 MINIGRAD_INLINE constexpr T here(T&& other, const char*) { return static_cast<T&&>(other); }
 template <class T>
-MINIGRAD_INLINE constexpr T&& chosen(T&& one) { return static_cast<T&&>(one); }  // for g++ 12: see `_choices`
+MINIGRAD_INLINE constexpr T&& chosen(T&& one) noexcept { return static_cast<T&&>(one); }  // for g++ 12: see `_choices`
 
 // What decltype says of a name that may be a reference into shared memory.
 template <class T> struct Declared { using type = T; };
