@@ -237,8 +237,8 @@ class FileParser:
     def is_template(self) -> bool:
         """True for the template of a type."""
         found, at = self.tokens.tokens, self.tokens.at
-        behind = found[template_parameters(found, at + 1)[1]] if found[at].text == "template" else None
-        return behind is not None and behind.text in ("struct", "class", "using")
+        words = ("struct", "class", "using")
+        return found[at].text == "template" and found[template_parameters(found, at + 1)[1]].text in words
 
     # --- constants ---
 
